@@ -1,4 +1,4 @@
-//! One call: to the replica that serves, and to another one when that is safe and useful.
+//! Makes one call to the replica that serves, and repeats it on another replica if that is safe and useful.
 
 mod answer;
 mod method;
@@ -28,9 +28,9 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The replica does not respond, and another one serves by now. The request may have been carried out.
+/// The called replica does not respond, and another replica serves by now. The request may have been carried out.
 #[derive(Debug, thiserror::Error)]
-#[error("another replica serves, and this one did not answer")]
+#[error("another replica serves, and the called one did not answer")]
 pub(crate) struct Replaced;
 
 /// Sends a request to the first replica that serves, and returns its answer.
@@ -42,7 +42,7 @@ pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Durati
     }
 }
 
-/// Sends a request and returns the answer of any replica.
+/// Sends a request, repeats it on other replicas if necessary, and returns the final answer.
 pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
     let Some(method) = method::of(request.uri().path()) else { return once(request, table, patience).await };
     let (parts, body) = request.into_parts();
@@ -63,7 +63,8 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Durati
     search.end()
 }
 
-/// The answer of one replica. The answer to a unary call is read completely: a connection that breaks while reading gives no answer.
+/// Returns the answer of one replica. The answer to a unary call is read completely: a connection that breaks while the answer is read
+/// gives no answer.
 async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Answer {
     let exchange = async {
         let answer = line.send(request).await?;
@@ -73,7 +74,7 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
         }
     };
     match deadline {
-        // A stream has no deadline; only the start of the stream has.
+        // A stream has no deadline; the deadline only limits its start.
         Some(deadline) => match timeout_at(deadline, exchange).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Box::new(TimeoutExpired(()))),
@@ -82,12 +83,12 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
     }
 }
 
-/// Returns when another replica has replaced this one although this one has not reported that it stopped serving: it is gone, and its
-/// connection hangs.
+/// Returns when another replica has replaced this one although this one has not reported that it stopped serving. Then this replica is
+/// gone, and its connection hangs.
 async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
     let mut state = table.watch();
     if state.wait_for(|state| state.has_replaced(pick, tried)).await.is_err() {
-        // The sender lives as long as this borrow.
+        // The sender lives at least as long as this borrow.
         std::future::pending::<()>().await;
     }
 }
@@ -97,13 +98,13 @@ struct Search<'a> {
     table: &'a Table,
     patience: Duration,
     deadline: Option<Instant>,
-    /// When no replica could be called for the first time.
+    /// Time at which no replica could be called for the first time.
     give_up: Option<Instant>,
     pause: Duration,
     tried: Tried,
     /// Whether a connection broke during the call.
     broken: bool,
-    /// The answer to return if no replica gives a better one: the first failure after which the call may have been carried out, else the
+    /// The answer to return if no replica gives a better one: the first failure after which the call may have been carried out, or else the
     /// last failure.
     told: Option<Answer>,
 }
@@ -115,7 +116,7 @@ impl<'a> Search<'a> {
         Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, told }
     }
 
-    /// Waits for a replica that can be called. `None`: the time is up.
+    /// Waits for a replica that can be called. Returns `None` if the time is up.
     async fn next(&mut self) -> Option<Pick> {
         let mut state = self.table.watch();
         loop {
@@ -131,7 +132,7 @@ impl<'a> Search<'a> {
             }
             let until = if self.tried.is_empty() { give_up } else { give_up.min(now + self.pause) };
             tokio::select! {
-                // The sender lives as long as this borrow.
+                // The sender lives at least as long as this borrow.
                 _changed = state.changed() => (),
                 () = sleep_until(until) => {
                     self.tried.clear();
@@ -141,7 +142,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A copy of the request with the remaining time. `None`: no time is left.
+    /// Copies the request, with the remaining time as its timeout. Returns `None` if no time is left.
     fn request(&self, parts: &Parts, body: &Bytes) -> Option<Request<Body>> {
         let mut request = Request::from_parts(parts.clone(), Body::new(Full::new(body.clone())));
         if let Some(deadline) = self.deadline {
@@ -151,9 +152,9 @@ impl<'a> Search<'a> {
         Some(request)
     }
 
-    /// Records a failed attempt. After the first broken connection, even the same replica is called again over a new connection.
+    /// Records a failed attempt. After the first broken connection, the same replica may be called again over a new connection.
     fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Answer) {
-        debug!(replica = %pick.address, ?verdict, "Repeating the call");
+        debug!(replica = %pick.address, ?verdict, "Repeating the call to the cloud adapter");
         let once_more = verdict == Verdict::Broken && !self.broken;
         if !once_more {
             self.tried.insert(pick.address.clone(), pick.rank);

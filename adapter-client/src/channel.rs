@@ -1,4 +1,4 @@
-//! The channel for generated clients, and how it is opened.
+//! The channel for generated clients, and the functions that open it.
 
 use std::{
     error::Error,
@@ -39,12 +39,12 @@ pub struct AdapterChannel {
     table: Table,
     patience: Duration,
     repeats: bool,
-    /// The task that updates the table; aborted with the last clone.
+    /// The task that updates the table. It is aborted when the last clone is dropped.
     _tasks: Arc<JoinSet<()>>,
 }
 
 impl Connection {
-    /// Validates the security settings for the target, and reads all files. Does not connect.
+    /// Validates the security settings for the target, and reads all files. Does not connect yet.
     ///
     /// # Errors
     /// Returns all errors, each with its flag and the fix.
@@ -107,13 +107,13 @@ impl Connection {
         }
     }
 
-    /// A channel to a single endpoint, without a choice of replicas and without waiting.
+    /// Builds a channel to a single endpoint, without a choice of replicas and without waiting.
     fn single(&self, address: Address) -> Result<AdapterChannel, OpenError> {
         let line = Line::new(address.clone(), &self.secured)?;
         Ok(AdapterChannel::of(address, line))
     }
 
-    /// A channel to several replicas, which `discover` finds.
+    /// Builds a channel to several replicas, which `discover` finds.
     fn several(
         &self,
         discover: impl FnOnce(watch::Sender<Found>, Table) -> BoxFuture<'static, ()>,
@@ -132,21 +132,21 @@ pub enum OpenError {
     /// The address does not form a valid URL.
     #[error("the address does not form a valid URL")]
     Address(#[from] http::Error),
-    /// There is no API server client to watch EndpointSlices.
+    /// No API server client was given to watch EndpointSlices.
     #[cfg(feature = "kubernetes")]
     #[error("kubernetes:/// needs a client of the API server")]
     NoKubernetes,
 }
 
 impl AdapterChannel {
-    /// The replica for the next call. `None`: no replica is known to serve.
+    /// Returns the replica for the next call, or `None` if no replica is known to serve.
     #[must_use]
     pub fn serving(&self) -> Option<String> {
         let pick = self.table.watch().borrow().pick(&Tried::default());
         pick.map(|pick| pick.address.to_string())
     }
 
-    /// Why no replica can be called, with the state of each. `None`: one serves.
+    /// Returns why no replica can be called, with the state of each. Returns `None` if a replica serves.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         let state = self.table.watch();
@@ -159,8 +159,8 @@ impl AdapterChannel {
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// Like [`Connection::open`], but never repeats a call: the caller gets the effect of a closed connection as its answer. Used to test how an
-    /// adapter closes connections.
+    /// Like [`Self::open`], but calls are never repeated: if a connection is closed, the caller gets the error. Used to test how an adapter
+    /// closes connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {
         Self { repeats: false, ..self }
@@ -180,7 +180,7 @@ impl Service<Request<Body>> for AdapterChannel {
     type Error = Box<dyn Error + Send + Sync>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    /// Always ready: a call itself waits for its replica.
+    /// Always ready, because each call itself waits for its replica.
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -199,7 +199,7 @@ impl Service<Request<Body>> for AdapterChannel {
     }
 }
 
-/// The kube client does not implement `Debug`.
+/// Needed because the kube client does not implement `Debug`.
 #[cfg(feature = "kubernetes")]
 #[derive(Clone)]
 struct KubeClient(kube::Client);

@@ -26,10 +26,10 @@ use crate::{
     target::HostPort,
 };
 
-/// Timeout for connecting, after which an address counts as dead.
+/// Timeout for connecting. An address that does not accept a connection in this time counts as dead.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Keepalive interval and timeout. Their sum is the time to detect a silently dropped connection: less than the 10 to 12 s until another
-/// replica leads. The adapter runtime has no limit on pings; other gRPC servers must allow these.
+/// Keepalive interval and timeout. Their sum is the time to detect a silently dropped connection, which is less than the 10 to 12 s until
+/// another replica leads. The adapter runtime does not limit pings; other gRPC servers must allow pings at this interval.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) const HEARD_WITHIN: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_LIMIT);
@@ -58,10 +58,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Must be called in a tokio runtime.
+    /// Creates the connection. Must be called in a tokio runtime.
     pub(crate) fn new(address: Address, secured: &Secured) -> Result<Self, http::Error> {
         let origin = origin(&address, secured.tls.as_deref())?;
-        // tonic must not add its own TLS, because this connector's TLS follows the files.
+        // tonic must not add TLS of its own, because the TLS of this connector reloads its files.
         let uri = Uri::builder().scheme("http").authority("adapter").path_and_query("/").build()?;
         let connector = Connector { address, tls: secured.tls.clone() };
         let channel = settings(uri).origin(origin).connect_with_connector_lazy(connector);
@@ -109,7 +109,7 @@ pub fn settings(uri: Uri) -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
-/// The host in requests: the name in the server's certificate with TLS, else its address.
+/// Returns the host in requests: the name in the server's certificate with TLS, or else the server's address.
 fn origin(address: &Address, tls: Option<&Tls>) -> Result<Uri, http::Error> {
     let (scheme, authority) = match (address, tls) {
         (Address::Tcp(HostPort { port, .. }), Some(tls)) => {
@@ -128,7 +128,7 @@ struct Connector {
     tls: Option<Arc<Tls>>,
 }
 
-/// The byte stream to a replica, over any transport.
+/// A byte stream to a replica, over any transport.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 

@@ -1,4 +1,4 @@
-//! Explains to users why a call got no answer. There are few causes below gRPC; the library's own error is logged.
+//! Explains to users why a call got no answer. Below gRPC there are few causes; the library's own error is logged.
 
 use std::{
     error::Error,
@@ -14,9 +14,9 @@ use crate::{
     connector::{CONNECT_LIMIT, HEARD_WITHIN},
 };
 
-/// Why there was no answer. `None`: there was one, or the deadline of the call had passed.
+/// Returns why there was no answer. Returns `None` if there was an answer, or if the deadline of the call had passed.
 ///
-/// A status from the wire has no cause; a status created by the client has one.
+/// A status that was received has no cause; a status that the client created has one.
 #[must_use]
 pub fn unanswered(status: &Status) -> Option<String> {
     let error = status.source()?;
@@ -51,9 +51,9 @@ fn plain(error: &(dyn Error + 'static)) -> String {
         Some(ErrorKind::TimedOut) if connects => {
             format!("no connection within {} s", CONNECT_LIMIT.as_secs())
         }
-        // For example, an unknown name or a missing socket.
+        // Examples are an unknown name and a missing socket.
         _ if connects => format!("no connection: {last}"),
-        // The library's own error for this can only be recognised by its text.
+        // The library's own error for a timeout can only be recognised by its text.
         _ if last.contains("timed out") => {
             format!("no response to keepalive for {} s", HEARD_WITHIN.as_secs())
         }
@@ -61,7 +61,7 @@ fn plain(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// An error and its causes. The cause of an I/O error is its inner error, which `source` does not return.
+/// Collects an error and its causes. The cause of an I/O error is its inner error, which `source` does not return.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&cause: &&'a (dyn Error + 'static)| {
         let made_of = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -94,7 +94,7 @@ mod tests {
             (Wrapped(Box::new(io::Error::new(ErrorKind::UnexpectedEof, eof))), closed),
             (Wrapped("connection error received: not a result of an error".into()), closed),
             (Wrapped("keep-alive timed out".into()), "no response to keepalive for 8 s"),
-            (Wrapped(Box::new(Replaced)), "another replica serves, and this one did not answer"),
+            (Wrapped(Box::new(Replaced)), "another replica serves, and the called one did not answer"),
             (
                 Wrapped(Box::new(io::Error::new(ErrorKind::InvalidData, bad()))),
                 "TLS: invalid peer certificate: UnknownIssuer",

@@ -1,4 +1,4 @@
-//! The known replicas, their health, and the choice of the one to call. `health` watches the replicas; this module decides.
+//! The known replicas, their health, and the choice of the replica to call. `health` watches the replicas; this module decides.
 
 mod health;
 
@@ -15,9 +15,10 @@ use crate::connector::{Address, Line};
 pub(crate) enum Health {
     /// The replica has not reported yet.
     Unknown,
-    /// The replica is reachable but does not implement the health service: it is called if no other replica serves.
+    /// The replica is reachable but does not implement the health service. It is called only if no other replica serves.
     Silent,
-    /// The replica serves. The number orders replicas by when they began to serve; the highest is the leader.
+    /// The replica serves. The number grows in the order in which replicas began to serve; the replica with the highest number is the
+    /// leader.
     Serving(u64),
     /// The replica is reachable but does not serve: it is a standby, starting or stopping.
     Standby,
@@ -43,14 +44,14 @@ struct Replica {
     health: Health,
 }
 
-/// Preference of a replica. Higher is better.
+/// Preference for a replica. A higher rank is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Silent,
     Serving(u64),
 }
 
-/// Replicas that failed during a call, with their rank. A replica whose rank has changed since is tried again.
+/// Replicas that failed during a call, with their rank at that time. A replica whose rank has changed since is tried again.
 pub(crate) type Tried = BTreeMap<Address, Rank>;
 
 /// A replica to call.
@@ -65,25 +66,25 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     replicas: BTreeMap<Address, Replica>,
-    /// Why discovery failed.
+    /// Why the last discovery failed.
     trouble: Option<String>,
-    /// Number of times that a replica began to serve.
+    /// How often any replica began to serve.
     terms: u64,
 }
 
 impl State {
-    /// The best replica that was not tried yet: the one that began to serve last, else one that does not report its health.
+    /// Returns the best replica that was not tried yet: the one that began to serve last, or else one that does not report its health.
     pub(crate) fn pick(&self, tried: &Tried) -> Option<Pick> {
         let ranked = self.replicas.iter().filter_map(|(address, replica)| {
             let rank = replica.rank()?;
             (tried.get(address) != Some(&rank)).then_some((rank, address, replica))
         });
-        // The first of equals.
+        // Returns the first of several equal ones.
         let (rank, address, replica) = ranked.rev().max_by_key(|(rank, ..)| *rank)?;
         Some(Pick { address: address.clone(), rank, line: replica.line.clone() })
     }
 
-    /// Whether a better replica appeared while this one did not respond. A replica that reports that it does not serve is reachable and
+    /// Whether a better replica appeared before this one responded. A replica that reports that it does not serve is still reachable and
     /// will answer the call.
     pub(crate) fn has_replaced(&self, pick: &Pick, tried: &Tried) -> bool {
         let there = self.replicas.get(&pick.address).is_some_and(|it| it.health == Health::Standby);
@@ -118,7 +119,7 @@ impl Replica {
     }
 }
 
-/// Why no replica serves, with the state of each.
+/// Writes why no replica serves, with the state of each.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no replica of the cloud adapter serves")?;
@@ -139,12 +140,12 @@ impl fmt::Display for State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     state: Arc<watch::Sender<State>>,
-    /// Notified when a connection broke, since the set of replicas may have changed.
+    /// Notified when a connection broke, because the set of replicas may have changed.
     lost: Arc<Notify>,
 }
 
 impl Table {
-    /// A table with one replica that is always called, independent of its health.
+    /// Creates a table with one replica that is always called, whatever its health.
     pub(crate) fn of(address: Address, line: Line) -> Self {
         let replica = Replica { line, health: Health::Silent };
         let state = State { replicas: [(address, replica)].into(), ..State::default() };

@@ -1,7 +1,7 @@
-//! Security of a connection: the files and the server name, validated before connecting.
+//! Security of a connection: reads the files and the server name, and validates them before connecting.
 //!
-//! Files are reloaded while the process runs: the CA and the client certificate for each new connection, the token when it was read more
-//! than a second ago. If a file becomes invalid, its last valid content stays in force, and the log names its flag.
+//! Files are read again while the process runs: the CA and the client certificate for each new connection, the token if it was read more
+//! than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names its flag.
 
 mod tls;
 mod token;
@@ -25,7 +25,7 @@ pub const SERVER_NAME: &str = "cloud-adapter";
 pub struct Security {
     /// PEM file with the CA of the adapter's certificate; several certificates during a rotation.
     pub ca: Option<PathBuf>,
-    /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, else [`SERVER_NAME`].
+    /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, or else [`SERVER_NAME`].
     pub server_name: Option<String>,
     /// File with the bearer token that authenticates the caller.
     pub token: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl Fault {
 /// Validated security settings, with all files read.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    /// `None`: plaintext.
+    /// TLS of the connection. `None`: plaintext.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) token: Option<Arc<Token>>,
 }
@@ -129,15 +129,15 @@ impl Security {
         let mut faults = Vec::new();
         match (target, &self.ca) {
             (Target::Single { tls: true, .. }, None) => {
-                let fix = format!("TLS needs the CA of the adapter's certificate: name its file with {ca}");
+                let fix = format!("TLS needs the CA of the adapter's certificate: set {ca} to its file");
                 faults.push(Fault::new(endpoint, target.to_string(), fix));
             }
             (Target::Single { tls: false, host }, Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} http://: use https://{host}");
+                let fix = format!("TLS is not used with {endpoint} http://, use https://{host}");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             (Target::Unix(_), Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} unix: remove this flag");
+                let fix = format!("TLS is not used with {endpoint} unix:, remove this flag");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             _ => (),
@@ -147,7 +147,7 @@ impl Security {
         faults
     }
 
-    /// Settings that are useless or unsafe in plaintext.
+    /// Finds settings that are useless or unsafe in plaintext.
     fn needs_tls(&self, target: &Target) -> Vec<Fault> {
         if self.ca.is_some() || matches!(target, Target::Single { tls: true, .. }) {
             return Vec::new();
@@ -155,16 +155,15 @@ impl Security {
         let Flags { ca, server_name, token, client_certificate, .. } = self.flags;
         let mut faults = Vec::new();
         if let Some(name) = &self.server_name {
-            let reason =
-                format!("without TLS there is no server name to check: add {ca}, or remove this flag");
+            let reason = format!("a server name is only checked with TLS: add {ca}, or remove this flag");
             faults.push(Fault::new(server_name, name, reason));
         }
         if let Some(path) = &self.client_certificate {
-            let reason = format!("without TLS the certificate is not used: add {ca}, or remove this flag");
+            let reason = format!("the certificate is only used with TLS: add {ca}, or remove this flag");
             faults.push(Fault::of_file(client_certificate, path, reason));
         }
         if let Some(path) = self.token.as_ref().filter(|_| leaves_machine(target)) {
-            let reason = format!("without TLS the token could be read on the network: add {ca}");
+            let reason = format!("without TLS, others could read the token on the network: add {ca}");
             faults.push(Fault::of_file(token, path, reason));
         }
         faults

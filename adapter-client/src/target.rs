@@ -1,4 +1,4 @@
-//! The address of an adapter: parses the value of a flag into a valid [`Target`]. Connects to nothing and resolves nothing.
+//! The address of an adapter. Parses the value of a flag into a valid [`Target`], without connecting or resolving names.
 
 use std::{fmt, net::Ipv6Addr, path::PathBuf, str::FromStr};
 
@@ -7,7 +7,7 @@ use std::{fmt, net::Ipv6Addr, path::PathBuf, str::FromStr};
 const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, kubernetes:///NAMESPACE/SERVICE[:PORTNAME], \
                      dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or unix:/PATH";
 
-/// The valid forms without a client of the API server.
+/// The valid forms for a program without a client of the API server.
 #[cfg(not(feature = "kubernetes"))]
 const FORMS: &str = "use http://cloud-adapter:8443, https://cloud-adapter:8443, dns:///HOST:PORT, static:///HOST:PORT,HOST:PORT or \
                      unix:/PATH";
@@ -22,9 +22,9 @@ pub enum Target {
         /// Whether TLS is used.
         tls: bool,
     },
-    /// A Unix socket on this machine: `unix:/PATH`. Never TLS; the permissions of the socket decide which processes may call.
+    /// A Unix socket on this machine: `unix:/PATH`. Used without TLS; the permissions of the socket decide which processes may call.
     Unix(PathBuf),
-    /// These replicas: `static:///HOST:PORT,HOST:PORT`.
+    /// A fixed list of replicas: `static:///HOST:PORT,HOST:PORT`.
     Static(Vec<HostPort>),
     /// All addresses of a name: `dns:///HOST:PORT`.
     Dns(HostPort),
@@ -50,11 +50,11 @@ pub struct ServicePort {
     pub namespace: String,
     /// The Service's name.
     pub service: String,
-    /// The port's name. `None`: the only port, or the one that is called `grpc`.
+    /// The port's name. `None`: the Service's only port, or the port named `grpc`.
     pub port: Option<String>,
 }
 
-/// Why a text is not a valid address, and how to fix it.
+/// Why a string is not a valid address, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}: {fix}")]
 pub struct TargetError {
@@ -63,7 +63,7 @@ pub struct TargetError {
 }
 
 impl Target {
-    /// Whether the target may have several replicas, of which one serves.
+    /// Whether the target may have several replicas, only one of which serves.
     #[must_use]
     pub fn has_replicas(&self) -> bool {
         match self {
@@ -79,7 +79,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        let (scheme, rest) = text.split_once(':').ok_or_else(|| error("no scheme", FORMS))?;
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| error("the address has no scheme", FORMS))?;
         match scheme {
             "http" | "https" => single(rest, scheme == "https"),
             "unix" => unix(rest),
@@ -148,7 +148,7 @@ fn error(problem: impl Into<String>, fix: &'static str) -> TargetError {
     TargetError { problem: problem.into(), fix }
 }
 
-/// Names and IPv4 addresses: letters, digits, `-`, `.` and `_`, which some resolvers accept.
+/// Accepts names and IPv4 addresses: letters, digits, `-`, `.` and `_`, which some resolvers accept.
 fn is_host(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     !text.is_empty() && text.len() <= 253 && text.chars().all(good)
@@ -169,7 +169,7 @@ fn single(rest: &str, tls: bool) -> Result<Target, TargetError> {
 }
 
 fn unix(path: &str) -> Result<Target, TargetError> {
-    // Accepts the alternative form `unix:///path`.
+    // The alternative form `unix:///path` is valid, too.
     let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
     let has_name = path.file_name().is_some();
     if path.is_absolute() && has_name {
@@ -192,7 +192,7 @@ fn dns(rest: &str) -> Result<Target, TargetError> {
 fn kubernetes(rest: &str) -> Result<Target, TargetError> {
     const FIX: &str = "use kubernetes:///NAMESPACE/SERVICE or kubernetes:///NAMESPACE/SERVICE:PORTNAME";
     let path = after_slashes(rest, FIX)?;
-    let (namespace, rest) = path.split_once('/').ok_or_else(|| error("no Service", FIX))?;
+    let (namespace, rest) = path.split_once('/').ok_or_else(|| error("the address names no Service", FIX))?;
     let (service, port) = match rest.split_once(':') {
         Some((service, port)) => (service, Some(port)),
         None => (rest, None),
@@ -211,7 +211,7 @@ fn kubernetes(_rest: &str) -> Result<Target, TargetError> {
     Err(error("this program cannot watch EndpointSlices", "use dns:///HOST:PORT with a headless Service"))
 }
 
-/// A DNS label, as namespaces, Services and ports are named. Source: RFC 1123.
+/// Whether this is a DNS label, as the names of namespaces, Services and ports must be. Source: RFC 1123.
 #[cfg(feature = "kubernetes")]
 fn is_label(text: &str) -> bool {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -222,7 +222,7 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Parses the part after the scheme, which names no DNS server: the system resolver is used.
+/// Parses the part after the scheme. It must not name a DNS server, because the system resolver is used.
 fn after_slashes<'a>(rest: &'a str, fix: &'static str) -> Result<&'a str, TargetError> {
     rest.strip_prefix("///").ok_or_else(|| error("three slashes must follow the scheme", fix))
 }
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_bad_target_is_answered_with_the_right_form() {
         for (text, problem, form) in [
-            ("", "no scheme", "http://cloud-adapter:8443"),
-            ("adapter", "no scheme", "http://cloud-adapter:8443"),
+            ("", "the address has no scheme", "http://cloud-adapter:8443"),
+            ("adapter", "the address has no scheme", "http://cloud-adapter:8443"),
             ("ftp://a:1", "unknown scheme 'ftp'", "unix:/PATH"),
             ("http:a:1", "two slashes", "http://cloud-adapter:8443"),
             ("http://", "'' is not a host", "HOST:PORT"),
@@ -279,7 +279,11 @@ mod tests {
             ("dns:///a:0", "'0' is not a port", "HOST:PORT"),
             ("dns:///fd00::1:8443", "'fd00::1' is not a host", "[fd00::1]:8443"),
             #[cfg(feature = "kubernetes")]
-            ("kubernetes:///cloud-adapter", "no Service", "kubernetes:///NAMESPACE/SERVICE"),
+            (
+                "kubernetes:///cloud-adapter",
+                "the address names no Service",
+                "kubernetes:///NAMESPACE/SERVICE",
+            ),
             #[cfg(feature = "kubernetes")]
             ("kubernetes:///a/B", "'B' is not a valid", "kubernetes:///NAMESPACE/SERVICE"),
             #[cfg(feature = "kubernetes")]

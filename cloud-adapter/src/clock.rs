@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-/// Wall-clock time: a known start plus the time that has passed on tokio's clock.
+/// Wall-clock time: a known start time plus the time that has passed on tokio's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     wall: SystemTime,
@@ -12,23 +12,23 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `wall` now.
+    /// Creates a clock whose current time is `wall`.
     #[must_use]
     pub(crate) fn starting_at(wall: SystemTime) -> Self {
         Self { wall, started: Instant::now() }
     }
 
-    /// The wall-clock time of an instant.
+    /// Converts an instant to wall-clock time.
     #[must_use]
     pub(crate) fn at(&self, instant: Instant) -> SystemTime {
         match instant.checked_duration_since(self.started) {
             Some(since) => self.wall + since,
-            // Observed by another process before this one started.
+            // Another process observed this time before this process started.
             None => self.wall.checked_sub(self.started - instant).unwrap_or(self.wall),
         }
     }
 
-    /// The instant of a wall-clock time that may come from another host's clock. Never in the future.
+    /// Converts a wall-clock time, possibly of another host's clock, to an instant. Never returns an instant in the future.
     #[must_use]
     pub(crate) fn instant(&self, wall: SystemTime) -> Instant {
         let now = Instant::now();
@@ -36,14 +36,14 @@ impl Clock {
         now.checked_sub(age).unwrap_or(self.started)
     }
 
-    /// The wall-clock time.
+    /// The current wall-clock time.
     #[must_use]
     pub(crate) fn now(&self) -> SystemTime {
         self.at(Instant::now())
     }
 }
 
-/// The wall-clock time, for certificates and timestamps.
+/// The system's wall-clock time, for certificates and timestamps.
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()

@@ -42,20 +42,20 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Adapter")]
     pub config: Option<PathBuf>,
 
-    /// Allow the Services of a namespace something that reaches beyond them, as NAMESPACE:KIND=VALUE; repeatable. * is any namespace or any
-    /// value. Kinds: adopt (take over the load balancer of this vendor ID, which has no owner; it is released with its Service),
-    /// adopt-and-delete (the same, deleted with its Service), share (use the load balancer of this vendor ID beside its owner), parameter
-    /// (set this vendor parameter), pool, subnet, certificate (use this value in address-pool, subnet, tls-cert-refs), addresses (request
-    /// addresses of this range, which is then reserved for the namespaces that have the grant), former (take over by name what another
-    /// cloud controller manager created in a cluster of this name).
+    /// Allow the Services of a namespace to use something beyond their own objects, as NAMESPACE:KIND=VALUE; repeatable. * means any
+    /// namespace or any value. Kinds: adopt (take over the load balancer with this vendor ID, which has no owner; it is released with its
+    /// Service), adopt-and-delete (the same, but it is deleted with its Service), share (use the load balancer with this vendor ID beside
+    /// its owner), parameter (set this vendor parameter), pool, subnet, certificate (use this value in address-pool, subnet,
+    /// tls-cert-refs), addresses (request addresses of this range, which is then reserved for the namespaces that have the grant), former
+    /// (take over by name what another cloud controller manager created in a cluster with this name).
     #[arg(long, value_name = "GRANT", help_heading = "Tenants")]
     pub grant: Vec<Grant>,
 
-    /// Callers and their authentication.
+    /// Flags for callers and their authentication.
     #[command(flatten)]
     pub security: SecurityOptions,
 
-    /// Replicas of this adapter.
+    /// Flags for the replicas of this adapter.
     #[command(flatten)]
     pub replicas: ReplicaOptions,
 
@@ -72,7 +72,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|error| format!("{error}: use an IP address and a port, such as 0.0.0.0:10273"))
 }
 
-/// Checks the maximum age of connections: connections that are closed at once are useless.
+/// Checks the maximum age of connections. Too small a value would close connections at once.
 fn connection_age(text: &str) -> Result<Duration, String> {
     let age = SpanParser::new().parse_unsigned_duration(text);
     let age = age.map_err(|_error| "use a number with its unit, such as 90s, 30m, 2h".to_owned())?;
@@ -83,7 +83,7 @@ fn connection_age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Checks a log filter, so that an invalid one is refused when flags are parsed.
+/// Checks a log filter when flags are parsed, so that an invalid one is refused at the start.
 fn filter(text: &str) -> Result<String, String> {
     log_level::check(text).map(|()| text.to_owned())
 }
@@ -91,7 +91,7 @@ fn filter(text: &str) -> Result<String, String> {
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
+    /// Text if the output is a terminal, else JSON.
     Auto,
     /// Human-readable text.
     Text,
@@ -102,15 +102,15 @@ pub enum LogFormat {
 /// The checked configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Vendor call limits and their priorities.
+    /// Limits of vendor calls, and their priorities.
     pub limits: cloud_budget::Config,
     /// How listings and look-ups are cached and batched.
     pub cache: CacheSettings,
-    /// This cluster's share of the account: rates and bursts of the file are multiplied by it.
+    /// This cluster's share of the account's limits; rates and bursts in the file are multiplied by it.
     pub share: f64,
-    /// Families without limits in the file or the driver: they get 5 calls a second.
+    /// Families without limits in the file or the driver. Each gets 5 calls a second.
     pub assumed: Vec<&'static str>,
-    /// A digest of the file, by which replicas and reloads are distinguished.
+    /// Digest of the file, which identifies the version of the configuration.
     pub revision: String,
 }
 
@@ -122,10 +122,10 @@ pub enum ConfigError {
     Read {
         /// The path of the file.
         path: String,
-        /// The cause.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is invalid. All faults are listed.
+    /// The file is invalid. The error lists all faults.
     #[error("--config {path}: {faults}")]
     Invalid {
         /// The path of the file.
@@ -136,7 +136,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Parses the text of a file. `usual`: the driver's limits, for buckets that the file does not have.
+    /// Parses the text of a file. `usual` are the driver's limits, for buckets that the file does not contain.
     ///
     /// # Errors
     /// Returns all faults, each with the path of its key and the fix, separated by semicolons.

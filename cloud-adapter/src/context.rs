@@ -1,4 +1,4 @@
-//! Reads the context of each request, and creates the session that its vendor calls are charged to.
+//! Reads the context of each request, and creates the session to which its vendor calls are charged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,14 +27,15 @@ pub(crate) struct Context {
     pub(crate) path: String,
     pub(crate) session: Session,
     pub(crate) deadline: Instant,
-    /// The oldest acceptable observation.
+    /// Minimum time of the observations that answer the request.
     pub(crate) bound: Option<Instant>,
 }
 
-/// Checks a request's context.
+/// Validates the context of a request.
 ///
 /// # Errors
-/// `FIELD_INVALID` without a cluster ID, with a string that is too long or an invalid staleness; `CALLER_UNAUTHENTICATED` without a caller.
+/// Returns `FIELD_INVALID` if the cluster ID is missing, a string is too long or the staleness is invalid; `CALLER_UNAUTHENTICATED` if
+/// there is no caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
     (metadata, extensions): (&MetadataMap, &Extensions),
@@ -69,7 +70,7 @@ pub(crate) fn read(
             asked
         }
     };
-    // The gate in front of all services identifies the caller.
+    // The gate in front of all services has identified the caller.
     let caller = extensions
         .get::<Caller>()
         .cloned()
@@ -93,7 +94,7 @@ pub(crate) fn read(
     })
 }
 
-/// The header `grpc-timeout`: at most eight digits and a unit. Source: gRPC over HTTP/2, "Requests".
+/// Parses the header `grpc-timeout`: at most eight digits and a unit. Source: gRPC over HTTP/2, "Requests".
 fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -1,6 +1,6 @@
-//! Cloud credentials that are replaced while the adapter runs: verified first, and refused if they belong to another project.
+//! Replaces the cloud credentials while the adapter runs. New ones are verified first, and refused if they belong to another project.
 //!
-//! A mistyped project would show an empty cloud: all nodes would be deleted, and all load balancers created again.
+//! With the credentials of a wrong project, the cloud would seem empty: all nodes would be deleted, and all load balancers recreated.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use crate::{
     rpc::Rpc,
 };
 
-/// The label `kind` of `config_reload_total`.
+/// Value of the label `kind` of `config_reload_total`.
 const KIND: &str = "credentials";
-/// Delay before new credentials are tried again whose verification failed for an unrelated reason.
+/// Delay before new credentials are verified again if the verification failed for an unrelated reason.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether there are new credentials that were not tried yet. A standby may not call the vendor: it tries them when it becomes leader,
-/// before it uses the old ones, which may have expired. Clones share the state.
+/// Whether there are new credentials that were not verified yet. A standby may not call the vendor, so it verifies them when it becomes
+/// leader, before it uses the old ones, which may have expired. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 
 impl Untried {
-    /// Waits until there are none. In a leader, that takes one self-check.
+    /// Waits until all new credentials are verified. In a leader, that takes one self-check.
     pub(crate) async fn none(&self) {
-        // The caller holds the sender.
+        // `changed` cannot fail, because the caller holds the sender.
         let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
     }
 
@@ -36,23 +36,23 @@ impl Untried {
     }
 }
 
-/// The outcome for new credentials.
+/// The verdict on new credentials.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// They have access to the same scope as the old ones.
+    /// The new credentials have access to the same scope as the old ones.
     Switch,
-    /// They have access to another scope, or to none; with the reason.
+    /// The new credentials have access to another scope, or to none; with the reason.
     Refuse(String),
-    /// Not decided yet; with the reason.
+    /// The verification failed for an unrelated reason; with that reason.
     Later(String),
 }
 
-/// Judges the self-check with the new credentials. `known`: the scope of the old ones, if it is known.
+/// Decides from the result of the self-check with the new credentials. `known` is the scope of the old ones, if it is known.
 fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdict {
     match (known, found) {
         (Some(known), Ok(found)) if known.fingerprint != found.fingerprint => Verdict::Refuse(format!(
-            "the credentials are for {}/{} in {}, and this adapter serves {}/{} in {}: restart the \
-             adapter to change that",
+            "the new credentials are for {}/{} in {}, but this adapter serves {}/{} in {}: restart \
+            the adapter to switch",
             found.account, found.project, found.region, known.account, known.project, known.region
         )),
         (_, Ok(_)) => Verdict::Switch,
@@ -61,16 +61,16 @@ fn judge(known: Option<&Scope>, found: Result<&Scope, (Fault, String)>) -> Verdi
     }
 }
 
-/// Follows the credentials file of the driver, if it has one; never ends.
+/// Reads the driver's credentials file periodically, if it has one; never ends.
 pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried) {
     let Some(file) = driver.credentials() else { return std::future::pending().await };
     let follow =
         Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
     let follow = match follow {
         Ok(follow) => follow,
-        // The file existed when the driver was created.
+        // The file exists, since the driver was created from it.
         Err(error) => {
-            tracing::error!(%error, "Cannot watch the credentials file: restart the adapter to change credentials");
+            tracing::error!(%error, "Cannot read the credentials file; restart the adapter after changing credentials");
             return std::future::pending().await;
         }
     };
@@ -79,7 +79,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     let unreadable = |result: Result<&Vec<u8>, &reload::ReloadError<Infallible>>| {
         if let Err(error) = result {
             rpc.metrics.config_reload(KIND, false);
-            tracing::error!(%error, "Cannot read new credentials: the old ones stay in force");
+            tracing::error!(%error, "Cannot read the new credentials; continuing with the old ones");
         }
     };
     let take_over =
@@ -87,7 +87,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
     tokio::join!(follow.run(reload::EVERY, unreadable), take_over);
 }
 
-/// Tries each new content while this replica leads, and repeats `attempt` until it returns true (decided).
+/// Verifies each new content while this replica leads, and repeats `attempt` until it returns true (decided).
 async fn take_over<Content, Tried: Future<Output = bool>>(
     mut content: watch::Receiver<Arc<Content>>,
     rpc: &Rpc,
@@ -96,7 +96,7 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
 ) {
     while content.changed().await.is_ok() {
         untried.set(true);
-        // The new content is not the refused one, and may not be tried for a long time.
+        // The new content replaces a refused one, and may not be verified for a long time.
         rpc.metrics.config_refused(KIND, false);
         loop {
             // Only the leader may call the vendor.
@@ -107,7 +107,7 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
             if decided {
                 break;
             }
-            // A newer file is tried without delay.
+            // A newer file is verified without delay.
             let _sooner = tokio::time::timeout(AGAIN, content.changed()).await.is_ok();
         }
     }
@@ -118,7 +118,7 @@ async fn leads(rpc: &Rpc) {
     let _leads = rpc.replica.subscribe().wait_for(|duty| matches!(duty, Duty::Leading { .. })).await.is_ok();
 }
 
-/// Verifies new credentials and switches to them if they are for the same scope. Returns whether that is decided.
+/// Verifies new credentials, and switches to them if they have the same scope. Returns whether the verdict is final.
 async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, content: &[u8]) -> bool {
     let verdict = match (file.candidate)(driver, content) {
         Err(why) => Verdict::Refuse(why),
@@ -137,14 +137,14 @@ async fn attempt<D: Driver>(driver: &D, rpc: &Rpc, file: &CredentialsFile<D>, co
     match verdict {
         Verdict::Switch => {
             rpc.metrics.config_reload(KIND, true);
-            tracing::info!("New credentials are in force");
+            tracing::info!("Switched to the new credentials");
         }
         Verdict::Refuse(why) => {
             rpc.metrics.config_reload(KIND, false);
-            tracing::error!(why, "New credentials refused: the old ones stay in force");
+            tracing::error!(why, "Refused the new credentials; continuing with the old ones");
         }
         Verdict::Later(why) => {
-            tracing::warn!(why, "Cannot verify new credentials yet: the old ones stay in force");
+            tracing::warn!(why, "Cannot verify the new credentials yet; continuing with the old ones");
             return false;
         }
     }
@@ -169,7 +169,7 @@ mod tests {
         let (ours, other) = (scope("ours"), scope("other"));
         let failed = |fault| Err((fault, "why".to_owned()));
         assert_eq!(judge(Some(&ours), Ok(&ours)), Verdict::Switch);
-        assert_eq!(judge(None, Ok(&ours)), Verdict::Switch, "the scope of the old ones is unknown");
+        assert_eq!(judge(None, Ok(&ours)), Verdict::Switch, "the scope of the old credentials is unknown");
         let refused = judge(Some(&ours), Ok(&other));
         assert!(
             matches!(&refused, Verdict::Refuse(why) if why.contains("other") && why.contains("ours")),

@@ -1,7 +1,7 @@
-//! The interface of a vendor driver, which translates between the contract and the vendor's API, and does nothing else.
+//! The interface of a vendor driver, which only translates between the contract and the vendor's API.
 //!
-//! A driver has no policy, never waits, never retries, and has no state but its endpoint and credentials. It calls the vendor only through
-//! the [`Session`] that the runtime passes in.
+//! A driver makes no policy decisions, never waits, never retries, and has no state except its endpoint and credentials. It calls the
+//! vendor only through the [`Session`] that the runtime passes to it.
 
 mod cursor;
 mod desired;
@@ -36,8 +36,9 @@ use crate::vendor::{Operation, Session, VendorResponse};
 
 /// A vendor, as seen by the runtime.
 ///
-/// The three collections are listed through [`Collection`], and instances looked up through [`InstanceLookup`]. Load balancers and routes
-/// are changed by [`Self::plan`], [`Self::plan_deletion`], [`Self::plan_routes`] (pure) and [`Self::execute`] (one vendor write).
+/// The runtime lists the three collections through [`Collection`], and looks up instances through [`InstanceLookup`]. It changes load
+/// balancers and routes through the pure functions [`Self::plan`], [`Self::plan_deletion`] and [`Self::plan_routes`], and
+/// [`Self::execute`], which makes one vendor write.
 pub trait Driver:
     Classify
     + Collection<Instance>
@@ -51,16 +52,16 @@ pub trait Driver:
 {
     /// Driver-specific details of a load balancer: sub-objects and their IDs, as listed.
     type Detail: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
-    /// One vendor write.
+    /// The type of one vendor write.
     type Step: Step;
 
-    /// The capabilities, sizes and limits of this cloud. Cost: no vendor call.
+    /// Returns the capabilities, sizes and limits of this cloud. Cost: no vendor call.
     fn describe(&self) -> Description;
 
     /// Returns the scope of the credentials. Cost: one cheap vendor call.
     fn self_check(&self, session: &Session) -> impl Future<Output = Result<Scope, VendorError>> + Send;
 
-    /// The credentials file that may be replaced while the adapter runs. `None`: the credentials never change.
+    /// The credentials file, if it may be replaced while the adapter runs. `None`: the credentials never change.
     fn credentials(&self) -> Option<CredentialsFile<Self>>
     where
         Self: Sized,
@@ -68,7 +69,7 @@ pub trait Driver:
         None
     }
 
-    /// PEM certificates that replace the system's trusted CAs for the vendor's servers. `None`: the system's.
+    /// PEM certificates that are trusted for the vendor's servers in place of the system's CAs. `None`: trust the system's CAs.
     fn ca_certificates(&self) -> Option<Vec<u8>> {
         None
     }
@@ -76,29 +77,30 @@ pub trait Driver:
     /// Parses a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
-    /// The form of this provider ID that listings use, where this cloud has several forms: callers may use any of them. Pure. Default:
-    /// there is only one form.
+    /// Converts a provider ID to the form that listings use, for clouds with several forms: callers may use any of them. Pure function.
+    /// Default: there is only one form.
     fn spelled(&self, provider_id: &str) -> String {
         provider_id.to_owned()
     }
 
-    /// The steps to the desired state, in order; empty if the load balancer is in sync.
+    /// Returns the steps to the desired state, in order; empty if the load balancer is in sync.
     ///
-    /// Pure. Steps may refer to parts that earlier steps create: the runtime executes only the first step, then observes and plans again.
-    /// The last step records `desired.hash` in the cloud, so that a half-built load balancer never looks complete. To adopt a load balancer
-    /// without our tags, the first step tags it. Unless its name shows that it was created for the key, that tag makes listings return it
-    /// as [`Origin::Adopted`].
+    /// Pure function. Steps may refer to parts that earlier steps create: the runtime executes only the first step, then observes and plans
+    /// again. The last step records `desired.hash` in the cloud, so that a half-built load balancer never looks complete.
     ///
-    /// With [`DesiredLoadBalancer::shares`], `observed` may be a load balancer that others own and use, until it has a record of this key
-    /// as well. The driver changes nothing of theirs. The first step records the key, so that the load balancer is not deleted while the
-    /// key uses it.
+    /// To adopt a load balancer without the adapter's tags, the first step tags it. Listings then return it as [`Origin::Adopted`], unless
+    /// its name shows that it was created for the key.
     ///
-    /// `fence` goes into the tags of steps that set tags anyway, in the form of [`write_fence`]; a different fence alone requires no step.
-    /// Nor does another version of the hash: then the fields are compared.
+    /// If [`DesiredLoadBalancer::shares`] is set, `observed` may be a load balancer of other owners and users, until it has a record of
+    /// this key as well. The driver must not change their parts. The first step records the key, so that the load balancer is not deleted
+    /// while the key uses it.
+    ///
+    /// `fence` is written in the form of [`write_fence`] into the tags of steps that set tags anyway; a different fence alone requires no
+    /// step. A different hash version requires no step either: then the fields are compared.
     ///
     /// # Errors
-    /// [`Fault::Immutable`] if the desired state cannot be reached in place, after all other steps are done: backends are updated in any
-    /// case. [`Fault::Invalid`] if this cloud does not support it.
+    /// Returns [`Fault::Immutable`] if the desired state cannot be reached in place, but only after all other steps are done, so that
+    /// backends are always updated; [`Fault::Invalid`] if this cloud does not support the desired state.
     fn plan(
         &self,
         desired: &DesiredLoadBalancer,
@@ -106,13 +108,14 @@ pub trait Driver:
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
 
-    /// The steps that create a load balancer in place of one that was deleted for it. Pure. Default: the same as for any other.
+    /// Returns the steps that create a load balancer to replace one that was deleted for this. Pure function. Default: [`Self::plan`]
+    /// without an observed load balancer.
     ///
-    /// `former` is gone. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime continues
-    /// without them. Only the process that deleted it knows `former`.
+    /// `former` is already deleted. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime
+    /// continues without them. Only the process that deleted `former` knows it.
     ///
     /// # Errors
-    /// The same as for [`Self::plan`].
+    /// Returns the same errors as [`Self::plan`].
     fn plan_again(
         &self,
         desired: &DesiredLoadBalancer,
@@ -123,51 +126,54 @@ pub trait Driver:
         self.plan(desired, fence, None)
     }
 
-    /// Whether load balancers of the key may have this name, whatever the owner and the cluster were called when it was created. Pure.
+    /// Whether a load balancer of the key may have this name, whatever the names of owner and cluster were at its creation. Pure function.
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
 
-    /// Recognises load balancers without our tags that the vendor's usual cloud controller manager created. Pure. Default: none.
+    /// Recognises load balancers without the adapter's tags that the vendor's usual cloud controller manager created. Pure function.
+    /// Default: recognises none.
     ///
-    /// They are recognised by the names of cluster, namespace and Service, which another cluster may use, too. Therefore a caller gets one
-    /// only if it belongs to the heir alone and the caller adopts `IF_UNOWNED`. One that others use, too, stays unchanged, even if the
-    /// caller gives its ID.
+    /// The names of cluster, namespace and Service identify these load balancers, but another cluster may use the same names. Therefore a
+    /// caller gets such a load balancer only if it belongs to the heir alone and the caller requests adoption `IF_UNOWNED`. If others use
+    /// it, too, it stays unchanged, even if the caller passes its ID.
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
         let _none = heir;
         |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
     }
 
-    /// The steps that delete a load balancer with all its parts, in dependency order. Pure. Empty while the vendor is already deleting it.
+    /// Returns the steps that delete a load balancer with all its parts, in dependency order; empty while the vendor is already deleting
+    /// it. Pure function.
     ///
-    /// Of a shared load balancer only the parts of the key are deleted: the load balancer itself is deleted with its last user, if any of
+    /// For a shared load balancer, only the parts of the key are deleted. The load balancer itself is deleted with its last user, if one of
     /// its users owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
-    /// The steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts of its key, then our tags. The load
-    /// balancer and all that was not created for the key stay. Pure. Empty while the vendor is changing it. Default: no load balancer is
-    /// listed as adopted.
+    /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts of its key, then the adapter's
+    /// tags. The load balancer, and all parts not created for the key, stay. Empty while the vendor is changing it. Pure function. Default:
+    /// no load balancer is listed as adopted.
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
         self.plan_deletion(observed)
     }
 
-    /// Whether others use a load balancer beside the key that it is listed for. Pure. Default: no load balancer is shared.
+    /// Whether other keys use a load balancer, too, besides the key for which it is listed. Pure function. Default: no load balancer is
+    /// shared.
     ///
-    /// A shared load balancer is never deleted and created again for one of its users, whatever the caller allows.
+    /// A shared load balancer is never deleted and recreated for one of its users, even if the caller allows recreation.
     fn is_used_by_others(&self, observed: &LoadBalancerRecord<Self::Detail>) -> bool {
         let _own = observed;
         false
     }
 
     /// The vendor's names of the resources that a load balancer already uses for its heir: subnets, networks, address pools, certificates,
-    /// addresses. The heir needs no grant to request them. Pure. Default: unknown.
+    /// addresses. The heir needs no grant for these. Pure function. Default: unknown.
     fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
         let _own = (heir, observed);
         BTreeSet::new()
     }
 
-    /// Reads one load balancer by the vendor's ID, complete as in a listing. Default: the vendor has no such read, and the collection is
-    /// listed instead. Drivers that would need several calls keep this default.
+    /// Reads one load balancer by the vendor's ID, as complete as in a listing. The default is for vendors without such a read: the runtime
+    /// lists the collection instead. Drivers that would need several calls keep the default.
     ///
-    /// Used while a user waits for one load balancer, if a listing has more pages than there are waiting users.
+    /// The runtime uses this while a user waits for one load balancer, if a listing has more pages than there are waiting users.
     ///
     /// Cost: one vendor call.
     fn look_up(
@@ -179,13 +185,13 @@ pub trait Driver:
         async { Ok(Lookup::Unknown) }
     }
 
-    /// Reads the load balancers whose tags name the key, complete as in a listing and, within
-    /// [`Description::consistency_horizon`], as reliable: an empty result means that there are none. `None` (the default): one call cannot
-    /// tell, and the collection is listed instead. Drivers whose creates set no tags return that, too.
+    /// Reads the load balancers whose tags name the key, as complete as in a listing and, within [`Description::consistency_horizon`], as
+    /// reliable: an empty result proves that there are none. `None` (the default): one call proves nothing, and the runtime lists the
+    /// collection instead. Drivers that create load balancers without tags also return `None`.
     ///
-    /// Used before a create while a user waits, if a listing has more pages than there are waiting users. Load balancers with the name of
-    /// the key and without tags are known only from the last listing, which may be as old as the cache and the caller allow: if a third
-    /// party has created one since, the key gets another.
+    /// The runtime uses this before a create while a user waits, if a listing has more pages than there are waiting users. Load balancers
+    /// with the key's name but without tags are known only from the last listing, as old as cache and caller allow; if a third party has
+    /// created one since then, the key gets another.
     ///
     /// Cost: one vendor call.
     fn find(
@@ -197,10 +203,11 @@ pub trait Driver:
         async { Ok(None) }
     }
 
-    /// Groups route changes into vendor calls: one for all, or one each. The results are in the order of the changes, removals first. Pure.
+    /// Groups route changes into vendor calls: one call for all changes, or one call per change. Pure function. The results are in the
+    /// order of the changes, removals first.
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Self::Step>;
 
-    /// Makes one vendor write. Never sleeps, retries or loops.
+    /// Makes one vendor write. Must not sleep, retry or loop.
     fn execute(
         &self,
         session: &Session,
@@ -208,13 +215,13 @@ pub trait Driver:
     ) -> impl Future<Output = Result<Outcome, VendorError>> + Send;
 }
 
-/// How a driver switches to new credentials. The runtime follows the file, and verifies its content by [`Driver::self_check`].
+/// How a driver switches to new credentials. The runtime reads the file periodically, and verifies its content by [`Driver::self_check`].
 pub struct CredentialsFile<D> {
-    /// The path of the file.
+    /// The path of the credentials file.
     pub path: PathBuf,
-    /// Creates another driver with the credentials of this content, or returns what is wrong with it, without quoting the content.
+    /// Creates another driver with the credentials in this content, or returns the fault of the content without quoting it.
     pub candidate: fn(&D, &[u8]) -> Result<D, String>,
-    /// Takes over the candidate's credentials: they are valid and have the same scope.
+    /// Switches to the candidate's credentials, which were verified and have the same scope.
     pub adopt: fn(&D, D),
 }
 
@@ -226,8 +233,8 @@ impl<D> fmt::Debug for CredentialsFile<D> {
 
 /// A collection that the vendor can list.
 pub trait Collection<T: Item> {
-    /// Returns one page of the listing, of at most `size` items; `None`: the vendor's page size. The runtime follows pages, removes
-    /// duplicates and restarts a listing where needed. Cost: one vendor call.
+    /// Returns one page of the listing with at most `size` items; `None`: the vendor's page size. The runtime requests further pages,
+    /// removes duplicates and restarts a listing if necessary. Cost: one vendor call.
     fn list_page(
         &self,
         session: &Session,
@@ -236,15 +243,16 @@ pub trait Collection<T: Item> {
     ) -> impl Future<Output = Result<Page<T>, VendorError>> + Send;
 }
 
-/// Instances that the vendor can look up by ID: no other collection needs it.
+/// Instances that the vendor can look up by ID. No other collection needs such look-ups.
 pub trait InstanceLookup {
-    /// Looks up instances by the vendor's IDs, at most [`Description::batch`] at once; returns one answer per ID, in order.
+    /// Looks up instances by the vendor's IDs, at most [`Description::batch`] at once. Returns one answer per ID, in order.
     ///
-    /// Cost: one vendor call if the vendor has a batch read, else one per ID. `None`: the vendor cannot look up by ID, list instead.
+    /// Cost: one vendor call if the vendor has a batch read, else one per ID. `None`: the vendor cannot look up by ID, so the runtime lists
+    /// instances.
     ///
     /// # Errors
-    /// The errors of the call. An error about some of the IDs has them in [`VendorError::fields`]: the runtime repeats the call once
-    /// without them. With [`Fault::NotFound`] these instances are gone.
+    /// Returns the errors of the call. An error about some of the IDs names them in [`VendorError::fields`]: the runtime repeats the call
+    /// once without them. With [`Fault::NotFound`] these instances do not exist.
     fn get_batch(
         &self,
         session: &Session,
@@ -254,37 +262,37 @@ pub trait InstanceLookup {
 
 /// Interprets the vendor's answers.
 pub trait Classify: Send + Sync {
-    /// Classifies an answer: `None` for success. A table, tested on recorded answers.
+    /// Classifies an answer; `None` means success. Implemented as a table and tested with recorded answers.
     fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
 
-    /// The remaining calls of the vendor's rate limit, as its answer states them. Default: from the headers `RateLimit-Remaining`,
+    /// Returns the remaining calls of the vendor's rate limit, if the answer states them. Default: from the headers `RateLimit-Remaining`,
     /// `-Limit`, `-Reset`, with or without `X-`.
     fn hint(&self, _operation: Operation, response: &VendorResponse) -> Option<Hint> {
         headers::hint(response.headers())
     }
 
-    /// The bucket that a throttled answer names, if the vendor has more limits than one per family.
+    /// Returns the bucket that a throttled answer names, for vendors with more limits than one per family.
     fn bucket(&self, _operation: Operation, _response: &VendorResponse) -> Option<&'static str> {
         None
     }
 
-    /// The vendor's ID of the request. Default: from one of the headers that most vendors use.
+    /// Returns the vendor's ID of the request. Default: from one of the usual headers.
     fn request_id(&self, response: &VendorResponse) -> Option<String> {
         headers::request_id(response.headers())
     }
 
-    /// Credentials to remove from texts of the vendor. Default: only the values of request headers that are marked as sensitive.
+    /// Returns the credentials to remove from the vendor's texts. Default: only the values of request headers that are marked as sensitive.
     fn secrets(&self) -> Vec<SecretString> {
         Vec::new()
     }
 }
 
-/// One vendor write of a plan. `Display` says what it does: `create listener tcp/443`.
+/// One vendor write of a plan. `Display` describes the write, such as `create listener tcp/443`.
 pub trait Step: Clone + fmt::Debug + fmt::Display + PartialEq + Send + Sync + 'static {
     /// The vendor operation, with the family whose budget it is charged to.
     fn operation(&self) -> Operation;
 
-    /// The priority: [`Priority::Traffic`] if traffic depends on it (backends, routes) or it frees an address, else
+    /// The priority: [`Priority::Traffic`] if traffic depends on the write (backends, routes) or if it frees an address, else
     /// [`Priority::Interactive`].
     fn class(&self) -> Priority;
 }
@@ -302,35 +310,35 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
 /// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The vendor has done it, or has accepted it: the next observation shows the result.
+    /// The vendor has executed or accepted the write; the next observation shows the result.
     Accepted,
-    /// The vendor has created, or is creating, a load balancer, and returned this ID: the runtime looks it up by the ID.
+    /// The vendor has created, or is creating, a load balancer and returned this ID, by which the runtime looks it up.
     Created(String),
-    /// One result for each route of a batch, in the order of the step: removals first, then additions. An addition has the created route,
-    /// if the vendor returns it: then the snapshot has it without another listing.
+    /// One result for each route of a batch, in the order of the step: removals first, then additions. The result of an addition has the
+    /// created route, if the vendor returns it; then the snapshot needs no other listing.
     Items(Vec<Result<Option<Route>, VendorError>>),
 }
 
-/// How a repeated create is kept from creating a second load balancer.
+/// How a repeated create is prevented from creating a second load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deduplication {
-    /// By an idempotency token, which the driver derives from the key, so that another process sends the same one.
+    /// The create has an idempotency token, which the driver derives from the key, so that another process sends the same token.
     ClientToken,
-    /// By a deterministic name: the vendor refuses a second load balancer with that name.
+    /// The create has a deterministic name, and the vendor refuses a second load balancer with that name.
     UniqueName,
-    /// Not at all. The runtime creates only after a listing, or [`Driver::find`], that reliably shows all creates of this process and its
-    /// predecessor; until then it only observes.
+    /// The vendor has no protection. The runtime creates only after a listing, or [`Driver::find`], that reliably shows all creates of this
+    /// process and its predecessor; until then the runtime only observes.
     ListThenCreate,
 }
 
 /// The result of parsing a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// An instance of this cloud: the vendor's ID.
+    /// An instance of this cloud, with the vendor's ID.
     Here(String),
     /// An instance of another provider or region.
     Elsewhere,
-    /// Malformed, with the scheme of this provider.
+    /// A malformed provider ID with the scheme of this cloud.
     Malformed,
 }
 
@@ -339,43 +347,43 @@ pub enum Location {
 pub struct Description {
     /// The name of the adapter program.
     pub adapter_name: &'static str,
-    /// Its version.
+    /// The version of the adapter program.
     pub adapter_version: &'static str,
-    /// The scheme of provider IDs: the part before `://`.
+    /// The scheme of provider IDs, which is the part before `://`.
     pub provider: &'static str,
-    /// The capabilities.
+    /// The capabilities of this cloud.
     pub capabilities: Vec<Capability>,
     /// The supported sizes of load balancers.
     pub limits: Limits,
     /// The vendor's default call limits, by bucket: `account`, a family, or `<family>:<operation>`. The operator's configuration takes
-    /// precedence.
+    /// precedence over them.
     pub call_limits: Vec<(&'static str, VendorLimit)>,
     /// The supported vendor parameters.
     pub parameters: Vec<Parameter>,
-    /// How long reads may lag behind writes.
+    /// Maximum time by which reads lag behind writes.
     pub consistency_horizon: Duration,
-    /// How long after a lost answer the vendor may still execute a create, including the time until reads show the load balancer. Until
-    /// then the create is not repeated, and its absence is not proven. At least [`Self::consistency_horizon`]. A new leader cannot know the
-    /// last creates of its predecessor, so the time counts from its start, too.
+    /// Time after a lost answer in which the vendor may still execute a create, including the time until reads show the load balancer. In
+    /// this time the create is not repeated, and absence is not proven. At least [`Self::consistency_horizon`]. A new leader cannot know
+    /// the last creates of its predecessor, so the time also counts from the start of its term.
     pub create_horizon: Duration,
-    /// How a repeated create is kept from creating a second load balancer.
+    /// How a repeated create is prevented from creating a second load balancer.
     pub deduplication: Deduplication,
     /// Maximum number of IDs in one [`InstanceLookup::get_batch`].
     pub batch: usize,
-    /// Delay before the first poll after a step that the vendor executes asynchronously; doubled up to 15 s.
+    /// Delay before the first poll after a step that the vendor executes asynchronously. The delay is doubled up to 15 s.
     pub poll: Duration,
     /// Typical duration of operations, by RPC name.
     pub expected_latency: Vec<(&'static str, Duration)>,
 }
 
 impl Description {
-    /// Whether the cloud has a capability.
+    /// Whether this cloud has a capability.
     #[must_use]
     pub fn can(&self, name: &str) -> bool {
         self.capability(name).is_some()
     }
 
-    /// A capability, if the cloud has it.
+    /// Returns a capability if the cloud has it.
     #[must_use]
     pub fn capability(&self, name: &str) -> Option<&Capability> {
         self.capabilities.iter().find(|capability| capability.name == name)

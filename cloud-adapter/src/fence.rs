@@ -1,10 +1,10 @@
-//! Knows the newest writer of each cluster and scope.
+//! Records the newest writer of each cluster and scope, and refuses older ones.
 //!
-//! The epoch is compared for the whole scope, because a scope has one holder at a time. The sequence is compared per object: one holder
-//! sends requests for different objects concurrently, and they may overtake each other.
+//! The epoch is compared for the whole scope, because a scope has one holder at a time. The sequence is compared per object, because one
+//! holder sends requests for different objects concurrently, and these may arrive out of order.
 //!
 //! The state in memory is bounded and ends with the process. [`Fences::check_tags`] restores it from the tags that drivers write. Fences
-//! cause no writes of their own: if the new writer has only changed backends or deleted since, only this process knows that the former
+//! cause no additional writes: if the new writer has only changed backends or deleted objects, only this process knows that the former
 //! writer was replaced.
 
 use std::{
@@ -17,21 +17,21 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Maximum number of scopes, over all clusters. A controller has one per shard.
+/// Maximum number of scopes of all clusters. A controller has one scope per shard.
 const SCOPES_MAX: usize = 256;
 /// Maximum number of objects per scope whose sequence is kept.
 const OBJECTS_MAX: usize = 4096;
 
-/// The highest fences seen.
+/// The highest fences seen so far, by cluster and scope.
 #[derive(Debug, Default)]
 pub(crate) struct Fences(Mutex<BTreeMap<(String, String), Holder>>);
 
 #[derive(Debug)]
 struct Holder {
     epoch: u64,
-    /// By object, within this epoch.
+    /// The highest sequence by object, within this epoch.
     sequences: BTreeMap<String, u64>,
-    /// A lower bound for objects that were evicted from `sequences`.
+    /// Lower bound of the sequences of objects that were evicted from `sequences`.
     floor: u64,
     used: Instant,
 }
@@ -45,7 +45,7 @@ impl Holder {
         self.sequences.get(object).copied().unwrap_or(self.floor)
     }
 
-    /// Evicts half of the objects at once when full: those with the oldest writes.
+    /// Evicts half of the objects at once when the map is full: those with the oldest writes.
     fn note(&mut self, object: &str, sequence: u64) {
         self.sequences.insert(object.to_owned(), sequence);
         if self.sequences.len() > OBJECTS_MAX {
@@ -61,7 +61,7 @@ impl Fences {
     /// Accepts a writer and records its fence, or refuses it if a newer one is known.
     ///
     /// # Errors
-    /// `FIELD_INVALID` without a fence or a scope, or if the scope is too long; `STALE_FENCE` if a newer writer is known.
+    /// Returns `FIELD_INVALID` if the fence or its scope is missing, or the scope is too long; `STALE_FENCE` if a newer writer is known.
     pub(crate) fn admit(
         &self,
         cluster_id: &str,
@@ -87,10 +87,10 @@ impl Fences {
         })
     }
 
-    /// Learns the newest fence of the writer's scope from the tags of a cluster's objects, and refuses the writer if that is newer.
+    /// Reads the newest fence of the writer's scope from the tags of a cluster's objects, and refuses the writer if that fence is newer.
     ///
     /// # Errors
-    /// `STALE_FENCE`.
+    /// Returns `STALE_FENCE` if a tag has a newer fence.
     pub(crate) fn check_tags<'a>(
         &self,
         cluster_id: &str,
@@ -111,10 +111,10 @@ impl Fences {
         });
     }
 
-    /// Checks that a writer that was admitted before is still the newest of its scope.
+    /// Checks that a writer that was admitted earlier is still the newest of its scope.
     ///
     /// # Errors
-    /// `STALE_FENCE`.
+    /// Returns `STALE_FENCE` if a newer writer is known.
     pub(crate) fn check(&self, cluster_id: &str, fence: &Fence) -> Result<(), AdapterError> {
         self.with(cluster_id, fence, |holder| {
             let stale = || stale(fence, (holder.epoch, 0));
@@ -141,7 +141,7 @@ impl Fences {
 /// Refuses a writer if the tag of its object has a newer fence of the same scope.
 ///
 /// # Errors
-/// `STALE_FENCE`.
+/// Returns `STALE_FENCE` if the tag has a newer fence.
 pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), AdapterError> {
     match tag.filter(|tag| tag.scope == fence.scope) {
         Some(tag) if (tag.epoch, tag.sequence) > (fence.epoch, fence.sequence) => {
@@ -154,7 +154,7 @@ pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), Adapte
 fn stale(fence: &Fence, (epoch, sequence): (u64, u64)) -> AdapterError {
     let Fence { scope, .. } = fence;
     let text = if fence.epoch < epoch {
-        format!("epoch {} of {scope} is over: the newest epoch is {epoch}", fence.epoch)
+        format!("the epoch {} of {scope} is over: the newest epoch is {epoch}", fence.epoch)
     } else {
         format!("request {} of {scope} was overtaken by request {sequence}", fence.sequence)
     };

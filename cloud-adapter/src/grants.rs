@@ -1,7 +1,8 @@
-//! What the operator allows the Services of a namespace to use beyond their own objects. Pure.
+//! The operator's grants: what the Services of a namespace may use beyond their own objects. This module is pure.
 //!
-//! A user that may create Services in one namespace can name any ID or address of the cloud project. Everything beyond the Service's own
-//! objects is therefore refused unless the owner of the object or the operator allows it. This module has the operator's grants.
+//! A user that may create Services in one namespace can name any ID or address of the cloud project. Therefore everything beyond the
+//! Service's own objects is refused unless the owner of the object or the operator allows it. This module contains the operator's
+//! permissions.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -9,7 +10,7 @@ use ipnet::IpNet;
 
 use crate::driver::Inheritance;
 
-/// The wildcard for values and namespaces.
+/// The wildcard that matches all values and namespaces.
 const ANY: &str = "*";
 
 /// One permission: `NAMESPACE:KIND=VALUE`, the value of `--grant`.
@@ -21,23 +22,23 @@ pub struct Grant {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// May adopt the load balancer of this vendor ID, if it has no owner.
+    /// May adopt the load balancer with this vendor ID, if it has no owner.
     Adopt(String),
-    /// The same, and the load balancer is deleted with its Service.
+    /// May adopt the load balancer with this vendor ID, if it has no owner; it is deleted with its Service.
     AdoptAndDelete(String),
-    /// May share the load balancer of this vendor ID, regardless of its owner.
+    /// May share the load balancer with this vendor ID, whatever its owner.
     Share(String),
     /// May set this vendor parameter, which affects more than the Service.
     Parameter(String),
     /// May use this subnet.
     Subnet(String),
-    /// May terminate TLS with the certificate of this reference.
+    /// May terminate TLS with the certificate that has this reference.
     Certificate(String),
-    /// May request addresses of this range, which is then reserved.
+    /// May request addresses of this range, which is reserved for the namespaces with this grant.
     Addresses(IpNet),
     /// May request addresses of this pool.
     Pool(String),
-    /// May adopt what another controller created for a Service of the same name in the cluster of this name.
+    /// May adopt what another controller created for a Service of the same name in the cluster with this name.
     Former(String),
 }
 
@@ -82,7 +83,7 @@ impl FromStr for Grant {
     }
 }
 
-/// A CIDR, or one address.
+/// A range of addresses: a CIDR, or a single address.
 fn range(text: &str) -> Result<IpNet, String> {
     let alone = || text.parse().ok().map(|address: IpAddr| IpNet::from(address));
     let range = text.parse::<IpNet>().ok().or_else(alone);
@@ -91,7 +92,7 @@ fn range(text: &str) -> Result<IpNet, String> {
         .ok_or_else(|| format!("invalid range {text:?}: expected a CIDR or an IP address"))
 }
 
-/// All grants of an adapter. Without grants, Services can only use their own objects.
+/// All grants of an adapter. Without grants, Services can use only their own objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants(Vec<Grant>);
 
@@ -106,7 +107,7 @@ impl Grants {
         self.0.iter().any(|grant| is(&grant.namespace, namespace) && fits(&grant.kind))
     }
 
-    /// Whether Services of the namespace may adopt the load balancer of this ID.
+    /// Whether Services of the namespace may adopt the load balancer with this ID.
     #[must_use]
     pub fn may_adopt(&self, namespace: &str, id: &str) -> bool {
         self.any(
@@ -115,13 +116,13 @@ impl Grants {
         )
     }
 
-    /// Whether the load balancer of this ID, which a Service of the namespace adopted, is deleted with the Service.
+    /// Whether the load balancer with this ID is deleted with the Service of the namespace that adopted it.
     #[must_use]
     pub fn may_delete_adopted(&self, namespace: &str, id: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::AdoptAndDelete(granted) if is(granted, id)))
     }
 
-    /// Whether Services of the namespace may share the load balancer of this ID.
+    /// Whether Services of the namespace may share the load balancer with this ID.
     #[must_use]
     pub fn may_share(&self, namespace: &str, id: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::Share(granted) if is(granted, id)))
@@ -139,7 +140,7 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Subnet(granted) if is(granted, subnet)))
     }
 
-    /// Whether Services of the namespace may terminate TLS with the certificate of this reference.
+    /// Whether Services of the namespace may terminate TLS with the certificate that has this reference.
     #[must_use]
     pub fn may_use_certificate(&self, namespace: &str, reference: &str) -> bool {
         self.any(namespace, |kind| matches!(kind, Kind::Certificate(granted) if is(granted, reference)))
@@ -151,7 +152,7 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Pool(granted) if is(granted, pool)))
     }
 
-    /// What Services of the namespace may adopt by name, in the cluster of this name.
+    /// The proof that Services of the namespace need to adopt by name in the cluster with this name.
     #[must_use]
     pub fn inheritance(&self, namespace: &str, cluster_name: &str) -> Inheritance {
         if self.any(namespace, |kind| matches!(kind, Kind::Former(granted) if is(granted, cluster_name))) {
@@ -161,7 +162,7 @@ impl Grants {
         }
     }
 
-    /// The granted range that contains the address, if it is granted to other namespaces only.
+    /// The granted range that contains the address, if the range is granted only to other namespaces.
     #[must_use]
     pub fn reserved_for_others(&self, namespace: &str, address: IpAddr) -> Option<IpNet> {
         let holding = self.0.iter().filter_map(|grant| match &grant.kind {

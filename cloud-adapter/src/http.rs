@@ -12,17 +12,17 @@ use crate::{
     rpc::Rpc,
 };
 
-/// Source: OpenMetrics 1.0, "Overall structure".
+/// Media type of metrics. Source: OpenMetrics 1.0, "Overall structure".
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until cancelled.
+/// Serves the port until cancelled.
 pub(crate) async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) {
     if let Err(error) = pages::serve(listener, pages, stop).await {
         tracing::error!(%error, "Cannot serve the HTTP port");
     }
 }
 
-/// The limits for all callers, and for readers of status pages.
+/// Limits for all callers, and for readers of the status pages.
 pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -32,13 +32,13 @@ pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
     Pages::new(open, page::routes(page), readers)
 }
 
-/// A process that serves is ready, also as a standby: rollouts and disruption budgets must count it. It stays ready when the cloud is
-/// unreachable, so that clients reach it and get that error.
+/// Answers the readiness probe. A replica that serves is ready, also as a standby, because rollouts and disruption budgets must count it.
+/// It stays ready while the cloud is unreachable, so that clients reach it and get that error.
 async fn ready(State(rpc): State<Rpc>) -> String {
     match &*rpc.health.borrow() {
         _ if !rpc.replica.leads() => "ok: standby\n".to_owned(),
         None => "ok\n".to_owned(),
-        Some(error) => format!("ok, but the cloud is not reachable: {error}\n"),
+        Some(error) => format!("ok, but the cloud is unreachable: {error}\n"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looks up instances and judges their existence. The rules for evidence are in [`existence`]; this module collects the observations.
+//! Looks up instances and judges whether they exist. [`existence`] has the rules for evidence; this module collects the observations.
 
 mod absence;
 mod answer;
@@ -51,7 +51,7 @@ pub(crate) struct Finder<D> {
     metrics: Metrics,
 }
 
-/// A parsed reference.
+/// A parsed reference to an instance.
 #[derive(Debug)]
 enum Target {
     Id { provider_id: String, vendor_id: String },
@@ -60,14 +60,14 @@ enum Target {
     Bad(AdapterError),
 }
 
-/// The observation of a target, before the judgement.
+/// The observation of a target before it is judged.
 #[derive(Debug)]
 enum Known {
-    /// The verdict needs no observation.
+    /// The verdict is known without an observation.
     Plain(Seen, Option<Instant>),
-    /// It exists, and was observed at this time.
+    /// The instance exists, and was observed at this time.
     Found(Arc<Instance>, Instant),
-    /// The vendor said that it does not exist.
+    /// The vendor reported that the instance does not exist.
     Missing(String, Absent),
 }
 
@@ -98,18 +98,19 @@ impl<D: Driver> Finder<D> {
         self.lookups.configure(window);
     }
 
-    /// Forgets all absences: they belong to another scope.
+    /// Removes all recorded absences, because they belong to another scope.
     pub(crate) fn forget(&self) {
         self.memory.forget();
     }
 
     /// Returns one result per reference, in order, and the time of the oldest observation among them.
     ///
-    /// Cost: none if the cached observations are fresh enough; else, shared with concurrent callers, one look-up per batch, or one listing
-    /// if that is cheaper. Names need a listing. One self-check if only the credentials can prove an absence.
+    /// Cost: none if the cached observations are fresh enough. Otherwise one look-up per batch, or one listing if that is cheaper, both
+    /// shared with concurrent callers. Names need a listing. One self-check if only the credentials can prove an absence.
     ///
     /// # Errors
-    /// The error of the listing or of the batch look-up. It applies to the whole call and never causes single look-ups.
+    /// Returns the error of the listing or of the batch look-up, which applies to the whole request. Such an error never causes look-ups of
+    /// single instances.
     pub(crate) async fn find(
         &self,
         refs: Vec<InstanceRef>,
@@ -117,7 +118,10 @@ impl<D: Driver> Finder<D> {
         session: &Session,
     ) -> Result<(Vec<Verdict>, Instant), AdapterError> {
         if refs.len() > REFS_MAX {
-            return Err(AdapterError::field("refs", format!("has {}: at most {REFS_MAX}", refs.len())));
+            return Err(AdapterError::field(
+                "refs",
+                format!("has {} references: at most {REFS_MAX} are allowed", refs.len()),
+            ));
         }
         let asked = Instant::now();
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
@@ -158,7 +162,7 @@ impl<D: Driver> Finder<D> {
             Some(Ref::ProviderId(provider_id)) => {
                 strings::refuse(strings::too_long(path, [("provider_id", provider_id.as_str())]))?;
                 match self.driver.locate(&provider_id) {
-                    // Observations are stored under the form of the ID that listings use.
+                    // Observations are stored under the form of the ID that listings use, so convert this ID.
                     Location::Here(vendor_id) => {
                         Ok(Target::Id { provider_id: self.driver.spelled(&provider_id), vendor_id })
                     }
@@ -172,7 +176,8 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Returns a listing for names, if there are any: as fresh as requested; if it lacks one of the names, at most [`NEGATIVE`] old.
+    /// Returns a listing for names, if there are any names. The listing is as fresh as requested; if it lacks one of the names, it is at
+    /// most [`NEGATIVE`] old.
     async fn listed(
         &self,
         targets: &[Target],
@@ -196,7 +201,7 @@ impl<D: Driver> Finder<D> {
         self.snapshot.at_least(Some(bound), &*self.driver, session).await.map(Some)
     }
 
-    /// Looks up the IDs without a fresh observation in the cloud, and records the answers.
+    /// Looks up the IDs that have no fresh observation, and records the vendor's answers.
     async fn look_up(
         &self,
         (targets, sights): (&[Target], &[Option<Sight<Instance>>]),
@@ -221,7 +226,7 @@ impl<D: Driver> Finder<D> {
         self.lookups.get(wanted, bound, session).await
     }
 
-    /// For each target with an ID: the instance, if it was observed at `bound` or later.
+    /// For each target with an ID, returns the instance if it was observed at `bound` or later.
     fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<Sight<Instance>>> {
         let ids = targets.iter().map(|target| match target {
             Target::Id { provider_id, .. } => Some(provider_id.as_str()),
@@ -291,18 +296,18 @@ impl<D: Driver> Finder<D> {
         self.memory.seen(provider_ids, |id| self.snapshot.sight(id).is_some());
     }
 
-    /// Records that an instance was missing. The absence is over if the snapshot has seen the instance since it began.
+    /// Records that an instance was missing. If the snapshot has seen the instance since the absence began, the absence is over.
     fn missed(&self, provider_id: &str, asked: Instant, direct: bool) -> Absent {
         self.memory.missed(provider_id, (asked, self.snapshot.last_seen(provider_id)), direct)
     }
 
-    /// The recorded absence, unless the instance was seen since.
+    /// The recorded absence, unless the instance was seen since then.
     fn recall(&self, provider_id: &str, bound: Option<Instant>) -> Option<Absent> {
         let shown = self.snapshot.last_seen(provider_id);
         self.memory.recall(provider_id, bound).filter(|absent| shown <= Some(absent.last))
     }
 
-    /// The proof of each absence, if there is one. The credentials are checked only where that can be a proof.
+    /// The proof of each absence, if any. The credentials are checked only if that check can be a proof.
     async fn prove(&self, known: &[Known], session: &Session) -> Vec<Option<Proof>> {
         let mut juries = BTreeMap::new();
         let mut passed = None;
@@ -343,7 +348,7 @@ impl<D: Driver> Finder<D> {
         scope.is_ok_and(|scope| known == Some(scope.fingerprint))
     }
 
-    /// Counts the verdicts.
+    /// Counts the verdicts in the metrics.
     fn count(&self, results: &[Verdict]) {
         let mut counts = BTreeMap::<_, u64>::new();
         for result in results {
@@ -354,7 +359,7 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Records the proofs.
+    /// Records the proofs of absence.
     fn settle(&self, known: Known, proof: Option<Proof>) -> Seen {
         match known {
             Known::Plain(seen, _) => seen,
@@ -374,7 +379,7 @@ impl<D: Driver> Finder<D> {
 }
 
 impl Known {
-    /// When the vendor did not return the instance, or returned it as terminated, if that is not proven yet.
+    /// When the vendor did not return the instance, or returned it as terminated, unless its absence is proven already.
     fn needs_proof(&self) -> Option<Instant> {
         match self {
             Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),
@@ -383,7 +388,7 @@ impl Known {
         }
     }
 
-    /// The earlier proof.
+    /// The proof that was recorded earlier, if any.
     fn proof(&self) -> Option<Proof> {
         match self {
             Self::Missing(_, absent) => absent.proof,
@@ -391,7 +396,7 @@ impl Known {
         }
     }
 
-    /// When the vendor was asked.
+    /// Time at which the vendor was asked.
     fn observed(&self) -> Option<Instant> {
         match self {
             Self::Plain(_, asked) => *asked,
@@ -400,7 +405,7 @@ impl Known {
     }
 }
 
-/// Instances with this name that may still be a node. A name never proves absence: a terminated instance is left out.
+/// Instances with this name that may still be a node. Terminated instances are excluded, because a name never proves absence.
 fn named<'a>(name: &'a str, view: &'a View<Instance>) -> impl Iterator<Item = &'a Arc<Instance>> {
     view.items.iter().filter(move |item| item.name == name && !ends(item))
 }
@@ -425,7 +430,7 @@ fn by_name(name: &str, view: &View<Instance>) -> Known {
     }
 }
 
-/// The label value in metrics.
+/// The value of the metric's label.
 const fn word(existence: Existence) -> &'static str {
     match existence {
         Existence::Exists => "exists",

@@ -1,40 +1,40 @@
-//! Whether this replica serves now, for the services.
+//! The duty of this replica (leader, standby, shutting down), which the services check.
 //!
-//! Decides nothing: `election` sets the duty.
+//! This module makes no decisions: `election` sets the duty.
 
 use std::sync::Arc;
 
 use cloud_api_proto::{AdapterError, Reason};
 use tokio::{sync::watch, time::Instant};
 
-/// The request ID of standbys.
+/// The request ID in answers of standbys.
 pub(crate) const STANDBY: &str = "standby";
 
 /// The current role of this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// Another replica leads, or none yet.
+    /// Another replica leads, or no leader is known yet.
     Standby {
         /// The leader's address, if known.
         leader: Option<Arc<str>>,
     },
     /// This replica leads and calls the vendor.
     Leading {
-        /// Distinguishes terms; increases from leader to leader.
+        /// Number of the term; it increases with each new leader.
         epoch: u64,
-        /// When the term began.
+        /// Time at which the term began.
         since: Instant,
     },
-    /// Shutting down, accepts no new work. The last duty of a process.
+    /// The replica is shutting down, and accepts no new work. This is the last duty of a process.
     Draining,
 }
 
-/// This replica's duty. Clones share it.
+/// The duty of this replica. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Replica(Arc<watch::Sender<Duty>>);
 
 impl Replica {
-    /// A standby, until it is elected.
+    /// Creates a standby.
     pub(crate) fn standing_by() -> Self {
         Self(Arc::new(watch::Sender::new(Duty::Standby { leader: None })))
     }
@@ -54,17 +54,17 @@ impl Replica {
         });
     }
 
-    /// Ends the term, if there is one: work that began in it stops at its next step.
+    /// Ends the term, if there is one. Work that began in this term stops at its next step.
     pub(crate) fn stand_by(&self, leader: Option<Arc<str>>) {
         self.change(Duty::Standby { leader });
     }
 
-    /// Ends the term and refuses further ones.
+    /// Ends the term, and prevents further terms.
     pub(crate) fn drain(&self) {
         self.change(Duty::Draining);
     }
 
-    /// The duty and its changes.
+    /// The duty, with notifications of changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Duty> {
         self.0.subscribe()
     }
@@ -74,7 +74,7 @@ impl Replica {
         matches!(*self.0.borrow(), Duty::Leading { .. })
     }
 
-    /// Whether it is shutting down.
+    /// Whether this replica is shutting down.
     pub(crate) fn drains(&self) -> bool {
         *self.0.borrow() == Duty::Draining
     }
@@ -82,7 +82,7 @@ impl Replica {
     /// The current term.
     ///
     /// # Errors
-    /// `NOT_LEADER` and `DRAINING`: the caller should try another replica.
+    /// Returns `NOT_LEADER` or `DRAINING` if there is no term; the caller should try another replica.
     pub(crate) fn term(&self) -> Result<Term, AdapterError> {
         match &*self.0.borrow() {
             Duty::Leading { epoch, since } => {
@@ -103,7 +103,7 @@ impl Replica {
     }
 }
 
-/// One uninterrupted period as leader. Work that began in it must end with it.
+/// One uninterrupted period as leader. Work that began in a term must end with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     duty: watch::Receiver<Duty>,
@@ -112,21 +112,21 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// When it began. Earlier observations of the cloud may be outdated by the previous leader.
+    /// Time at which the term began. Earlier observations may lack changes that the previous leader made.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Checks that it is still current.
+    /// Checks that this term is still current.
     ///
     /// # Errors
-    /// The reason why it is over: `NOT_LEADER` or `DRAINING`.
+    /// Returns the reason why the term is over: `NOT_LEADER` or `DRAINING`.
     pub(crate) fn check(&self) -> Result<(), AdapterError> {
         let duty = self.duty.borrow();
         if self.is(&duty) { Ok(()) } else { Err(refusal(&duty)) }
     }
 
-    /// Waits until it is over, and returns the reason.
+    /// Waits until the term is over, and returns the reason.
     pub(crate) async fn ended(mut self) -> AdapterError {
         let this = self.clone();
         match self.duty.wait_for(|duty| !this.is(duty)).await {
@@ -148,9 +148,9 @@ fn refusal(duty: &Duty) -> AdapterError {
             AdapterError::new(Reason::NotLeader, text)
         }
         Duty::Standby { leader: None } => {
-            AdapterError::new(Reason::NotLeader, "this replica is a standby: it knows no leader")
+            AdapterError::new(Reason::NotLeader, "this replica is a standby, and no leader is known")
         }
-        // While a term runs, only an earlier term is refused.
+        // During a term, only work of an earlier term is refused.
         Duty::Leading { .. } => {
             AdapterError::new(Reason::NotLeader, "another replica led in the meantime: repeat the request")
         }

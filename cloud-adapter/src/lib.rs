@@ -1,8 +1,8 @@
-//! The adapter *runtime*: all parts of a cloud adapter that are the same for each cloud.
+//! The adapter *runtime*: the parts of a cloud adapter that are the same for all clouds.
 //!
-//! A vendor implements [`driver::Driver`]; this crate is the gRPC server around it: budgeted access to the vendor ([`vendor`]), shared
-//! listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`), routes, existence, health, metrics,
-//! the status page (`page`). Its only use of Kubernetes is the Lease by which replicas elect a leader (`standby`; `leadership` says whether this one leads).
+//! A vendor implements [`driver::Driver`]. This crate is the gRPC server around that driver: budgeted access to the vendor ([`vendor`]),
+//! shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`), routes, existence, health,
+//! metrics and the status page (`page`). It uses Kubernetes only for the Lease by which replicas elect a leader (`standby`, `leadership`).
 
 mod clock;
 mod config;

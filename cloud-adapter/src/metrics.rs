@@ -1,6 +1,6 @@
-//! The adapter's metrics: `cloud_adapter_*`, labels from closed sets. One method for each thing that happens.
+//! The adapter's metrics: `cloud_adapter_*`, with labels from closed sets. There is one method for each kind of event.
 //!
-//! State, as opposed to events, is read when the metrics are scraped (`scrape`).
+//! `scrape` has the metrics of state, which is read when the metrics are scraped.
 
 mod layer;
 mod scrape;
@@ -24,17 +24,18 @@ use self::scrape::Sources;
 pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
 use crate::vendor::Operation;
 
-/// From a cached answer to the longest deadline.
+/// Buckets in seconds: from a cached answer to the longest deadline.
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
-/// From one item to the largest batch of the contract.
+/// Buckets in items: from one item to the largest batch of the contract.
 const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
-/// Callers choose the scopes of fences, so other words are not used as labels: the number of labels must be bounded.
+/// Values of the scope label. Callers choose the scopes of fences, so other values are not used as labels: the number of labels must be
+/// bounded.
 const FENCE_SCOPES: [&str; 3] = ["node-controller", "route-controller", "service-controller"];
 
-/// Labels of one metric: names and values.
+/// Labels of one metric, as names and values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// All metrics of the process. Clones share them.
+/// All metrics of the process. Clones share their state.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -59,13 +60,13 @@ pub struct Metrics {
     rpc_duration: Family<RpcLabels, Histogram>,
 }
 
-/// One vendor call to count.
+/// One vendor call that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VendorCall {
     pub(crate) operation: Operation,
     pub(crate) class: Class,
     pub(crate) controller: &'static str,
-    /// The HTTP status; 0: no answer.
+    /// The HTTP status; 0: the vendor did not answer.
     pub(crate) code: u16,
     pub(crate) took: Duration,
 }
@@ -79,27 +80,27 @@ struct CallLabels {
     code: u16,
 }
 
-/// An answered request of the contract.
+/// A request of the contract that was answered.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RpcLabels {
-    /// Such as `cloudadapter.v1alpha1.RouteService`. From the contract's descriptor, or `other`.
+    /// The gRPC service, such as `cloudadapter.v1alpha1.RouteService`. From the contract's descriptor, or `other`.
     pub(crate) service: Arc<str>,
-    /// Such as `ApplyRoutes`. From the contract's descriptor, or `other`.
+    /// The method, such as `ApplyRoutes`. From the contract's descriptor, or `other`.
     pub(crate) method: Arc<str>,
     /// The gRPC code, such as `UNAVAILABLE`.
     pub(crate) code: &'static str,
-    /// The contract's reason; empty for success.
+    /// The contract's reason for a failure; empty for success.
     pub(crate) reason: &'static str,
     /// The role of the caller.
     pub(crate) controller: &'static str,
 }
 
-/// How a vendor call was saved.
+/// Why a vendor call was not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coalesced {
     /// A call of another caller provided the answer.
     SingleFlight,
-    /// It joined a batch.
+    /// The call joined a batch.
     Batch,
     /// The shared listing was fresh enough.
     Snapshot,
@@ -121,9 +122,9 @@ impl Coalesced {
 /// The state of a key task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
-    /// It observes, plans or writes.
+    /// The task observes, plans or writes.
     Working,
-    /// It waits for the vendor before the next poll.
+    /// The task waits for the vendor before the next poll.
     Waiting,
 }
 
@@ -136,14 +137,14 @@ impl TaskState {
     }
 }
 
-/// A key task as counted in `key_tasks`, until this is dropped.
+/// A key task that is counted in `key_tasks` until this value is dropped.
 pub(crate) struct TaskCount {
     metrics: Metrics,
     state: TaskState,
 }
 
 impl TaskCount {
-    /// Changes the state of the task.
+    /// Changes the state in which the task is counted.
     pub(crate) fn now(&mut self, state: TaskState) {
         if state != self.state {
             self.metrics.tasks(self.state).dec();
@@ -185,7 +186,7 @@ impl Metrics {
             fences_rejected: counted(page, "fence_rejected", "Writes refused because of a stale fence"),
             leader,
             config_reloads: counted(page, "config_reload", "Reloads of changed files, by result"),
-            config_refused: gauged(page, "config_refused", "1: the file is invalid and not in force"),
+            config_refused: gauged(page, "config_refused", "1: the file is invalid and not in use"),
             rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
             security: cloud_adapter_security::Metrics::register(page),
             sources,
@@ -198,7 +199,7 @@ impl Metrics {
     /// The text that Prometheus scrapes, in the OpenMetrics format.
     ///
     /// # Errors
-    /// Never in practice: writing to a string.
+    /// Never returns an error in practice, because writing to a string succeeds.
     pub fn render(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,12 +207,12 @@ impl Metrics {
         Ok(text)
     }
 
-    /// The counters of the gRPC port.
+    /// The metrics of the gRPC port.
     pub(crate) fn security(&self) -> cloud_adapter_security::Metrics {
         self.security.clone()
     }
 
-    /// Sets the source of buckets, queues and breakers, with the time to which their timestamps relate.
+    /// Sets the source of buckets, queues and breakers, and the time to which their timestamps relate.
     pub(crate) fn read_budget(&self, report: impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static) {
         self.sources.set_budget(Box::new(report));
     }
@@ -252,7 +253,7 @@ impl Metrics {
         self.shed.get_or_create(&labels).inc();
     }
 
-    /// Counts a saved vendor call. `op`: the operation that was not called.
+    /// Counts a vendor call that was not needed. `op` is the operation that was not called.
     pub(crate) fn coalesced(&self, op: &'static str, kind: Coalesced) {
         self.coalesced.get_or_create(&[("op", op), ("kind", kind.word())]).inc();
     }
@@ -263,7 +264,7 @@ impl Metrics {
         self.batch_size.get_or_create(&[("op", op)]).observe(f64::from(items));
     }
 
-    /// Counts a listing of a collection, with its number of items; `None`: it failed.
+    /// Counts a listing of a collection, with its number of items; `None`: the listing failed.
     pub(crate) fn refreshed(&self, collection: &'static str, items: Option<usize>) {
         let result = if items.is_some() { "ok" } else { "failed" };
         self.snapshot_refreshes.get_or_create(&[("collection", collection), ("result", result)]).inc();
@@ -278,7 +279,7 @@ impl Metrics {
         self.noops.get_or_create(&[("rpc", rpc)]).inc();
     }
 
-    /// Counts a key task in state working, until the returned value is dropped.
+    /// Counts a key task in the state `working`, until the returned value is dropped.
     #[must_use]
     pub(crate) fn key_task(&self) -> TaskCount {
         let state = TaskState::Working;
@@ -291,12 +292,12 @@ impl Metrics {
         self.outcomes_unknown.get_or_create(&[("op", op)]).inc();
     }
 
-    /// Counts looked up instances with one result: `exists`, `gone` and so on.
+    /// Counts looked-up instances by their result: `exists`, `gone` and so on.
     pub(crate) fn existence(&self, result: &'static str, instances: u64) {
         self.existence.get_or_create(&[("result", result)]).inc_by(instances);
     }
 
-    /// Counts a writer that was refused for a stale fence. The shard of a scope such as `service-controller/0` is left out.
+    /// Counts a writer that was refused for a stale fence. The shard of a scope such as `service-controller/0` is not part of the label.
     pub(crate) fn fence_rejected(&self, scope: &str) {
         let holder = scope.split('/').next().unwrap_or_default();
         let holder = FENCE_SCOPES.into_iter().find(|known| *known == holder).unwrap_or("other");
@@ -315,8 +316,8 @@ impl Metrics {
         self.config_refused(kind, !taken);
     }
 
-    /// Sets whether the current content is refused. For alerts: a counter appears only with the first refusal, so that its increase is not
-    /// seen.
+    /// Sets whether the current content is refused. Alerts use this gauge: a counter would appear only with the first refusal, so its
+    /// increase could not be seen.
     pub(crate) fn config_refused(&self, kind: &'static str, refused: bool) {
         self.config_refused.get_or_create(&[("kind", kind)]).set(i64::from(refused));
     }
@@ -343,7 +344,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// The requirements for labels.
+/// Checks the requirements for labels.
 trait LabelSet: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static {}
 
 impl<L: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static> LabelSet for L {}

@@ -1,14 +1,14 @@
 //! The status page: `GET /status.json` for programs, and `GET /` as HTML, rendered from the same data.
 //!
-//! All callers that reach the port can read it, so the page has no secrets. It needs no script and no external resources, and texts of
+//! All callers that reach the port can read the page, so it contains no secrets. It needs no script and no external resources, and texts of
 //! users or the cloud are escaped.
 //!
 //! Modules:
 //!
-//! - [`Page`]: the sources of the data. Costs no vendor call.
-//! - `clusters`: the owners of the objects. Pure.
-//! - `history`: the last ten minutes of the budgets. Pure.
-//! - `html`: the HTML page. Pure.
+//! - [`Page`]: the sources of the data. Makes no vendor calls.
+//! - `clusters`: the owners of the objects. Pure functions.
+//! - `history`: the last ten minutes of the budgets. Pure functions.
+//! - `html`: the HTML page. Pure functions.
 
 mod clusters;
 mod collect;
@@ -25,14 +25,14 @@ use axum::{
 
 pub(crate) use self::collect::{Page, Sources};
 
-/// Headers of responses: not cached, and no content sniffing.
+/// Headers of responses, which prevent caching and content sniffing.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// The pages of this module.
+/// The routes of the pages in this module.
 pub(crate) fn routes(page: Page) -> Router {
     Router::new().route("/", get(for_people)).route("/status.json", get(for_programs)).with_state(page)
 }

@@ -17,19 +17,19 @@ use crate::{
     server::Adapter,
 };
 
-/// Exit codes. That of wrong usage is the same as clap's.
+/// Exit codes. The code for invalid usage is the same as clap's.
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
-/// A flag names something unusable. As an error, or as the context of one, it ends the process with the exit code of invalid flags.
+/// A flag has an unusable value. If an error, or its context, has this type, the process ends with the exit code of invalid flags.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// Runs an adapter until SIGTERM or SIGINT. `driver` is called inside the runtime, with a token that is cancelled at shutdown.
+/// Runs an adapter until SIGTERM or SIGINT. `driver` is called inside the tokio runtime with a token that is cancelled at shutdown.
 ///
-/// Exit code 0 after a signal, 2 for an invalid configuration file and for [`WrongUsage`], 1 for other start-up errors; the error goes to
-/// standard error.
+/// Returns exit code 0 after a signal, 2 for an invalid configuration file and for [`WrongUsage`], and 1 for other start-up errors. The
+/// error is written to standard error.
 pub fn run<D: Driver, F>(options: &Options, driver: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<D>>,
@@ -37,7 +37,7 @@ where
     run_through(options, driver, std::convert::identity)
 }
 
-/// The same with additional services or layers of the adapter, as in [`Adapter::serve_through`].
+/// Does the same as [`run`] with additional services or layers of the adapter, as in [`Adapter::serve_through`].
 pub fn run_through<D: Driver, F>(
     options: &Options,
     driver: impl FnOnce(CancellationToken) -> F,
@@ -65,7 +65,7 @@ fn program() -> String {
     path.file_name().map_or_else(|| "cloud-adapter".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Faults in files that flags name are usage errors like faults of the flags.
+/// Faults in files that flags name are usage errors, like faults of the flags.
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<WrongUsage>() { WRONG_USAGE } else { FAILED }
 }
@@ -78,7 +78,7 @@ fn start<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    // Fails only if a provider is installed already: then that one is used.
+    // This fails only if a provider is installed already; that provider is then used.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Routes: [`plan`] decides what a request changes; this module executes it, one batch at a time.
+//! Routes: [`plan`] decides what a request changes; this module executes the changes, one batch at a time.
 
 mod audit;
 mod doubts;
@@ -34,14 +34,14 @@ use crate::{
 
 /// Maximum number of items in one request.
 const ITEMS_MAX: usize = 200;
-/// Maximum number of requests in progress or queued: the number of calls that may be queued for one object.
+/// Maximum number of requests in progress or queued, which equals the number of calls that may be queued for one object.
 const ORDERS_MAX: usize = 32;
 /// Maximum age of a trusted listing, in target ages.
 const TRUSTED_AGES: u32 = 3;
 /// Minimum delay before a caller is asked to retry.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
-/// Creates and deletes routes.
+/// Creates and deletes routes for requests.
 #[derive(Debug)]
 pub(crate) struct Applier<D> {
     pub(crate) driver: Arc<D>,
@@ -54,7 +54,8 @@ pub(crate) struct Applier<D> {
     pub(crate) doubts: Doubts,
 }
 
-/// Limits the requests in progress. A client that disconnects keeps its place until the request is done, and may repeat it.
+/// Limits the number of requests in progress. The request of a client that disconnects keeps its place until it is done, and may be
+/// repeated.
 #[derive(Debug)]
 pub(crate) struct Places(Arc<Semaphore>);
 
@@ -68,7 +69,7 @@ impl Places {
     /// Reserves a place for one request, until the permit is dropped.
     ///
     /// # Errors
-    /// `QUEUE_FULL`.
+    /// Returns `QUEUE_FULL` if all places are taken.
     fn take(&self) -> Result<OwnedSemaphorePermit, AdapterError> {
         Arc::clone(&self.0).try_acquire_owned().map_err(|_full| {
             let text = format!("{ORDERS_MAX} route requests are queued: retry later");
@@ -84,7 +85,7 @@ pub(crate) struct Order {
     pub(crate) cluster_name: String,
     pub(crate) cluster_cidrs: Vec<IpNet>,
     pub(crate) items: Vec<Item>,
-    /// `None` for a dry run.
+    /// The writer's fence. `None` for a dry run.
     pub(crate) fence: Option<Fence>,
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Applied {
 }
 
 impl Order {
-    /// The same order with provider IDs in the form of listings: next hops are compared by them.
+    /// The same order with provider IDs in the form of listings, by which next hops are compared.
     fn spelled(mut self, spell: impl Fn(&str) -> String) -> Self {
         let hops = self.items.iter_mut().filter_map(|item| match item {
             Item::Upsert { upsert, .. } => upsert.next_hop.as_mut(),
@@ -112,20 +113,21 @@ impl Order {
         self.cluster_cidrs.iter().any(|cidr| cidr.contains(&destination))
     }
 
-    /// Refuses to change a route that a newer request of the same writer has created.
+    /// Refuses to change a route that a newer request of the same writer created.
     fn overtaken_at(&self, route: &Route) -> Result<(), AdapterError> {
         self.fence.as_ref().map_or(Ok(()), |fence| check_tag(fence, route.fence.as_ref()))
     }
 }
 
 impl<D: Driver> Applier<D> {
-    /// Executes an order, or only plans it.
+    /// Executes an order; for a dry run, only plans it.
     ///
-    /// Cost: no vendor call if nothing is to change; a listing if the snapshot is older than its target age; one write per batch of the
+    /// Cost: no vendor call if nothing must be changed; a listing if the snapshot is older than its target age; one write per batch of the
     /// vendor's size.
     ///
     /// # Errors
-    /// The error of the listing, `STALE_FENCE`, and an error if this replica no longer leads. Errors of single routes are in their results.
+    /// Returns the error of the listing, `STALE_FENCE`, or an error if this replica no longer leads. Errors of single routes are in their
+    /// results.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
         let _turn = self.turns.take(session.purpose().priority).await;
         let session = &session.clone().hurried(self.turns.asked(), None);
@@ -142,7 +144,7 @@ impl<D: Driver> Applier<D> {
             if changes != RouteChanges::default() {
                 let outcomes = match self.may_write(order, &term) {
                     Ok(()) => self.write(&changes, session, &mut halt).await,
-                    // Report the results of earlier writes anyway.
+                    // Report the results of earlier writes even if a later one failed.
                     Err(error) if wrote => vec![Err(error); changes.remove.len() + changes.add.len()],
                     Err(error) => return Err(error),
                 };
@@ -154,14 +156,14 @@ impl<D: Driver> Applier<D> {
             }
         }
         if unseen {
-            // Watches get the writes without waiting for the next refresh. If this fails, the refresher retries.
+            // With this refresh, watches get the writes at once. If it fails, the refresher retries.
             let now = Some(Instant::now());
             let _later = self.snapshot.at_least(now, &*self.driver, session).await.is_err();
         }
         Ok(Applied { results: verdicts.iter().map(Verdict::result).collect(), plan: Vec::new() })
     }
 
-    /// Checks that the writer is the newest and that this replica leads.
+    /// Checks that the writer is the newest of its scope and that this replica leads.
     fn may_write(&self, order: &Order, term: &Term) -> Result<(), AdapterError> {
         if let Some(fence) = &order.fence {
             self.fences.check(&order.cluster_id, fence)?;
@@ -169,7 +171,7 @@ impl<D: Driver> Applier<D> {
         term.check()
     }
 
-    /// Plans each item. Destinations in doubt are listed as soon as reads reliably show the last write.
+    /// Plans each item. If destinations are in doubt, the routes are listed again as soon as reads reliably show the last write.
     async fn judge(
         &self,
         order: &Order,
@@ -177,8 +179,8 @@ impl<D: Driver> Applier<D> {
         session: &Session,
     ) -> Result<Vec<Verdict>, AdapterError> {
         let horizon = self.driver.describe().consistency_horizon;
-        // The refresher may take longer than the target age where its share of the budget is small. Observations from before this term may
-        // be outdated by another replica.
+        // The refresher may take longer than the target age if its share of the budget is small. Another replica may have made changes
+        // since observations from before this term.
         let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since);
         let now = Instant::now();
         let certain = order.items.iter().filter_map(|item| self.doubts.at(item.destination()?));

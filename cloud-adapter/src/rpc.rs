@@ -29,27 +29,27 @@ use crate::{
     vendor::Vendor,
 };
 
-/// A stream of messages.
+/// A stream of response messages.
 pub(crate) type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// The common parts of the services. Clones share them.
+/// The common parts of the services. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Rpc {
     pub(crate) vendor: Arc<Vendor>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Metrics,
-    /// The clusters that may be named, and the handling of refusals.
+    /// The clusters that requests may name, and the handling of refusals.
     pub(crate) access: Access,
-    /// The name of this process: part of resume tokens.
+    /// The name of this process, which is part of resume tokens.
     pub(crate) instance_id: Arc<str>,
     pub(crate) scope: Arc<watch::Sender<Option<Scope>>>,
-    /// Whether this replica serves.
+    /// The duty of this replica.
     pub(crate) replica: Replica,
     /// Cancelled when the process closes its connections.
     pub(crate) draining: CancellationToken,
-    /// Why the cloud is not reachable; `None`: it is.
+    /// Why the cloud is unreachable; `None`: it is reachable.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
-    /// The cluster of the last request. Empty: none yet.
+    /// The cluster of the last request. Empty: there was no request yet.
     pub(crate) cluster: Arc<Mutex<String>>,
     /// The operator's grants.
     pub(crate) grants: Arc<Grants>,
@@ -65,14 +65,14 @@ impl Rpc {
         let context = context::read(context, caller, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
-        // Standbys may name any cluster.
+        // Standby replicas may name any cluster.
         if context.session.purpose().request_id != STANDBY {
             self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
         }
         Ok(context)
     }
 
-    /// The served cluster, or that of the last request. Empty: none yet.
+    /// The served cluster, or the cluster of the last request. Empty: there was no request yet.
     pub(crate) fn cluster(&self) -> String {
         match &self.access.cluster_id {
             Some(served) => served.to_string(),
@@ -80,10 +80,10 @@ impl Rpc {
         }
     }
 
-    /// Checks that the caller may make this change.
+    /// Checks that the caller is permitted to make this change.
     ///
     /// # Errors
-    /// `CALLER_FORBIDDEN`.
+    /// Returns `CALLER_FORBIDDEN` if it is not.
     pub(crate) fn may_change(
         &self,
         context: &Context,
@@ -98,10 +98,10 @@ impl Rpc {
         said.inspect_err(|error| self.access.refusals.note(Some(&context.caller), &context.path, error))
     }
 
-    /// The context of a request that needs the cloud.
+    /// Checks the context of a request that needs the cloud.
     ///
     /// # Errors
-    /// If another replica serves, or this one is shutting down; before the first successful self-check, its error.
+    /// Returns an error if another replica leads or this one is shutting down; before the first successful self-check, its error.
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
@@ -120,7 +120,8 @@ impl Rpc {
         }
     }
 
-    /// `context`, `stop_when_synced`, `resume_token`: from the request. `view`: the items that the watcher sees.
+    /// Starts a watch. `context`, `stop_when_synced` and `resume_token` come from the request. `view` selects the items that the watch
+    /// includes.
     pub(crate) fn watch_options(
         &self,
         context: &Context,
@@ -137,8 +138,8 @@ impl Rpc {
         self.scope.borrow().clone()
     }
 
-    /// The same for watches that wait until the adapter knows its cloud. The cloud becomes known slightly before calls are answered,
-    /// because the first answer needs it.
+    /// Starts a watch that waits until the adapter knows its cloud. This happens slightly before other calls are answered, because the
+    /// first answer needs the cloud.
     pub(crate) fn served_scope(&self) -> Option<Scope> {
         let scope = self.scope();
         let starting = self.replica.leads() && !self_check::answers(self.health.borrow().as_ref());
@@ -154,10 +155,10 @@ impl Rpc {
     }
 }
 
-/// Turns a watcher into the stream of a service, which ends when this replica no longer leads.
+/// Converts a watcher to the stream of a service. The stream ends when this replica no longer leads.
 ///
 /// # Errors
-/// If this replica does not lead.
+/// Returns an error if this replica does not lead.
 pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
     name: &'static str,
     rpc: &Rpc,
@@ -173,14 +174,14 @@ pub(crate) fn stream<T: Item, M: prost::Message + 'static, R: Send + 'static>(
             result.map(|result| (result.map_err(Status::from), (watcher, message)))
         })
     });
-    // A watch that ends because this replica stops serving returns the reason: the client tries another replica.
+    // A watch that ends because this replica no longer leads returns this reason, so that the client tries another replica.
     let farewell = futures::stream::iter([()])
         .filter_map(move |()| std::future::ready(over.check().err().map(|error| Err(Status::from(error)))));
     Ok(Box::pin(frames.take_until(Box::pin(term.ended())).chain(farewell)))
 }
 
 /// Changes the code of answers to requests above the size limit to RESOURCE_EXHAUSTED, as gRPC specifies. tonic uses OUT_OF_RANGE, which
-/// this server never returns. Source: gRPC, "Status codes and their use in gRPC".
+/// this server never returns for other reasons. Source: gRPC, "Status codes and their use in gRPC".
 pub(crate) fn too_large<B>(mut answer: http::Response<B>) -> http::Response<B> {
     let code = |code: Code| http::HeaderValue::from(code as i32);
     if let Some(said) =
@@ -198,7 +199,7 @@ fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instru
 
 #[cfg(test)]
 impl Rpc {
-    /// The readiness of a standby, given the health of the cloud.
+    /// The readiness of a standby, which depends only on the health of the cloud.
     pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
         let metrics = Metrics::new();
         Self {
@@ -236,7 +237,7 @@ mod tests {
             ("starting", error(Fault::Unavailable), true, false),
             ("serving", None, true, true),
             ("refusals are served", error(Fault::Auth), true, true),
-            ("reported by the leader that it follows", error(Fault::Unavailable), false, true),
+            ("the leader that it follows reports this", error(Fault::Unavailable), false, true),
         ] {
             let rpc = Rpc::testing(Arc::clone(&vendor), health);
             rpc.scope.send_replace(Some(Scope::default()));

@@ -1,4 +1,4 @@
-//! Sets up TLS and authentication from the flags, and keeps both fresh.
+//! Sets up TLS and authentication from the flags, and keeps certificates and token keys current.
 
 mod options;
 
@@ -24,15 +24,15 @@ pub(crate) struct Security {
     pub(crate) fresh: Fresh,
 }
 
-/// The authorisation that needs the body of a request.
+/// The authorisation checks that need the body of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// `None`: any cluster.
+    /// The cluster that is served. `None`: any cluster.
     pub(crate) cluster_id: Option<Arc<str>>,
     pub(crate) refusals: Refusals,
 }
 
-/// The tasks that follow files and the API server.
+/// The tasks that periodically read files and keys.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     tls: Option<Tls>,
@@ -43,7 +43,7 @@ impl Security {
     /// Reads the files that the flags name.
     ///
     /// # Errors
-    /// [`WrongUsage`] for invalid flags or files.
+    /// Returns [`WrongUsage`] for invalid flags or files.
     pub(crate) async fn start(
         options: &SecurityOptions,
         address: &Address,
@@ -93,7 +93,7 @@ async fn authentication(
         }
         Callers::Offline { audience, keys } => {
             let keys = Arc::new(match keys {
-                // The API server may be unreachable for now; callers get a retryable error until then.
+                // The API server may be unreachable now; callers get a retryable error until it is reachable.
                 TokenKeys::Discovered { issuer } => Keys::new(KeySource::ApiServer { api, issuer }),
                 TokenKeys::Mounted { path, issuer } => {
                     let keys = Keys::new(KeySource::File { path, issuer });
@@ -107,16 +107,16 @@ async fn authentication(
 }
 
 impl Fresh {
-    /// Follows files and the API server; never ends.
+    /// Reads files and keys periodically; never ends.
     pub(crate) async fn keep(self, metrics: Metrics) {
         let Self { tls, keys } = self;
         let refused = AtomicBool::new(false);
         let told = |occasion, result: Result<(), String>| {
             count(&metrics, &refused, occasion, result.is_ok());
             match result {
-                Ok(()) => tracing::info!("New connections use a new certificate"),
+                Ok(()) => tracing::info!("Using the new certificate for new connections"),
                 Err(why) => {
-                    tracing::error!(why, "Cannot reload a certificate: the old one stays in force");
+                    tracing::error!(why, "Cannot reload a certificate; continuing with the old one");
                 }
             }
         };
@@ -136,7 +136,8 @@ impl Fresh {
     }
 }
 
-/// Counts a reload of a certificate. After a refused change, restoring one of the files does not make the others valid: they stay refused.
+/// Counts a reload of a certificate. After a refused change, a valid change of other files does not clear the gauge: the refused files stay
+/// refused.
 fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
     if occasion == Occasion::Changed {
         refused.store(!taken, Relaxed);

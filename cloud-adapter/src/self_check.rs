@@ -1,7 +1,7 @@
-//! Checks the scope of the credentials: at the start, and again whenever the vendor rejects them.
+//! Checks the scope of the credentials at the start, and again whenever the vendor rejects the credentials.
 //!
-//! With rejected credentials nothing is sent but one self-check every 30 s, because vendors lock accounts, and no object is reported as
-//! gone. The scope of the first check is kept as long as this replica leads.
+//! While the credentials are rejected, only one self-check is sent every 30 s, because vendors lock accounts, and no instance is reported
+//! as gone. The scope of the first check is kept as long as this replica leads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     vendor::Vendor,
 };
 
-/// A failed self-check is repeated after 1 s at first, and at most every 30 s.
+/// Delays after a failed self-check: 1 s at first, at most 30 s.
 const FIRST: Duration = Duration::from_secs(1);
 const LAST: Duration = Duration::from_secs(30);
 
-/// Why the cloud is not reachable; `None`: it is.
+/// Why the cloud is unreachable; `None`: it is reachable.
 type Health = Option<VendorError>;
 
-/// Repeats the check until it passes, and returns the scope of the credentials. `known`: the scope until now.
+/// Repeats the check until it succeeds, and returns the scope of the credentials. `known` is the previous scope.
 pub(crate) async fn pass<D: Driver>(
     driver: &D,
     vendor: &Arc<Vendor>,
@@ -40,7 +40,7 @@ pub(crate) async fn pass<D: Driver>(
                     vendor.self_check(false);
                     delay = LAST;
                 }
-                // An unreachable cloud does not make valid credentials invalid.
+                // If the cloud is unreachable, valid credentials are still valid.
                 if rejected || known.is_none() {
                     tell(health, Some(error));
                 }
@@ -63,20 +63,20 @@ pub(crate) async fn keep<D: Driver>(
         vendor.rejected().await;
         pass(driver, vendor, health, Some(known)).await;
         tell(health, None);
-        // A single forbidden operation with valid credentials must not double the calls.
+        // The interval ensures that a single forbidden operation with valid credentials does not double the number of calls.
         tokio::time::sleep_until(checked + LAST).await;
     }
 }
 
-/// Credentials of another scope are as bad as none: answers of one scope say nothing about another.
+/// Refuses credentials of another scope like rejected ones, because answers of one scope say nothing about another.
 fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Scope, VendorError> {
     let scope = answer?;
     match known.filter(|known| known.fingerprint != scope.fingerprint) {
         None => Ok(scope),
         Some(known) => {
             let text = format!(
-                "the credentials are now for project {} in {}, and the adapter was started for {} in \
-                 {}: restore them, or restart the adapter",
+                "the credentials are now for project {} in {}, but the adapter was started for {} in \
+                {}: restore the credentials, or restart the adapter",
                 scope.project, scope.region, known.project, known.region
             );
             Err(VendorError::new(Fault::Forbidden, text))
@@ -84,8 +84,8 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     }
 }
 
-/// Whether a leader answers calls in this state. With rejected credentials it does, so that clients get the reason. Only a leader that has
-/// not found the cloud yet is still starting.
+/// Whether a leader answers calls in this state. It does with rejected credentials, so that clients get the reason. It does not before the
+/// first successful self-check, because it is still starting.
 pub(crate) fn answers(trouble: Option<&VendorError>) -> bool {
     trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }
@@ -95,12 +95,12 @@ pub(crate) fn tell(health: &watch::Sender<Health>, now: Health) {
     let fault = |health: &Health| health.as_ref().map(|error| error.fault);
     let before = fault(&health.borrow());
     match &now {
-        None if before.is_some() => tracing::info!("The cloud is reachable"),
+        None if before.is_some() => tracing::info!("The cloud is reachable again"),
         Some(error) if matches!(error.fault, Fault::Auth | Fault::Forbidden) && before != fault(&now) => {
-            tracing::error!(%error, "The cloud rejects the credentials: nothing is sent but a self-check every 30 s");
+            tracing::error!(%error, "The cloud rejects the credentials; only a self-check is sent every 30 s");
         }
         Some(error) if before != fault(&now) => {
-            tracing::warn!(%error, "Cannot reach the cloud: waiting for it");
+            tracing::warn!(%error, "Cannot reach the cloud; repeating the self-check until it succeeds");
         }
         None | Some(_) => (),
     }

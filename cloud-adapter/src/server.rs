@@ -1,4 +1,4 @@
-//! Assembles the adapter, and runs it until shutdown.
+//! Assembles the adapter, and serves until shutdown.
 
 use std::{
     fmt,
@@ -42,10 +42,10 @@ use crate::{
     vendor::Vendor,
 };
 
-/// Maximum time for running requests and vendor calls after the signal to stop.
+/// Maximum time for running requests and vendor calls after the stop signal.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// An adapter with open ports that does not serve yet.
+/// An adapter that has opened its ports but does not serve yet.
 #[derive(Debug)]
 pub struct Adapter<D: Driver> {
     grpc: Port,
@@ -56,18 +56,18 @@ pub struct Adapter<D: Driver> {
     finder: Arc<instances::Finder<D>>,
     rpc: Rpc,
     config: LiveConfig,
-    /// Tasks that write to the vendor.
+    /// Running tasks that write to the vendor.
     writes: TaskTracker,
     health: watch::Sender<Option<VendorError>>,
-    /// `None`: this is a single replica.
+    /// The election. `None`: this is a single replica.
     election: Option<Election>,
 }
 
 impl<D: Driver> Adapter<D> {
-    /// Opens the ports.
+    /// Opens the ports of the adapter.
     ///
     /// # Errors
-    /// If a port is in use, or the configuration file cannot be read.
+    /// Returns an error if a port is in use or the configuration file cannot be read.
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
         let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
         let metrics = Metrics::new();
@@ -82,7 +82,7 @@ impl<D: Driver> Adapter<D> {
         let limits = config.current().borrow().limits.clone();
         let vendor = Vendor::trusting(driver.ca_certificates().as_deref(), &limits, classify, &metrics)
             .context("cannot set up the HTTP client")?;
-        let unknown = VendorError::new(Fault::Unavailable, "the cloud was not called yet");
+        let unknown = VendorError::new(Fault::Unavailable, "the adapter has not called the cloud yet");
         let health = watch::Sender::new(Some(unknown));
         let rpc = Rpc {
             vendor: Arc::new(vendor),
@@ -112,7 +112,7 @@ impl<D: Driver> Adapter<D> {
     /// The address of the gRPC port.
     ///
     /// # Errors
-    /// An error of the operating system.
+    /// Returns an error of the operating system.
     pub fn grpc_address(&self) -> std::io::Result<Address> {
         self.grpc.address()
     }
@@ -120,24 +120,24 @@ impl<D: Driver> Adapter<D> {
     /// The address of metrics and probes.
     ///
     /// # Errors
-    /// An error of the operating system.
+    /// Returns an error of the operating system.
     pub fn http_address(&self) -> std::io::Result<SocketAddr> {
         self.http.0.local_addr()
     }
 
-    /// Serves until shutdown; then waits for running work, for at most ten seconds.
+    /// Serves until shutdown, and then waits at most ten seconds for running work.
     ///
     /// # Errors
-    /// If the background work ends.
+    /// Returns an error if the background work ends.
     pub async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
         self.serve_through(stop, std::convert::identity).await
     }
 
-    /// The same with an additional layer or service of the adapter in front of the services. Calls are authenticated and authorised before
-    /// they get there.
+    /// Serves with an additional layer or service of the adapter in front of the services. Calls are authenticated and authorised before
+    /// they reach it.
     ///
     /// # Errors
-    /// If the background work ends.
+    /// Returns an error if the background work ends.
     pub async fn serve_through(
         self,
         stop: CancellationToken,
@@ -178,10 +178,10 @@ impl<D: Driver> Adapter<D> {
             () = stop.cancelled() => (),
             ended = &mut work => return ended.context("background tasks ended unexpectedly: this is a defect"),
         }
-        tracing::info!("Adapter is stopping: finishing running work");
+        tracing::info!("Adapter is stopping; waiting for running work to finish");
         let finish = async {
             rpc.replica.drain();
-            // The next holder of the Lease must not find a running write of this replica.
+            // No write of this replica may still be running when another replica acquires the Lease.
             rpc.vendor.halt();
             writes.close();
             writes.wait().await;
@@ -194,7 +194,7 @@ impl<D: Driver> Adapter<D> {
             rpc.vendor.landed().await;
         };
         if tokio::time::timeout(GRACE, finish).await.is_err() {
-            tracing::warn!("Adapter stopped before all work was done: callers repeat it");
+            tracing::warn!("Adapter stopped before all work was done; callers must repeat their requests");
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl<D: Driver> Adapter<D> {
         load_balancers::Converger::new(Arc::clone(&self.driver), snapshot, &self.rpc, self.writes.clone())
     }
 
-    /// The status page, and the task that records its history.
+    /// The status page, and the task that records the page's history.
     fn page(
         &self,
         converger: Arc<load_balancers::Converger<D>>,
@@ -263,12 +263,12 @@ impl<D: Driver> Adapter<D> {
     }
 }
 
-/// Adds the flag of the port that cannot be opened.
+/// Adds the flag whose port cannot be opened to the error.
 fn taken<T>(flag: &str, address: &impl fmt::Display, port: std::io::Result<T>) -> anyhow::Result<T> {
     port.with_context(|| format!("{flag} {address}: cannot open the port"))
 }
 
-/// Differs between processes: the start time in nanoseconds.
+/// The start time in nanoseconds, which differs between processes.
 fn instance_id(wall: SystemTime) -> String {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", since.as_nanos())
@@ -290,8 +290,8 @@ async fn follow_settings<D: Driver>(
     }
 }
 
-/// Takes part in the election, or leads permanently if this is a single replica. Returns the handle that releases the Lease, and the future
-/// that completes then.
+/// Takes part in the election, or leads permanently if this is a single replica. Returns a handle that releases the Lease, and a future
+/// that completes when it is released.
 fn elect(
     election: Option<Election>,
     rpc: &Rpc,
@@ -301,7 +301,7 @@ fn elect(
     let task = match election {
         Some(election) => Some(tracker.spawn(election.run(rpc.clone(), release.clone()))),
         None => {
-            // The previous process may have used up the budget: a process in a crash loop must not use a burst each time.
+            // The previous process may have used up the budget. A process in a crash loop must not use a full burst each time.
             rpc.vendor.start_empty();
             rpc.replica.lead(0);
             rpc.metrics.leader(true);
@@ -312,7 +312,7 @@ fn elect(
         if let Some(task) = task
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "The election task failed: the Lease expires");
+            tracing::error!(%error, "The election task failed; the Lease is not released and will expire");
         }
     };
     (release, released)

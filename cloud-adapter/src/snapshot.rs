@@ -1,7 +1,7 @@
-//! One shared listing per collection: one refresher, any number of readers and watches.
+//! One shared listing per collection, with one refresher and any number of readers and watches.
 //!
-//! A complete listing replaces the content; a failed one only sets the last error. Readers state the required freshness: if the content is
-//! older, one reader lists for all that wait.
+//! A complete listing replaces the content; a failed one only sets the last error. Readers specify the required freshness: if the content
+//! is older, one reader lists for all waiting readers.
 
 mod feed;
 mod listing;
@@ -33,21 +33,21 @@ use crate::{
     vendor::{Session, Waiters},
 };
 
-/// An interrupted listing can be continued for this long, because cursors expire.
+/// Maximum age of an interrupted listing that is continued, because cursors expire.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 
-/// The cached collection, as of a known time.
+/// The cached collection at a known time.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
-    /// Locked by the reader that lists for all waiting ones. An interrupted listing stays here, and the next reader continues it.
+    /// Locked by the reader that lists for all waiting readers. An interrupted listing stays here for the next reader to continue.
     listing: tokio::sync::Mutex<Option<Listing<T>>>,
-    /// The waiting readers: the most urgent one determines the priority of the listing.
+    /// The waiting readers, of which the most urgent one determines the priority of the listing.
     waiters: Arc<Waiters>,
-    /// Incremented at each change of the state; watches wait for it.
+    /// Incremented at each change of the state, which wakes watches.
     revision: signal::Sender<u64>,
     watches: Places,
-    /// Interval between listings; `None`: no automatic refresh.
+    /// Interval between listings; `None`: the collection is not refreshed automatically.
     target: Mutex<Option<Duration>>,
     settings: Mutex<CollectionSettings>,
     metrics: Metrics,
@@ -61,7 +61,7 @@ pub(crate) struct View<T> {
 }
 
 impl<T: Item> Snapshot<T> {
-    /// Creates an empty snapshot. `horizon`: how long the vendor's reads may lag behind writes.
+    /// Creates an empty snapshot. `horizon` is the maximum time by which the vendor's reads lag behind writes.
     pub(crate) fn new(settings: CollectionSettings, horizon: Duration, metrics: Metrics) -> Self {
         Self {
             state: Mutex::new(State::new(horizon)),
@@ -75,7 +75,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// The same, with its age as a metric.
+    /// Creates an empty snapshot whose age is a metric.
     pub(crate) fn told(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
         let snapshot = Arc::new(Self::new(settings, horizon, metrics.clone()));
         let weak = Arc::downgrade(&snapshot);
@@ -90,12 +90,12 @@ impl<T: Item> Snapshot<T> {
         self.wake();
     }
 
-    /// Returns the collection as of `bound` or later; `None` accepts any complete listing.
+    /// Returns the collection as observed at `bound` or later; `None` accepts any complete listing.
     ///
-    /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough; else one per page.
+    /// Cost: no vendor call if the snapshot, or a listing in progress, is fresh enough; otherwise one call per page.
     ///
     /// # Errors
-    /// The error of the listing. Never returns an empty collection instead of an error.
+    /// Returns the error of the listing, never an empty collection in its place.
     pub(crate) async fn at_least(
         &self,
         bound: Option<Instant>,
@@ -125,7 +125,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// Lists, or waits for the reader that does. Has no deadline, because an error here applies to all waiting readers.
+    /// Lists, or waits for the reader that is listing. This has no deadline, because an error here applies to all waiting readers.
     async fn share(
         &self,
         bound: Option<Instant>,
@@ -163,7 +163,7 @@ impl<T: Item> Snapshot<T> {
                 });
                 self.view(None).ok_or_else(|| VendorError::nonsense("a complete listing left no snapshot"))
             }
-            Ok(None) => Err(VendorError::nonsense("a complete listing is missing")),
+            Ok(None) => Err(VendorError::nonsense("the snapshot has no complete listing")),
             Err(error) => {
                 self.change(|state| state.attempt = Some((began, Some(error.clone()))));
                 Err(error)
@@ -171,7 +171,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// Replaces an item that was read by the cached one if they are equal, so that a listing without changes needs little more memory than
+    /// Replaces an item that was read by the cached item if they are equal, so that a listing without changes needs little more memory than
     /// a page.
     fn known(&self, item: T) -> Arc<T> {
         let here = self.with(|state| {
@@ -181,7 +181,7 @@ impl<T: Item> Snapshot<T> {
         here.unwrap_or_else(|| Arc::new(item))
     }
 
-    /// Counts a listing that was saved.
+    /// Counts a listing that was not needed.
     fn saved(&self, session: &Session, how: Coalesced) {
         if how == Coalesced::SingleFlight {
             session.meter().coalesced();
@@ -189,7 +189,7 @@ impl<T: Item> Snapshot<T> {
         self.metrics.coalesced(T::COLLECTION, how);
     }
 
-    /// The collection, if it is fresh enough.
+    /// Returns the collection, if it is fresh enough.
     pub(crate) fn view(&self, bound: Option<Instant>) -> Option<View<T>> {
         self.with(|state| {
             let observed = state.observed.filter(|observed| bound.is_none_or(|bound| *observed >= bound))?;
@@ -236,18 +236,18 @@ impl<T: Item> Snapshot<T> {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest observation that is at most `age` old.
+    /// The oldest acceptable observation time for a maximum age of `age`.
     pub(crate) fn no_older_than(age: Duration) -> Instant {
         let now = Instant::now();
         now.checked_sub(age).unwrap_or(now)
     }
 
-    /// Adds the result of a write. Listings that may not show it yet do not undo it.
+    /// Adds the result of a write. Later listings that may not show the write yet do not undo it.
     pub(crate) fn upsert(&self, item: T) {
         self.change(|state| state.wrote(item, Instant::now()));
     }
 
-    /// Removes a deleted item. Listings that may still show it do not restore it.
+    /// Removes a deleted item. Later listings that may still show the item do not restore it.
     pub(crate) fn remove(&self, key: &str) {
         self.change(|state| state.unmade(key, Instant::now()));
     }
@@ -267,12 +267,13 @@ impl<T: Item> Snapshot<T> {
         self.change(|state| state.learn(news));
     }
 
-    /// An item, if it exists, and when the read that showed it began.
+    /// An item, if it exists, and the time at which the read that showed it began.
     pub(crate) fn sight(&self, key: &str) -> Option<Sight<T>> {
         self.with(|state| state.sight(key))
     }
 
-    /// For each key the item, if it exists and was observed at `bound` or later. All at one moment.
+    /// For each key, the item if it exists and was observed at `bound` or later. The result is consistent: all items are taken at one
+    /// moment.
     pub(crate) fn sights<'a>(
         &self,
         keys: impl IntoIterator<Item = Option<&'a str>>,
@@ -284,7 +285,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// The items shown by reads that began at `bound` or later: the key, and since when they are seen.
+    /// The items shown by reads that began at `bound` or later: each key, and the time since which the item is seen.
     pub(crate) fn seen_since(&self, bound: Instant) -> Vec<(String, Instant)> {
         self.with(|state| {
             let seen = state.items.iter().filter(|(_, entry)| state.seen(entry) >= Some(bound));
@@ -292,7 +293,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// A sample of distant keys; others for each `turn`.
+    /// A sample of keys that are far apart; different ones for each `turn`.
     pub(crate) fn sample(&self, count: usize, turn: usize) -> Vec<String> {
         self.with(|state| {
             let stride = state.items.len().div_ceil(count.max(1)).max(1);
@@ -305,17 +306,17 @@ impl<T: Item> Snapshot<T> {
         self.with(|state| state.pages)
     }
 
-    /// The record of a departed item.
+    /// The record of an item that disappeared.
     pub(crate) fn departed(&self, key: &str) -> Option<Departed> {
         self.with(|state| state.departed.get(key).copied())
     }
 
-    /// The last read that showed an item, even if it is departed.
+    /// The last read that showed an item, even if the item has disappeared.
     pub(crate) fn last_seen(&self, key: &str) -> Option<Instant> {
         self.sight(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
     }
 
-    /// The error of the last attempt, if that began at `bound` or later.
+    /// The error of the last attempt, if the attempt began at `bound` or later.
     pub(crate) fn failed_since(&self, bound: Instant) -> Option<VendorError> {
         self.with(|state| match &state.attempt {
             Some((at, Some(error))) if *at >= bound => Some(error.clone()),

@@ -1,12 +1,12 @@
-//! Several replicas of the adapter: the leader calls the vendor, the standbys follow the leader.
+//! Several replicas of the adapter: the leader calls the vendor, and the standbys follow the leader.
 //!
 //! Modules:
 //!
-//! - `options`: flags and their validation.
-//! - [`Duty`], [`Replica`] and [`Term`]: the current role of this replica, for the services.
-//! - `election`: turns verdicts on the Lease into duties, and limits how long vendor calls may be sent.
+//! - `options`: the flags and their validation.
+//! - [`Duty`], [`Replica`] and [`Term`]: the current duty of this replica, which the services check.
+//! - `election`: converts verdicts on the Lease to duties, and limits how long vendor calls may be sent.
 //! - `work`: the background work of each duty.
-//! - `feed`: how a standby follows the leader. Makes no vendor call.
+//! - `feed`: follows the leader as a standby. Makes no vendor calls.
 
 mod election;
 mod feed;

@@ -1,4 +1,4 @@
-//! `AdapterService`: the description and status of this adapter. From memory only: costs no vendor call.
+//! `AdapterService`: the description and status of this adapter, from memory only. Makes no vendor calls.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ pub(crate) struct Snapshots<D: Driver> {
 }
 
 impl<D: Driver> Snapshots<D> {
-    /// Creates empty listings. `horizon`: how long the vendor's reads may lag behind writes.
+    /// Creates empty listings. `horizon` is the maximum time by which the vendor's reads lag behind writes.
     pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
         Self {
             instances: Snapshot::told(settings.instances, horizon, metrics),
@@ -72,14 +72,14 @@ impl<D: Driver> Clone for Snapshots<D> {
     }
 }
 
-/// The gRPC service.
+/// The gRPC service `AdapterService`.
 #[derive(Debug)]
 pub(crate) struct Service<D: Driver> {
     pub(crate) driver: Arc<D>,
     pub(crate) snapshots: Snapshots<D>,
     pub(crate) rpc: Rpc,
     pub(crate) config: watch::Receiver<Arc<Config>>,
-    /// The error of the last self-check; `None`: it passed.
+    /// The error of the last self-check; `None`: the self-check succeeded.
     pub(crate) health: watch::Receiver<Option<VendorError>>,
 }
 
@@ -144,7 +144,7 @@ struct Reporter<D: Driver> {
 }
 
 impl<D: Driver> Reporter<D> {
-    /// The next report: as soon as it differs from the last one, or when the interval is over.
+    /// Waits for the next report, which is due as soon as it differs from the last one, or when the interval is over.
     async fn next(&mut self, last: &WatchStatusResponse) -> WatchStatusResponse {
         let due = Instant::now() + REPORT_EVERY;
         loop {
@@ -191,7 +191,7 @@ impl<D: Driver> Reporter<D> {
     }
 }
 
-/// The report without values that change with every call, which cause no report by themselves.
+/// The report without values that change with every call, so that such changes alone cause no report.
 fn essence(report: &WatchStatusResponse) -> WatchStatusResponse {
     let mut report = report.clone();
     for budget in &mut report.budgets {

@@ -1,16 +1,16 @@
-//! The contract's bounds on string lengths, checked before all other validation. Pure.
+//! The contract's limits on string lengths, checked before all other validation. This module is pure.
 
 use std::fmt;
 
 use cloud_api_proto::{AdapterError, error::Violation, v1alpha1::Owner};
 
-/// Maximum length of a string in bytes, unless its field has another one, and of a provider ID. Source: common.proto.
+/// Maximum length of a string in bytes, and that of a provider ID. Some fields have other limits. Source: common.proto.
 const STRING_MAX: usize = 256;
 const PROVIDER_ID_MAX: usize = 512;
 /// A qualified name of Kubernetes: a DNS subdomain, a slash and a label.
 const APP_PROTOCOL_MAX: usize = 253 + 1 + 63;
 
-/// The fields of a message at `path` in the request that are too long.
+/// Returns the fields that are too long in a message at `path` in the request.
 pub(crate) fn too_long<'a>(
     path: impl fmt::Display,
     fields: impl IntoIterator<Item = (&'static str, &'a str)>,
@@ -19,7 +19,7 @@ pub(crate) fn too_long<'a>(
     fields.into_iter().filter_map(judge).collect()
 }
 
-/// The fault of one string of a list or map that is too long; `path` is its own.
+/// The fault of one string of a list or map that is too long; `path` is the path of that string.
 pub(crate) fn item_too_long(path: impl Into<String>, text: &str) -> Option<Violation> {
     judged(path.into(), text, STRING_MAX)
 }
@@ -38,7 +38,7 @@ fn most(name: &str) -> usize {
     }
 }
 
-/// The fields of an owner that are too long.
+/// Returns the fields of an owner that are too long.
 pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
     let Owner { kind, namespace, name, uid } = owner;
     too_long(path, [("kind", kind.as_str()), ("namespace", namespace), ("name", name), ("uid", uid)])
@@ -47,7 +47,7 @@ pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
 /// Returns the faults as an error, if there are any.
 ///
 /// # Errors
-/// `FIELD_INVALID`.
+/// Returns `FIELD_INVALID` if there are any.
 pub(crate) fn refuse(violations: Vec<Violation>) -> Result<(), AdapterError> {
     if violations.is_empty() { Ok(()) } else { Err(AdapterError::fields(violations)) }
 }

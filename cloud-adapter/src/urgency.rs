@@ -1,4 +1,4 @@
-//! The priority of a vendor call: given by its kind, limited by the caller's role and by the priority of the request.
+//! The priority of a vendor call. Its kind determines the priority; the caller's role and the priority of the request limit it.
 
 use cloud_api_proto::v1alpha1::Priority;
 
@@ -6,8 +6,8 @@ use crate::vendor::Purpose;
 
 /// The purpose for calls of this class.
 ///
-/// A priority below [`Priority::Interactive`] in the request applies to all of its work: a resync stays in the background, including its
-/// writes. Otherwise backend updates go first, and polls last.
+/// A request priority below [`Priority::Interactive`] applies to all work of the request: a resync stays in the background, including its
+/// writes. Otherwise backend updates go first, and polls go last.
 pub(crate) fn classed(asked: &Purpose, class: Priority) -> Purpose {
     let cap = asked.caller.role.cap();
     let most = if asked.priority < Priority::Interactive { asked.priority } else { cap };

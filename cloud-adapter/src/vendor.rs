@@ -1,7 +1,7 @@
-//! The only access to the vendor: every request passes [`Session::call`], which queues, counts, sends and classifies it.
+//! The only access to the vendor: every request goes through [`Session::call`], which queues, counts, sends and classifies it.
 //!
-//! Nothing is retried, except that a throttled call is sent once more after the vendor's pause. [`cloud_budget`] decides which calls wait
-//! and in which order, and nothing is sent without its permission.
+//! Calls are not retried, except that a throttled call is sent once more after the vendor's pause. [`cloud_budget`] decides which calls
+//! wait and in which order, and no call is sent without its permission.
 
 mod audit;
 mod dispatch;
@@ -58,14 +58,15 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Maximum waiting time of a shared call if none of its waiters has a deadline: the longest deadline of a request.
+/// Maximum waiting time of a shared call that has no waiter with a deadline: the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
-/// Interval of the check for waiters whose deadline a shared call will miss: other calls may overtake it, or the vendor may pause.
+/// Interval at which shared calls are checked for waiters whose deadline they will miss: other calls may overtake them, or the vendor may
+/// pause.
 const FORESEEN: Duration = Duration::from_secs(1);
 
-/// A request of a driver.
+/// A request that a driver makes to the vendor.
 pub type VendorRequest = http::Request<Bytes>;
-/// An answer of the vendor, completely read.
+/// An answer of the vendor that was read completely.
 pub type VendorResponse = http::Response<Bytes>;
 
 /// The vendor's HTTP API behind the budget. One per process.
@@ -79,10 +80,10 @@ pub struct Vendor {
 }
 
 impl Vendor {
-    /// Opens no connection yet. Must be called inside a tokio runtime.
+    /// Creates the client. Opens no connection yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// If the TLS library cannot be set up.
+    /// Returns an error if the TLS library cannot be set up.
     pub fn new(
         limits: &Config,
         classify: Arc<dyn Classify>,
@@ -91,10 +92,10 @@ impl Vendor {
         Self::trusting(None, limits, classify, metrics)
     }
 
-    /// The same, trusting these PEM certificates in place of the system's, if there are any.
+    /// Creates the client; these PEM certificates are trusted in place of the system's, if there are any.
     ///
     /// # Errors
-    /// If the TLS library cannot be set up, or a certificate cannot be read.
+    /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
     pub fn trusting(
         ca: Option<&[u8]>,
         limits: &Config,
@@ -131,14 +132,14 @@ impl Vendor {
         self.metered(purpose, Arc::default())
     }
 
-    /// The same, counting on an existing meter.
+    /// Creates a session that counts its vendor calls on an existing meter.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
         let vendor = Arc::clone(self);
         Session { vendor, purpose, meter, self_check: false, waiters: None, hurry: None, place: None }
     }
 
-    /// A session for self-checks: its calls pass while rejected credentials stop all others. The caller passes the result to
-    /// [`Self::self_check`], unless the credentials are not in force.
+    /// Creates a session for self-checks, whose calls are sent even while rejected credentials stop all others. The caller passes the
+    /// result to [`Self::self_check`], unless the adapter does not use the credentials yet.
     #[must_use]
     pub(crate) fn self_checking(self: &Arc<Self>) -> Session {
         let purpose = Purpose::own(Priority::Lifecycle, "self-check");
@@ -151,32 +152,32 @@ impl Vendor {
         self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
     }
 
-    /// The limits on deadlines of requests.
+    /// The limits for deadlines of requests.
     pub(crate) fn deadlines(&self) -> Deadlines {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forbids to send requests at or after this instant; checked for each one.
+    /// Forbids sending requests at or after this instant. The limit is checked for each request.
     pub(crate) fn allow_until(&self, until: Instant) {
         self.dispatcher.allow_until(until);
     }
 
-    /// Stops sending and refuses queued calls until allowed again, because another replica leads, or may soon.
+    /// Stops sending and refuses queued calls until sending is allowed again, because another replica leads, or may lead soon.
     pub(crate) fn halt(&self) {
         self.dispatcher.halt();
     }
 
-    /// After [`Self::halt`]: waits until the vendor has answered all sent calls, including those without waiters.
+    /// Waits, after [`Self::halt`], until the vendor has answered all sent calls, including those without waiters.
     pub(crate) async fn landed(&self) {
         self.dispatcher.landed().await;
     }
 
-    /// Empties all buckets: another replica may have just used their tokens.
+    /// Empties all buckets, because another replica may have just used their tokens.
     pub(crate) fn start_empty(&self) {
         self.dispatcher.change(|scheduler, now| scheduler.empty(now));
     }
 
-    /// Records the end of a self-check. While the last one failed because of the credentials, only self-checks are sent.
+    /// Records the result of a self-check. If it failed because of the credentials, only self-checks are sent until one succeeds.
     pub(crate) fn self_check(&self, passed: bool) {
         self.dispatcher.change(|scheduler, now| scheduler.self_check(now, passed));
     }
@@ -187,20 +188,20 @@ impl Vendor {
     }
 }
 
-/// The caller and purpose of vendor calls.
+/// The caller, priority and object of vendor calls.
 #[derive(Clone, Debug)]
 pub struct Purpose {
-    /// Their priority.
+    /// The priority of the calls.
     pub priority: Priority,
-    /// The time from which their answers are useless. `None`: work of the adapter itself.
+    /// Time after which the answers are useless. `None`: the calls are the adapter's own work.
     pub deadline: Option<Instant>,
-    /// Appears in the log of each call.
+    /// Request ID, which appears in the log of each call.
     pub request_id: String,
-    /// The caller, whose queue is used.
+    /// The caller, in whose queue the calls wait.
     pub caller: Caller,
-    /// The namespace of the object: calls of one queue are scheduled fairly between namespaces. Empty: cluster-scoped.
+    /// The namespace of the object. Namespaces in one queue take turns. Empty: cluster-scoped.
     pub namespace: Arc<str>,
-    /// The object, such as `Service shop/web`: calls of one namespace are scheduled fairly between objects. Appears in the log of writes.
+    /// The object, such as `Service shop/web`. Objects in one namespace take turns. Appears in the log of writes.
     pub object: Arc<str>,
 }
 
@@ -214,30 +215,31 @@ impl Purpose {
     }
 }
 
-/// The vendor calls of one request: counted together, and charged to the shared budget.
+/// The vendor calls of one request, which are counted together and charged to the shared budget.
 #[derive(Clone, Debug)]
 pub struct Session {
     vendor: Arc<Vendor>,
     purpose: Purpose,
     meter: Arc<Meter>,
     self_check: bool,
-    /// The waiters of shared work: they determine the purpose and the deadline.
+    /// The waiters of shared work, which determine the purpose and the deadline.
     waiters: Option<Arc<Waiters>>,
-    /// The priority of further waiters: it raises that of the calls, which keep their purpose otherwise.
+    /// The priority of further waiters, which raises that of the calls without changing their purpose otherwise.
     hurry: Option<Hurry>,
-    /// The queue position of its current call, for reports.
+    /// The queue position of the current call, for reports.
     place: Option<Place>,
 }
 
 impl Session {
-    /// Queues a request; the future waits until it is sent, and reads the whole answer. If it is dropped before, the request is never sent.
+    /// Queues a request. The future waits until the request is sent, and reads the whole answer. If the future is dropped before sending,
+    /// the request is never sent.
     ///
-    /// Cost: one vendor call; two if the vendor throttles the first; none if it is refused.
+    /// Cost: one vendor call; two if the vendor throttles the first one; none if the scheduler refuses the call.
     ///
     /// # Errors
-    /// The driver's classification of the answer; before sending [`Fault::Budget`], [`Fault::QueueFull`], [`Fault::Throttled`] and, while
-    /// the circuit breaker is open, [`Fault::Unavailable`]; [`Fault::Unavailable`] if no connection was made; for a write whose answer was
-    /// lost [`Fault::OutcomeUnknown`].
+    /// Returns the driver's classification of the answer. Before sending: [`Fault::Budget`], [`Fault::QueueFull`], [`Fault::Throttled`]
+    /// and, while the circuit breaker is open, [`Fault::Unavailable`]. If no connection was made, [`Fault::Unavailable`]; for a write whose
+    /// answer was lost, [`Fault::OutcomeUnknown`].
     ///
     /// [`Fault::Budget`]: crate::driver::Fault::Budget
     /// [`Fault::QueueFull`]: crate::driver::Fault::QueueFull
@@ -251,7 +253,7 @@ impl Session {
     ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
         let mut news = self.news();
         let until = Instant::now() + WAITED_MAX;
-        // Submitted outside of the future: thousands wait, and each would reserve memory for its request.
+        // Submitted outside of the future, because thousands of futures wait, and each would reserve memory for its request.
         let submitted = self.submit((operation, until), request);
         async move {
             let mut waiting = submitted?;
@@ -287,13 +289,13 @@ impl Session {
         submitted.inspect_err(|error| trace::end(&refused, &Sent::default(), Some(error)))
     }
 
-    /// Notifications that may change the priority of its queued calls.
+    /// Notifications of events that may change the priority of queued calls.
     fn news(&self) -> News {
         News::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
     }
 
-    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and no namespace:
-    /// others must not be queued behind all calls of the first one's namespace.
+    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and has no
+    /// namespace: otherwise other waiters would be queued behind all calls of the first waiter's namespace.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
@@ -304,7 +306,7 @@ impl Session {
         (translate::call(operation, &purpose, (self.self_check, deadline)), purpose)
     }
 
-    /// The current purpose.
+    /// The current purpose of the calls.
     fn payer(&self) -> Purpose {
         let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
         let payer = payer.unwrap_or_else(|| self.purpose.clone());
@@ -314,13 +316,13 @@ impl Session {
         }
     }
 
-    /// The same budget and meter without a deadline, for shared work.
+    /// A session with the same budget and meter but without a deadline, for shared work.
     #[must_use]
     pub(crate) fn patient(&self) -> Self {
         Self { purpose: Purpose { deadline: None, ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The same budget and meter for work that these waiters share.
+    /// A session with the same budget and meter, for work that these waiters share.
     #[must_use]
     pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
         let place = Some(waiters.place().clone());
@@ -329,29 +331,30 @@ impl Session {
         session
     }
 
-    /// The same, with the priority that other waiters have `asked` for, for work of this class.
+    /// A session with the priority that other waiters have `asked` for, for work of this class.
     #[must_use]
     pub(crate) fn hurried(self, asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
         Self { hurry: Some(Hurry::new(asked, class)), ..self }
     }
 
-    /// The same, recording the queue position of its calls at `place`.
+    /// A session that records the queue position of its calls at `place`.
     pub(crate) fn standing_at(self, place: &Place) -> Self {
         Self { place: Some(place.clone()), ..self }
     }
 
-    /// The deadline of the caller if it waits alone; the waiters of shared work have their own.
+    /// The caller's deadline, if the work is not shared; the waiters of shared work have separate deadlines.
     pub(crate) fn own_deadline(&self) -> Option<Instant> {
         self.purpose.deadline.filter(|_| self.waiters.is_none())
     }
 
-    /// The same, for calls about one object.
+    /// A session for calls about one object.
     #[must_use]
     pub fn about(&self, object: impl Into<Arc<str>>) -> Self {
         Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The error for shared work that will miss the caller's deadline: due to the vendor's pause, if there is one, else to our budget.
+    /// The error for shared work that will miss the caller's deadline. The cause is the vendor's pause, if there is one, else the adapter's
+    /// budget.
     pub(crate) fn late(&self, family: Family, message: impl Into<String>) -> VendorError {
         match self.vendor.paused_until(family) {
             None => VendorError::new(Fault::Budget, message),
@@ -362,13 +365,13 @@ impl Session {
         }
     }
 
-    /// The caller and purpose of the calls.
+    /// The caller, priority and object of the calls.
     #[must_use]
     pub fn purpose(&self) -> &Purpose {
         &self.purpose
     }
 
-    /// The cost of the calls so far.
+    /// The cost of the calls that were made so far.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter

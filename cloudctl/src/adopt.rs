@@ -1,4 +1,5 @@
-//! `cloudctl adopt`: what another cloud controller manager left, and what taking over would change. If nothing, the switch is safe.
+//! `cloudctl adopt`: shows what another cloud controller manager left, and what a takeover would change. If it would change nothing, the
+//! switch is safe.
 
 mod former;
 mod table;
@@ -21,24 +22,24 @@ use crate::{
     session::{Session, Usage},
 };
 
-/// What taking over would change.
+/// The changes that a takeover would make.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptReport {
-    /// When the pages were read.
+    /// Time at which the pages were read.
     pub at: Timestamp,
-    /// Set if nothing would change in the cloud except ownership marks, nothing in the cluster would be replaced or removed, and all of it
-    /// was checked.
+    /// Set if nothing in the cloud would change except ownership marks, nothing in the cluster would be replaced or removed, and the pages
+    /// and plans were complete.
     pub safe: bool,
-    /// Why it is not known to be safe, one line each.
+    /// Why the takeover is not known to be safe, one line for each reason.
     pub doubts: Vec<String>,
     /// What another cloud controller manager left in the cluster.
     pub former: Former,
-    /// The replicas that the plans come from.
+    /// The replicas whose plans were read.
     pub planners: Vec<Planner>,
-    /// What would change.
+    /// The planned changes.
     pub changes: Vec<Change>,
-    /// What would be written in the cluster where nothing is set yet.
+    /// The values that would be written in the cluster where no value is set yet.
     pub additions: Vec<Change>,
     /// Number of marks that would be set: tags, names and descriptions that show the ownership of this cluster.
     pub marks: u64,
@@ -54,11 +55,11 @@ pub struct AdoptReport {
 pub struct Change {
     /// The controller, such as `service-controller`.
     pub controller: String,
-    /// The kind of the object that it is made for.
+    /// The kind of the object that the change is for.
     pub kind: String,
     /// The key of the object.
     pub key: String,
-    /// A description.
+    /// A description of the change.
     pub what: String,
     /// The vendor's operation. `None`: the change is made in the cluster.
     pub operation: Option<String>,
@@ -96,7 +97,7 @@ fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missi
     AdoptReport { at: now, safe, doubts, former, planners, changes, additions, marks, objects, missing }
 }
 
-/// Whether a step only marks ownership: it sets tags, a name or a description. Recognised by the texts of this repository's drivers
+/// Whether a step only marks ownership by tags, a name or a description. Steps are recognised by the texts of this repository's drivers
 /// (`adapters/*/src/step.rs`); a text of another adapter counts as a change.
 fn is_mark(step: &VendorStep) -> bool {
     let marks = ["tag ", "rename ", "describe "].iter().any(|word| step.description.starts_with(word));
@@ -122,8 +123,8 @@ fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing
         let who = format!("{} {}", it.controller, it.process);
         if !it.dry_run {
             all.push(format!(
-                "{who}: already runs, so its plan shows only what is left to do; \
-                 `adopt` is for a dry run before that: install it with --set dryRun=true"
+                "{who}: already runs without --dry-run, so its plan shows only the remaining \
+                changes: install it with --set dryRun=true before you use `adopt`"
             ));
         }
         if !it.is_complete() {
@@ -140,7 +141,7 @@ fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing
     let in_trouble = objects.iter().filter_map(|it| Some((&it.what, it.what.trouble.as_ref()?)));
     all.extend(in_trouble.map(|(it, words)| format!("{} {}: {words}", it.kind, it.key)));
     if !missing.is_empty() {
-        all.push("not everything could be read".to_owned());
+        all.push("some pages or objects could not be read".to_owned());
     }
     all
 }

@@ -1,4 +1,4 @@
-//! The API server: objects in the cluster, and port-forwards to pods.
+//! Access to the API server: objects in the cluster, and port-forwards to pods.
 
 use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
 
@@ -25,7 +25,7 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 /// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
 const OURS: &str = "app.kubernetes.io/name=cloud-controllers";
 
-/// The resource that is needed to find the pages.
+/// The resource that the program must read to find the pages.
 const PODS: &str = "pods";
 
 /// The name of the API server in the list of what is missing.
@@ -43,10 +43,10 @@ pub(crate) enum Unconnected {
 /// A connection to the API server.
 pub(crate) struct Cluster {
     client: Client,
-    /// The namespace that the kubeconfig names.
+    /// The namespace in the kubeconfig.
     pub(crate) home: String,
     url: String,
-    /// Why the API server did not answer an earlier request; later requests then fail at once.
+    /// Why the API server did not answer an earlier request. Later requests then fail at once.
     away: OnceLock<Missing>,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// A connection as the kubeconfig defines it. Sends no request yet.
+    /// Creates a connection as the kubeconfig defines it, without sending a request yet.
     pub(crate) async fn connect(
         kubeconfig: Option<&Path>,
         context: Option<&str>,
@@ -72,7 +72,7 @@ impl Cluster {
         Ok(Self { client, home, url, away: OnceLock::new() })
     }
 
-    /// The API of objects in one namespace.
+    /// Returns the API of objects in one namespace.
     pub(crate) fn namespaced<K>(&self, namespace: &str) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
@@ -80,12 +80,12 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// The API of objects in all namespaces, or of cluster-scoped objects.
+    /// Returns the API of objects in all namespaces, or of cluster-scoped objects.
     pub(crate) fn all<K: kube::Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.client.clone())
     }
 
-    /// A connection to a fake API server that gives every request the same answer.
+    /// Returns a connection to a fake API server that gives every request the same answer.
     #[cfg(test)]
     pub(crate) fn answering(status: u16, body: &serde_json::Value) -> Self {
         let body = body.to_string();
@@ -98,14 +98,14 @@ impl Cluster {
         Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
     }
 
-    /// The pods of the release, in one namespace or in all.
+    /// Lists the pods of the release, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
         let pods = self.ask(PODS, async { api.list(&ListParams::default().labels(OURS)).await }).await?;
         Ok(pods.items)
     }
 
-    /// The Deployments of the release.
+    /// Lists the Deployments of the release.
     pub(crate) async fn deployments(
         &self,
         namespace: &str,
@@ -115,13 +115,13 @@ impl Cluster {
         Ok(self.ask("deployments", async { api.list_metadata(&ours).await }).await?.items)
     }
 
-    /// All Leases in a namespace.
+    /// Lists all Leases in a namespace.
     pub(crate) async fn leases(&self, namespace: &str) -> Result<Vec<Lease>, Missing> {
         let api: Api<Lease> = self.namespaced(namespace);
         Ok(self.ask("leases", async { api.list(&ListParams::default()).await }).await?.items)
     }
 
-    /// Requests `what` from the API server within the time limit, but not after an earlier request had no answer.
+    /// Requests `what` from the API server within the time limit. Sends no request if an earlier one had no answer.
     pub(crate) async fn ask<T>(
         &self,
         what: &str,
@@ -139,7 +139,7 @@ impl Cluster {
             Err(_late) => Err(away(format!("timed out after {}s", ANSWERED_WITHIN.as_secs()))),
             Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Missing::new(
                 API_SERVER,
-                format!("{} rejects these credentials: log in again, or use another --context", self.url),
+                format!("{} rejects these credentials: log in again, or choose another --context", self.url),
             )),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 Err(Missing::new(what, format!("{}: {}", status.message, rights(what))))
@@ -166,20 +166,20 @@ impl Cluster {
             return Err("the port-forward has no stream".to_owned());
         };
         let answer = http::get(stream, pod, path).await;
-        // The kubelet's error says more than the broken connection.
+        // The kubelet's error is more precise than the broken connection.
         let told = told.and_then(|told| told.now_or_never()).flatten();
         forward.abort();
         answer.map_err(|error| told.unwrap_or_else(|| error.to_string()))
     }
 }
 
-/// What to do if a right is missing. The right to list pods is not needed with `--url`.
+/// Advises what to do if a permission is missing. With `--url`, the permission to list pods is not needed.
 fn rights(what: &str) -> String {
     let instead = if what == PODS { ", or use --url COMPONENT=URL" } else { "" };
     format!("bind the roles of docs/cloudctl.md{instead}")
 }
 
-/// Why the port-forward failed. If the API server refuses the upgrade, its message may be lost.
+/// Explains why the port-forward failed. If the API server refuses the upgrade, its message may be lost.
 fn refused(error: &kube::Error, namespace: &str) -> String {
     let (code, words) = if let kube::Error::Api(status) = error {
         (status.code, status.message.clone())
@@ -190,14 +190,15 @@ fn refused(error: &kube::Error, namespace: &str) -> String {
     };
     match code {
         401 | 403 => format!(
-            "port-forward is forbidden: needs get and create on pods/portforward in {namespace}, or --url COMPONENT=URL"
+            "port-forward is forbidden: it needs get and create on pods/portforward in {namespace}; \
+            or use --url COMPONENT=URL"
         ),
         404 => "port-forward failed: the pod is gone".to_owned(),
         _ => format!("port-forward failed: {words}"),
     }
 }
 
-/// An error with all its causes, without repetitions, in one line, and without secrets.
+/// Formats an error with all its causes in one line, without repetitions and secrets.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = causes(error).find_map(without_secrets) {
         return words;
@@ -209,7 +210,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The root cause: the outer errors only wrap it.
+/// Returns the root cause, because the outer errors only wrap it.
 fn root(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = causes(error).find_map(without_secrets) {
         return words;
@@ -222,7 +223,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     successors(Some(error), |error| (*error).source())
 }
 
-/// Replaces the text of an expired deadline by one that names the time limit.
+/// Replaces the text of an expired deadline by a text that names the time limit.
 fn in_time(text: &str) -> String {
     text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECTED_WITHIN.as_secs()))
 }

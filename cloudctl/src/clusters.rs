@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClustersReport {
-    /// When the page was read.
+    /// Time at which the page was read.
     pub at: Timestamp,
-    /// Clusters, the adapter's own first.
+    /// The clusters, with the adapter's own cluster first.
     pub clusters: Vec<ClusterObjects>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -28,13 +28,13 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<ClustersRepo
     let mut session = Session::open(common, &[Component::CloudAdapter], now).await?;
     let pages = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     if !pages.is_empty() && !pages.iter().any(|it| it.content.leader) {
-        let why = "no replica that was read leads, and a standby has no listings";
+        let why = "no replica that was read is the leader, and a standby has no listings";
         session.missing.push(Missing::new(Component::CloudAdapter.name(), why));
     }
     Ok(ClustersReport { missing: session.lacks(), ..report(now, pages) })
 }
 
-/// The report from the leader's page.
+/// Builds the report from the leader's page.
 fn report(now: Timestamp, pages: Vec<Page<AdapterStatus>>) -> ClustersReport {
     let leader = pages.into_iter().map(|it| it.content).find(|it| it.leader);
     let mut clusters = leader.map(|it| it.clusters).unwrap_or_default();

@@ -1,22 +1,22 @@
-//! Completion of the command line, in the form in which kubectl asks plugins for it.
+//! Completes the command line, in the form in which kubectl asks plugins for it.
 //!
-//! kubectl runs `kubectl_complete-cloud` with the words so far, the last of them incomplete. It expects one candidate per line with its
-//! help behind a tab, then a colon and a directive's number. Source: kubectl's `plugin_completion.go`, and the directives of
-//! github.com/spf13/cobra. Names of objects are not looked up.
+//! kubectl runs `kubectl_complete-cloud` with the words so far, the last of which is incomplete. It expects one candidate per line with its
+//! help after a tab, then a colon and the number of a directive. Source: kubectl's `plugin_completion.go`, and the directives of
+//! github.com/spf13/cobra. Names of objects are not completed.
 
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
 
-/// The hidden command for completion. It is not a clap command, so that it is not in the help.
+/// The hidden command for completion. It is not a clap command, so that the help does not show it.
 pub(crate) const ASKED: &str = "__complete";
 
-/// Directive: file names are allowed.
+/// Directive: the shell may also complete file names.
 const FILES: u8 = 0;
-/// Directive: nothing else is allowed.
+/// Directive: the shell must complete nothing else.
 const NO_FILES: u8 = 4;
 
-/// The answer to kubectl. `words`: the words after the program's name.
+/// Returns the answer to kubectl. `words`: the words after the program's name.
 pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     command.build();
     let (last, before) = words.split_last().map_or(("", words), |(last, before)| (*last, before));
@@ -34,9 +34,9 @@ pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
 /// The position of the next word.
 struct Place<'a> {
     command: &'a Command,
-    /// The flag that expects a value.
+    /// The flag whose value is expected.
     flag: Option<&'a Arg>,
-    /// The number of the command's arguments so far.
+    /// Number of arguments of the command so far.
     arguments: usize,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
         place
     }
 
-    /// All matching candidates with their help, and whether file names are allowed.
+    /// Returns all matching candidates with their help, and whether file names are allowed.
     fn candidates(&self, last: &str) -> (Vec<(String, String)>, u8) {
         if let Some(flag) = self.flag {
             let values = values(flag);
@@ -78,7 +78,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The flag that expects the next word as its value.
+/// Returns the flag whose value the next word must be.
 fn flag<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let named = |arg: &&Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    /// The candidates without their help, and the directive.
+    /// Returns the candidates without their help, and the directive.
     fn next(words: &[&str]) -> Vec<String> {
         let text = complete(Options::command(), words);
         text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! `cloudctl explain`: the desired state of one object, its state in the cloud, and what it waits for.
+//! `cloudctl explain`: shows the desired state of one object, its state in the cloud, and what the object waits for.
 
 mod table;
 #[cfg(test)]
@@ -19,9 +19,9 @@ use crate::{
 
 /// Maximum number of Events shown.
 const EVENTS: usize = 5;
-/// The beginning of the text about a wait for the budget; changing numbers follow after a colon.
+/// Beginning of the text about a wait for the budget. Numbers that change follow after a colon.
 const BUDGET: &str = "waits for the budget of ";
-/// Reasons that are caused by the adapter's budget or the vendor's rate.
+/// Reasons that the adapter's budget or the vendor's rate limit causes.
 const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
 
 /// Flags of `cloudctl explain`.
@@ -42,8 +42,8 @@ pub(crate) enum What {
     },
     /// A Service: its load balancer
     Service {
-        /// Name of the Service, with its namespace if that is not the kubeconfig's: [NAMESPACE/]NAME. With -n, which names the namespace of
-        /// the chart, the namespace is required
+        /// Name of the Service, with its namespace if that is not the kubeconfig's: [NAMESPACE/]NAME. If -n is set, which is the namespace
+        /// of the chart, the namespace of the Service is required
         #[arg(value_name = "[NAMESPACE/]NAME", value_parser = objects::key)]
         name: objects::Key,
     },
@@ -57,17 +57,17 @@ pub struct ExplainReport {
     pub kind: String,
     /// `NAMESPACE/NAME` for a Service, the name for a Node.
     pub key: String,
-    /// When the pages were read.
+    /// Time at which the pages were read.
     pub at: Timestamp,
-    /// The answer of each controller, from the replica that holds the object's shard if possible.
+    /// The answers of all controllers, each from the replica that holds the object's shard if possible.
     pub explanations: Vec<Told<Explanation>>,
     /// The progress of the load balancer, if it is converging.
     pub task: Option<Task>,
-    /// The part of the budget that the object waits for.
+    /// The part of the budget that delays the object.
     pub budget: Option<OfBudget>,
-    /// The latest Events of the controllers about it, oldest first.
+    /// The latest Events of the controllers about the object, oldest first.
     pub events: Vec<Event>,
-    /// Why no controller knows it, with similar names.
+    /// Why no controller has the object, with similar names.
     pub unknown: Option<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -79,13 +79,13 @@ pub struct ExplainReport {
 pub struct OfBudget {
     /// Queued calls of its controller.
     pub queues: Vec<Queue>,
-    /// The buckets that they wait for, and those that are throttled or paused. Without history.
+    /// The buckets that the calls wait for, and those that are throttled or paused. Their history is left out.
     pub budgets: Vec<Budget>,
-    /// Breakers that are not closed.
+    /// Circuit breakers that are not closed.
     pub breakers: Vec<Breaker>,
 }
 
-/// Asks all replicas, the adapter, and the API server.
+/// Reads the pages of all replicas and of the adapter, and objects from the API server.
 pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result<ExplainReport, Usage> {
     let controllers: &[Component] = match what {
         What::Node { .. } => &[Component::NodeController, Component::RouteController],
@@ -124,7 +124,7 @@ pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result
 }
 
 impl ExplainReport {
-    /// Whether a controller knows the object.
+    /// Whether any controller has the object.
     fn is_known(&self) -> bool {
         self.explanations.iter().any(|it| it.page.known)
     }
@@ -136,7 +136,9 @@ fn report(
     now: Timestamp,
     (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
 ) -> ExplainReport {
-    let unknown = pages.is_empty().then(|| "no controller that may know it could be read".to_owned());
+    let unknown = pages
+        .is_empty()
+        .then(|| "none of the controllers that may have this object could be read".to_owned());
     let mut explanations = by_who_knows(pages);
     let key = object.key();
     let leader = adapters.into_iter().map(|it| it.content).find(|it| it.leader);
@@ -150,7 +152,7 @@ fn report(
     ExplainReport { kind, key, at: now, explanations, task, budget, unknown, ..ExplainReport::default() }
 }
 
-/// The adapter knows the current length of the queue, a controller only the length at its last request.
+/// Adds the length of the adapter's queue. The adapter knows the current length, a controller only the length at its last request.
 fn newer_words(page: &mut Explanation, task: &Task) {
     let waits = page.waits_for.as_deref().is_some_and(|it| it.starts_with(BUDGET));
     if waits && task.waits_for.starts_with(BUDGET) {
@@ -158,7 +160,7 @@ fn newer_words(page: &mut Explanation, task: &Task) {
     }
 }
 
-/// For each controller the answer of the replica that holds the shard, otherwise of one that knows the object.
+/// Returns, for each controller, the answer of the replica that holds the shard, or else of a replica that has the object.
 fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
     let mut best: Vec<Page<Explanation>> = Vec::new();
     for page in pages.into_iter().filter(|page| page.content.known) {
@@ -171,7 +173,7 @@ fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
     best.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
 }
 
-/// The adapter's lines about the cause of the wait.
+/// Returns the adapter's lines about the cause of the wait.
 fn of_budget(
     explanations: &[Told<Explanation>],
     task: Option<&Task>,

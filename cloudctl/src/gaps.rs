@@ -1,10 +1,10 @@
-//! Finds shards that no page covers: an empty page proves nothing if no replica that was read holds the shard.
+//! Finds shards that no page covers. If no replica that was read holds a shard, an empty page proves nothing about its objects.
 
 use ::pages::report::ControllerStatus;
 
 use crate::{options::Component, session::Page};
 
-/// Why these pages may not show all objects of this controller, one line each.
+/// Returns why these pages may not show all objects of this controller, one line for each reason.
 pub(crate) fn gaps(component: Component, pages: &[Page<ControllerStatus>]) -> Vec<String> {
     let name = component.name();
     let its = || pages.iter().filter(|it| it.process.component == component);

@@ -1,4 +1,4 @@
-//! Reads one page over one connection: plain HTTP/1.1, with limits on time and size.
+//! Reads one page over a separate connection: plain HTTP/1.1, with limits on time and size.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::{
 
 /// Time limit for a connection to a URL.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
-/// Maximum number of bytes of a page: a hundred times as many as any page should have.
+/// Maximum number of bytes of a page, a hundred times the size of a large page.
 const PAGE: usize = 32 * 1024 * 1024;
 
 /// An answer with any status.
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
 /// Why a page could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    /// No process listens there, or the connection timed out.
+    /// No process listens at the address, or the connection timed out.
     #[error("cannot connect to {0}: {1}")]
     Connect(String, String),
     /// The connection broke, or the peer does not speak HTTP.
@@ -75,7 +75,7 @@ pub(crate) async fn get(
     }
 }
 
-/// The error without the system's error number, which does not help users.
+/// Formats the error without the system's error number, which does not help users.
 pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer of a server that sends just this and closes the connection.
+    /// Runs a server that sends only this answer and closes the connection.
     async fn of(answer: &str) -> Result<Answer, HttpError> {
         let (ours, mut theirs) = duplex(64 * 1024);
         let server = async move {

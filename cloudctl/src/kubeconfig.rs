@@ -1,4 +1,5 @@
-//! Finds and merges kubeconfigs as kubectl does. An error shows the line of a broken file, but not its text, which contains secrets.
+//! Finds and merges kubeconfigs as kubectl does. An error names the line of an invalid file, but does not quote it, because the file
+//! contains secrets.
 
 use std::{
     env,
@@ -15,10 +16,10 @@ use crate::{
     http::plain,
 };
 
-/// What to do if the kubeconfig is missing.
-const NAME_ONE: &str = "by --kubeconfig or KUBECONFIG";
+/// Advice for a missing kubeconfig.
+const NAME_ONE: &str = "with --kubeconfig or KUBECONFIG";
 
-/// The configuration from flags and environment, as in kubectl; in a pod also from its ServiceAccount.
+/// Reads the configuration from flags and environment, as kubectl does; in a pod also from its ServiceAccount.
 pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {
     let read = match kubeconfig {
         Some(file) => read(file).map_err(|why| Unconnected::Usage(format!("--kubeconfig {why}")))?,
@@ -43,7 +44,7 @@ fn check(read: &Kubeconfig, context: Option<&str>) -> Result<(), Unconnected> {
             "--context {context}: the kubeconfig has no such context; it has: {list}"
         ))),
         (None, None) if known.is_empty() => Err(Unconnected::Missing(format!(
-            "the kubeconfig has no contexts, so it names no API server: name another {NAME_ONE}"
+            "the kubeconfig has no contexts, so it names no API server: choose another file {NAME_ONE}"
         ))),
         (None, None) => Err(Unconnected::Missing(format!(
             "the kubeconfig has no current context: choose one with --context; it has: {list}"
@@ -52,7 +53,8 @@ fn check(read: &Kubeconfig, context: Option<&str>) -> Result<(), Unconnected> {
     }
 }
 
-/// The merged files of `KUBECONFIG`, or the file in the home directory. Missing files are left out, as in kubectl, unless all are missing.
+/// Merges the files in `KUBECONFIG`, or reads the file in the home directory. As in kubectl, missing files are skipped, unless all are
+/// missing.
 fn of_environment() -> Result<Kubeconfig, String> {
     let list = env::var_os("KUBECONFIG").unwrap_or_default();
     let mut files: Vec<PathBuf> = env::split_paths(&list).filter(|it| !it.as_os_str().is_empty()).collect();
@@ -73,14 +75,14 @@ fn without_kubeconfig(why: &str, context: Option<&str>) -> Result<Config, Unconn
     {
         return Ok(config);
     }
-    Err(Unconnected::Missing(format!("{why}: name a kubeconfig {NAME_ONE}")))
+    Err(Unconnected::Missing(format!("{why}: choose a kubeconfig {NAME_ONE}")))
 }
 
 fn read(file: &Path) -> Result<Kubeconfig, String> {
     Kubeconfig::read_from(file).map_err(|error| format!("{}: {}", file.display(), fault(&error)))
 }
 
-/// The error, without the parser's own text, which quotes surrounding lines and values.
+/// Formats the error without the parser's own text, which quotes surrounding lines and values.
 fn fault(error: &KubeconfigError) -> String {
     if let KubeconfigError::Parse(error) = error {
         let place = error.location();

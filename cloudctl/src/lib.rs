@@ -1,11 +1,12 @@
-//! `cloudctl`: shows what the controllers and the adapter do, to users and programs. Under the name `kubectl-cloud` it is `kubectl cloud`.
+//! `cloudctl` shows users and programs what the controllers and the adapter do. Under the name `kubectl-cloud`, it is the command `kubectl
+//! cloud`.
 //!
-//! It reads the pages of the processes, over the API server's port-forward or at URLs, and objects in the cluster. It has no access to the
-//! cloud. What cannot be read is listed at the end, and the rest is shown.
+//! The program reads the pages of the processes, over port-forwards of the API server or at URLs, and objects in the cluster. It has no
+//! access to the cloud. It lists at the end what could not be read, and shows everything else.
 //!
 //! - `options`: the flags.
-//! - `session`: the processes that are read, and how they are reached: `cluster`, `kubeconfig`, `http`.
-//! - One module per command: what it reads, a pure function that builds its report, and the human-readable form.
+//! - `session`: the processes that are read, and the ways to reach them: `cluster`, `kubeconfig`, `http`.
+//! - One module per command: reads pages and objects, builds the report in a pure function, and formats it for users.
 //! - `output`: reports as tables, JSON or YAML.
 //! - `complete`: completion for kubectl.
 

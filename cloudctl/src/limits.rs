@@ -1,4 +1,4 @@
-//! `cloudctl limits`: what limits on vendor calls mean. The only command that reads nothing but a file.
+//! `cloudctl limits`: simulates the effect of limits on vendor calls. The only command that reads nothing but a file.
 
 use clap::{Args, Subcommand};
 use limits_simulation::{Error, run};
@@ -20,14 +20,14 @@ pub(crate) struct LimitsArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum What {
     /// Simulate an adapter's file on a cluster of a given size, with the adapter's own scheduler in virtual time. Shows how long a start
-    /// and a new node take, how long users wait, which limit binds, and what to write where
+    /// and a new node take, how long users wait, which limit causes the longest wait, and which settings to change
     Simulate(limits_simulation::Args),
 }
 
 /// Runs the simulation.
 ///
 /// # Errors
-/// The file cannot be read, or the adapter would refuse it.
+/// Returns an error if the file cannot be read, or if the adapter would refuse it.
 pub(crate) fn answer(what: &What) -> Result<limits_simulation::Report, Usage> {
     match what {
         What::Simulate(args) => {
@@ -48,7 +48,7 @@ impl Report for limits_simulation::Report {
         &[]
     }
 
-    /// Advice does not count as a failure, since the vendor may not allow more.
+    /// Advice does not count as a failure, because the vendor may not allow higher limits.
     fn is_well(&self) -> bool {
         true
     }

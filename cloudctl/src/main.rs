@@ -1,4 +1,4 @@
-//! The binary `cloudctl`: everything is in the library.
+//! The binary `cloudctl`. All its code is in the library.
 
 use std::process::ExitCode;
 

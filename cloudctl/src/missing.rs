@@ -1,14 +1,14 @@
-//! What could not be read, and why.
+//! Things that could not be read, and the causes.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a report lacks.
+/// Something that is missing in a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Missing {
-    /// The source: a process, or objects of the cluster.
+    /// The source that could not be read: a process, or objects of the cluster.
     pub source: String,
-    /// The cause, and what to do.
+    /// The cause, and advice for the user.
     pub why: String,
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cluster::Cluster, missing::Missing};
 
-/// The names under which the controllers report Events, kept from Kubernetes' own controllers.
+/// The names under which the controllers report Events. They are the names of Kubernetes' own controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
 /// Minimum similarity of a suggested name.
@@ -42,7 +42,7 @@ pub struct Told {
     pub at: Option<Timestamp>,
     /// `Normal` or `Warning`.
     pub r#type: String,
-    /// A word, such as `SyncLoadBalancerFailed`.
+    /// The reason, such as `SyncLoadBalancerFailed`.
     pub reason: String,
     /// The reporting component.
     pub from: String,
@@ -70,7 +70,7 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
 }
 
 impl Key {
-    /// Refuses a name without a namespace together with `-n`, which kubectl users would expect to be the object's namespace.
+    /// Refuses a name without a namespace if `-n` is set, because kubectl users would expect `-n` to be the object's namespace.
     pub(crate) fn settled(&self) -> Result<(), String> {
         let Self { namespace, name } = self;
         if namespace.is_some() {
@@ -87,13 +87,13 @@ impl Object {
         Self::Node(name.to_owned())
     }
 
-    /// The Service with this name, in namespace `home` unless the key names another.
+    /// Returns the Service with this name, in namespace `home` unless the key names another namespace.
     pub(crate) fn service(key: &Key, home: &str) -> Self {
         let namespace = key.namespace.clone().unwrap_or_else(|| home.to_owned());
         Self::Service { namespace, name: key.name.clone() }
     }
 
-    /// The key as pages write it.
+    /// Returns the key in the form in which pages have it.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Node(name) => name.clone(),
@@ -114,7 +114,7 @@ impl Object {
         }
     }
 
-    /// The namespace of its Events; Events about cluster-scoped objects are in `default`.
+    /// Returns the namespace of the object's Events. Events about cluster-scoped objects are in `default`.
     fn namespace(&self) -> &str {
         match self {
             Self::Node(_) => "default",
@@ -129,9 +129,10 @@ impl fmt::Display for Object {
     }
 }
 
-/// The Events of the controllers about it, oldest first. If the object no longer exists: about all objects that had its name.
+/// Returns the Events of the controllers about the object, oldest first. If the object no longer exists, returns the Events about all
+/// objects that had its name.
 pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Told>, Missing> {
-    // Without the right to read the object, the Events about all objects with its name are shown.
+    // Without permission to read the object, the Events about all objects with its name are shown.
     let uid = uid(cluster, object).await.unwrap_or_default();
     let events: Api<Event> = cluster.namespaced(object.namespace());
     let about = format!("involvedObject.kind={},involvedObject.name={}", object.kind(), object.name());
@@ -143,7 +144,7 @@ pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Tol
     Ok(told)
 }
 
-/// The UID of the current object with this name, if there is one.
+/// Returns the UID of the current object with this name, if there is one.
 async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missing> {
     let name = object.name();
     match object {
@@ -160,12 +161,12 @@ async fn uid(cluster: &Cluster, object: &Object) -> Result<Option<String>, Missi
     }
 }
 
-/// Whether an Event is about the object with this UID: Events about an earlier object with the same name are kept for an hour.
+/// Whether an Event is about the object with this UID. Events about an earlier object with the same name are kept for an hour.
 fn is_about(event: &Event, uid: Option<&str>) -> bool {
     uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
-/// Converts an Event of a controller. `None` for other components.
+/// Converts an Event of a controller. Returns `None` for Events of other components.
 fn told(event: Event) -> Option<Told> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());
@@ -176,7 +177,7 @@ fn told(event: Event) -> Option<Told> {
     Some(Told { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
 }
 
-/// Why no controller knows it, according to the API server.
+/// Returns why no controller has the object, according to the API server.
 pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
     match object {
         Object::Node(_) => {
@@ -198,7 +199,7 @@ pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
     }
 }
 
-/// Why the controllers do not manage a Service.
+/// Returns why the controllers do not manage a Service.
 fn not_ours(service: &Service) -> Option<String> {
     let spec = service.spec.as_ref()?;
     let of_type = spec.type_.as_deref().unwrap_or("ClusterIP");
@@ -209,20 +210,20 @@ fn not_ours(service: &Service) -> Option<String> {
     class.map(|class| format!("its class {class} may belong to another controller"))
 }
 
-/// The explanation as a sentence. `seen`: the existing names, and why this object is not managed.
+/// Formats the explanation as a sentence. `seen`: the existing names, and why this object is not managed.
 fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>) -> String {
     let (names, not_ours) = match seen {
         Ok(seen) => seen,
         Err(why) => {
             return format!(
-                "no controller that was read knows it, and it is not known whether it exists: {}",
+                "none of the controllers that were read has this object, and whether it exists is not known: {}",
                 why.why
             );
         }
     };
     if names.iter().any(|it| it == object.name()) {
-        let why = not_ours.unwrap_or_else(|| "their mirrors may not be complete yet".to_owned());
-        return format!("it exists, but no controller that was read knows it: {why}");
+        let why = not_ours.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
+        return format!("the object exists, but none of the controllers that were read has it: {why}");
     }
     let near = nearest(object.name(), &names);
     let meant = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
@@ -233,7 +234,7 @@ fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>
     format!("no object has this name{place}{meant}")
 }
 
-/// Similar names, the most similar first.
+/// Returns similar names, with the most similar first.
 fn nearest(name: &str, names: &[String]) -> Vec<String> {
     let mut near: Vec<(f64, &String)> = names
         .iter()
@@ -272,11 +273,12 @@ mod tests {
             (Ok((names(&["db"]), None)), "no object has this name in namespace shop"),
             (
                 Ok((names(&["web"]), Some("its type is ClusterIP".to_owned()))),
-                "it exists, but no controller that was read knows it: its type is ClusterIP",
+                "the object exists, but none of the controllers that were read has it: its type is ClusterIP",
             ),
             (
                 Err(Missing::new("services", "forbidden")),
-                "no controller that was read knows it, and it is not known whether it exists: forbidden",
+                "none of the controllers that were read has this object, and whether it exists is \
+                not known: forbidden",
             ),
         ] {
             assert_eq!(unknown(&web, seen), told);
@@ -302,7 +304,7 @@ mod tests {
         };
         assert!(is_about(&about("u-2"), Some("u-2")));
         assert!(!is_about(&about("u-1"), Some("u-2")));
-        assert!(is_about(&about("u-1"), None), "the object is deleted, and no other has its name");
+        assert!(is_about(&about("u-1"), None), "the object is deleted, and no other object has its name");
     }
 
     #[test]

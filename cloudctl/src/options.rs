@@ -56,7 +56,7 @@ pub(crate) struct Common {
     /// Namespace in which the chart is installed [default: kube-system]
     #[arg(long, short, global = true, value_name = "NAME", value_parser = label)]
     pub(crate) namespace: Option<String>,
-    /// Read the pages of a component at this URL, and not by port-forward, such as service-controller=http://10.0.0.1:10271. May be
+    /// Read the pages of a component at this URL instead of by port-forward, such as service-controller=http://10.0.0.1:10271. May be
     /// repeated, also for several replicas of a component
     #[arg(long, global = true, value_name = "COMPONENT=URL")]
     pub(crate) url: Vec<Place>,
@@ -93,15 +93,15 @@ pub(crate) enum Command {
     Status,
     /// Show the desired state of one object, its state in the cloud, the plan, and what it waits for
     Explain(ExplainArgs),
-    /// Show what would be done now about all objects that are not in sync, as a dry run, and its price in vendor calls
+    /// Show the changes that the controllers would make now to objects that are not in sync (a dry run), and their cost in vendor calls
     Plan,
-    /// Show what another cloud controller manager left, and what taking over would change
+    /// Show what another cloud controller manager left, and what a takeover would change
     Adopt,
-    /// Show load balancers that no Service wants any more, and delete them
+    /// Show load balancers that no Service uses any more, and delete them on request
     Orphans(OrphansArgs),
-    /// Show the clusters whose objects are in the cloud, according to their owner tags
+    /// Show the clusters that own objects in the cloud, according to owner tags
     Clusters,
-    /// Show what limits on vendor calls mean for a cluster
+    /// Simulate the effect of limits on vendor calls
     Limits(LimitsArgs),
     /// Print the completion script of a shell: source <(cloudctl completions bash)
     Completions {
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A component of the release that has pages.
+/// A component of the release that serves pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Component {
     CloudAdapter,
@@ -124,7 +124,7 @@ impl Component {
     pub(crate) const CONTROLLERS: [Self; 3] =
         [Self::NodeController, Self::RouteController, Self::ServiceController];
 
-    /// The name, as in the label `app.kubernetes.io/component` and of the Deployment.
+    /// Returns the name of the component, as in the label `app.kubernetes.io/component` and in the name of the Deployment.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::CloudAdapter => "cloud-adapter",
@@ -134,7 +134,7 @@ impl Component {
         }
     }
 
-    /// The name of its ServiceAccount, and the prefix of its Leases.
+    /// Returns the name of the component's ServiceAccount, which is also the prefix of its Leases.
     pub(crate) const fn lease(self) -> &'static str {
         match self {
             Self::CloudAdapter => "cloud-adapter",
@@ -162,12 +162,12 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (component, url) = text.split_once('=').ok_or("write COMPONENT=URL")?;
+        let (component, url) = text.split_once('=').ok_or("invalid value: write COMPONENT=URL")?;
         let component = Component::named(component).ok_or_else(|| {
             let known: Vec<&str> = Component::value_variants().iter().map(|it| it.name()).collect();
             format!("unknown component '{component}', use one of: {}", known.join(", "))
         })?;
-        let form = || "write http://HOST:PORT".to_owned();
+        let form = || "invalid URL: write http://HOST:PORT".to_owned();
         let rest = url.strip_prefix("http://").ok_or_else(|| {
             if url.starts_with("https://") {
                 "pages are read over plain HTTP, at the port of --http-address: write http://HOST:PORT"

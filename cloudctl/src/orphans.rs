@@ -1,4 +1,4 @@
-//! `cloudctl orphans`: load balancers that no Service wants any more, and their deletion.
+//! `cloudctl orphans`: shows load balancers that no Service uses any more, and deletes them on request.
 
 mod release;
 mod releases;
@@ -25,7 +25,7 @@ use crate::{
 /// Flags of `cloudctl orphans`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OrphansArgs {
-    /// Have service-controller delete load balancers: those with these UIDs, or --all
+    /// Let service-controller delete load balancers: those of these UIDs, or --all
     #[arg(long)]
     pub(crate) delete: bool,
     /// UIDs of the deleted Services
@@ -42,19 +42,20 @@ pub(crate) struct OrphansArgs {
     pub(crate) timeout: Duration,
 }
 
-/// Load balancers that no Service wants any more.
+/// Load balancers that no Service uses any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphansReport {
-    /// When the pages were read.
+    /// Time at which the pages were read.
     pub at: Timestamp,
-    /// Sorted by the names of their former Services.
+    /// The load balancers, sorted by the names of their former Services.
     pub orphans: Vec<Orphan>,
-    /// How many more there are.
+    /// Number of further load balancers that are not listed.
     pub more: u64,
-    /// Releases whose load balancers no longer exist: the UID of the former Service, and its `NAMESPACE/NAME`. Only if everything is known.
+    /// Releases whose load balancers no longer exist: the UID of the former Service, and its `NAMESPACE/NAME`. Only filled if everything
+    /// could be read.
     pub stale: BTreeMap<String, String>,
-    /// Why there may be more, one line each.
+    /// Why there may be more load balancers, one line for each reason.
     pub gaps: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -71,7 +72,7 @@ pub(crate) async fn list(session: &mut Session) -> OrphansReport {
     seen
 }
 
-/// The releases whose load balancers no longer exist. A page lists released load balancers first, so that it hides none of them.
+/// Returns the releases whose load balancers no longer exist. A page lists released load balancers first, so it shows all of them.
 fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeMap<String, String> {
     if !seen.is_known() {
         return BTreeMap::new();
@@ -87,7 +88,7 @@ async fn look(session: &mut Session) -> OrphansReport {
     report(session, pages)
 }
 
-/// Finds service-controller.
+/// Returns the processes of service-controller.
 pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usage> {
     Session::open(common, &[Component::ServiceController], now).await
 }
@@ -95,28 +96,28 @@ pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usa
 /// Builds the report from the pages.
 fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansReport {
     let mut gaps = gaps(Component::ServiceController, &pages);
-    // A page lists released ones first.
+    // A page lists released load balancers first.
     let hides = |it: &ControllerStatus| it.more_orphans > 0 && it.orphans.iter().all(|it| it.released);
     if pages.iter().any(|it| hides(&it.content)) {
-        gaps.push("more load balancers are released than a page shows".to_owned());
+        gaps.push("more load balancers are released than a page can list".to_owned());
     }
     let more = pages.iter().map(|it| it.content.more_orphans).sum();
     let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();
     orphans.sort_by(|a, b| (&a.key, &a.uid).cmp(&(&b.key, &b.uid)));
-    // While a shard changes hands, two replicas may report the same load balancer, with different times.
+    // While a shard moves to another replica, two replicas may report the same load balancer, with different times.
     orphans.dedup_by(|a, b| a.uid == b.uid);
     let (missing, stale) = (session.lacks(), BTreeMap::new());
     OrphansReport { at: session.now, orphans, more, stale, gaps, missing }
 }
 
 impl OrphansReport {
-    /// Whether an orphan that is not shown does not exist.
+    /// Whether an orphan that no page shows certainly does not exist.
     fn is_known(&self) -> bool {
         self.gaps.is_empty() && self.missing.is_empty()
     }
 }
 
-/// Whether it is not certain yet that this is an orphan: the mirror may still get its Service.
+/// Whether this may not be an orphan: the controller's cache may still get its Service.
 const fn is_doubted(orphan: &Orphan) -> bool {
     orphan.since.is_none() && !orphan.released
 }

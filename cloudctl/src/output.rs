@@ -50,7 +50,7 @@ impl Color {
 
 /// The result of a command.
 pub(crate) trait Report: Serialize {
-    /// Writes the human-readable form. The list of what is missing is added automatically.
+    /// Writes the human-readable form. The list of missing things is added automatically.
     fn show(&self, paper: &mut Paper);
 
     /// What could not be read.
@@ -72,36 +72,36 @@ impl Paper {
         Self { text: String::new(), color }
     }
 
-    /// A line.
+    /// Adds a line.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.toned(Tone::Plain, text.as_ref());
     }
 
-    /// A coloured line.
+    /// Adds a coloured line.
     pub(crate) fn toned(&mut self, tone: Tone, text: &str) {
         self.text.push_str(&tone.paint(text, self.color));
         self.text.push('\n');
     }
 
-    /// A heading, after an empty line.
+    /// Adds a heading, after an empty line.
     pub(crate) fn heading(&mut self, text: &str) {
         self.gap();
         self.toned(Tone::Title, text);
     }
 
-    /// An empty line, unless the text is empty.
+    /// Adds an empty line, unless the text is empty.
     pub(crate) fn gap(&mut self) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
     }
 
-    /// A table, indented by this number of spaces.
+    /// Adds a table, indented by this number of spaces.
     pub(crate) fn table(&mut self, table: &Table, indent: usize) {
         self.text.push_str(&table.render(indent, self.color));
     }
 
-    /// A list under a heading, such as what is missing. Nothing if the list is empty.
+    /// Adds a list under a heading, for example of missing things. Adds nothing if the list is empty.
     pub(crate) fn list(&mut self, (title, tone): (&str, Tone), lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
@@ -122,7 +122,7 @@ impl Paper {
 /// Writes a report in the requested format.
 ///
 /// # Errors
-/// The report cannot be encoded in this format.
+/// Returns an error if the report cannot be encoded in this format.
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
         Format::Table => {
@@ -143,7 +143,7 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
 /// Prints to standard output. A closed pipe is not an error.
 ///
 /// # Errors
-/// Standard output cannot be written to.
+/// Returns an error if standard output cannot be written to.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -158,7 +158,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints to standard error, so that programs that read the report are not disturbed.
 pub(crate) fn say(text: &str) {
     let line = format!("{text}\n");
-    // A closed standard error is ignored.
+    // A closed standard error is not an error.
     io::stderr().write_all(line.as_bytes()).unwrap_or_default();
 }
 

@@ -1,4 +1,4 @@
-//! `cloudctl plan`: what would be done now about all objects that are not in sync, and what it costs in vendor calls.
+//! `cloudctl plan`: shows the changes that the controllers would make now to objects that are not in sync, and their cost in vendor calls.
 
 pub(crate) mod gather;
 mod price;
@@ -22,29 +22,30 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanReport {
-    /// When the pages were read.
+    /// Time at which the pages were read.
     pub at: Timestamp,
-    /// The replicas that the plans come from.
+    /// The replicas whose plans were read.
     pub planners: Vec<Planner>,
-    /// What the pages do not cover, such as a shard that no replica holds, one line each.
+    /// What the pages do not cover, such as a shard that no replica holds, one line for each gap.
     pub gaps: Vec<String>,
     /// The plans, sorted by kind and key.
     pub objects: Vec<Planned>,
-    /// The price of changes in the cloud, by family.
+    /// The cost of the changes in the cloud, by family.
     pub price: Vec<Price>,
-    /// How long they take at least, at the adapter's current rates. `None`: not known, or the adapter currently sends no calls.
+    /// How long the changes take at least, at the adapter's current rates. `None`: the time is not known, or the adapter currently sends no
+    /// calls.
     pub at_least_seconds: Option<f64>,
     /// What could not be read.
     pub missing: Vec<Missing>,
 }
 
-/// What one controller would do about one object.
+/// The changes that one controller would make for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Planned {
     /// The controller, such as `service-controller`.
     pub controller: String,
-    /// The plan, with its price.
+    /// The plan, with its cost.
     #[serde(flatten)]
     pub what: Priced,
 }

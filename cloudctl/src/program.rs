@@ -38,7 +38,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match parsed(&args) {
         Ok(options) => options,
         Err(error) => {
-            // If standard error is closed, the exit code still reports the error.
+            // Even if standard error is closed, the exit code reports the error.
             let _printed = error.print();
             return if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
         }
@@ -52,7 +52,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// If called by kubectl, the help says `kubectl cloud`.
+/// If kubectl has called the program, the help shows `kubectl cloud`.
 fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
     let mut command = Options::command();
     if is_plugin(args.first()) {
@@ -62,13 +62,13 @@ fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
     Options::from_arg_matches(&command.try_get_matches_from(args)?)
 }
 
-/// Whether the program runs under the name by which kubectl finds it. `called`: with or without a path.
+/// Whether the program runs under the name by which kubectl finds it. `called`: the program's name, with or without a path.
 fn is_plugin(called: Option<&OsString>) -> bool {
     called.and_then(|it| Path::new(it).file_stem()).is_some_and(|it| it == PLUGIN)
 }
 
 fn started(options: &Options) -> anyhow::Result<ExitCode> {
-    // Fails if a provider is already installed, which does not matter.
+    // Fails if a provider is already installed, which is not a problem.
     let _first = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(answer(options))
@@ -77,8 +77,7 @@ fn started(options: &Options) -> anyhow::Result<ExitCode> {
 async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the only place that reads the clock; the rest \
-                  gets the time as an argument"
+        reason = "the only place that reads the clock; all other code gets the time as an argument"
     )]
     let now = Timestamp::now();
     let common = &options.common;
@@ -94,7 +93,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Lists orphans, or releases some.
+/// Lists orphans, or releases some of them.
 async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyhow::Result<ExitCode> {
     let mut session = orphans::open(&options.common, now).await?;
     if !args.delete {
@@ -105,13 +104,13 @@ async fn orphans(options: &Options, args: &OrphansArgs, now: Timestamp) -> anyho
     Ok(if outcome.interrupted { ExitCode::from(INTERRUPTED) } else { code })
 }
 
-/// Resolves at the next Ctrl-C, which no longer ends the program from now on.
+/// Resolves at the next Ctrl-C. From this call on, Ctrl-C no longer ends the program.
 fn interrupted() -> impl Future<Output = ()> {
     let signals = signal(SignalKind::interrupt());
     async move {
         match signals {
             Ok(mut signals) => signals.recv().await.unwrap_or_default(),
-            // Without a signal handler, Ctrl-C ends the program as before.
+            // Without a signal handler, Ctrl-C still ends the program.
             Err(_unheard) => pending().await,
         }
     }

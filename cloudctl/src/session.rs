@@ -1,4 +1,5 @@
-//! The processes of the release, and their pages, which are read by port-forward or at URLs, all at once and each with a time limit.
+//! The processes of the release, and their pages. The pages are read by port-forward or at URLs, all at the same time and each with a time
+//! limit.
 
 mod pages;
 #[cfg(test)]
@@ -22,23 +23,23 @@ use crate::{
 
 /// Time limit for a page that needs no calls.
 const PAGE_WITHIN: Duration = Duration::from_secs(5);
-/// Time limit for a page for which the process has to ask the adapter.
+/// Time limit for a page for which the process has to call the adapter.
 const TRIED_WITHIN: Duration = Duration::from_secs(15);
 /// Number of pages that are read at once.
 const AT_ONCE: usize = 8;
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
-/// The label with a pod's component.
+/// The label that names a pod's component.
 const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// What a command reads from.
+/// The processes and the API server that a command reads from.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// `None`: not connected to the API server; `missing` says why.
+    /// The API server. `None`: the program is not connected; `missing` has the cause.
     pub(crate) cluster: Option<Cluster>,
     /// The namespace of the release.
     pub(crate) namespace: String,
-    /// Sorted by component and name.
+    /// The processes, sorted by component and name.
     pub(crate) processes: Vec<Process>,
     /// What could not be found or read so far.
     pub(crate) missing: Vec<Missing>,
@@ -54,14 +55,14 @@ pub(crate) struct Process {
     reach: Reach,
 }
 
-/// How its pages are reached.
+/// The way to reach the process's pages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Pod { namespace: String, port: u16 },
     Url,
 }
 
-/// A page, and the process that it comes from.
+/// A page, and the process that sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Page<T> {
     pub(crate) process: Process,
@@ -115,7 +116,7 @@ impl Session {
         Ok(Self { cluster, namespace: common.namespace().to_owned(), processes, missing, now })
     }
 
-    /// What could not be found or read, each thing once.
+    /// Returns everything that could not be found or read, without repetitions.
     pub(crate) fn lacks(&self) -> Vec<Missing> {
         let mut missing = self.missing.clone();
         missing.sort();
@@ -123,7 +124,7 @@ impl Session {
         missing
     }
 
-    /// The same page of all processes of these components. Pages that cannot be read are recorded as missing.
+    /// Reads the same page of all processes of these components. Records pages that cannot be read as missing.
     pub(crate) async fn pages<T: Signed>(&mut self, components: &[Component], path: &str) -> Vec<Page<T>> {
         let wanted = self.processes.iter().filter(|process| components.contains(&process.component));
         let wanted: Vec<Process> = wanted.cloned().collect();
@@ -169,23 +170,23 @@ impl Session {
 }
 
 impl Process {
-    /// A process whose pages are at a URL.
+    /// Creates a process whose pages are at a URL.
     fn at(place: &Place) -> Self {
         Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
     }
 
-    /// Whether it is a pod in the namespace of the release.
+    /// Whether the process is a pod in the namespace of the release.
     pub(crate) const fn is_pod(&self) -> bool {
         matches!(self.reach, Reach::Pod { .. })
     }
 
-    /// A process for tests.
+    /// Creates a process for tests.
     #[cfg(test)]
     pub(crate) fn fake(component: Component, name: &str) -> Self {
         Self { component, name: name.to_owned(), reach: Reach::Url }
     }
 
-    /// The entry for a page of this process that cannot be read.
+    /// Creates the entry for a page of this process that cannot be read.
     pub(crate) fn lacks(&self, why: impl Into<String>) -> Missing {
         let what = match &self.reach {
             Reach::Pod { .. } => "pod ",
@@ -195,7 +196,7 @@ impl Process {
     }
 }
 
-/// The pods in the namespace. If there are none, the error says where they are.
+/// Lists the pods in the namespace. If it has none, the error names the namespaces that have some.
 async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     let pods = cluster.pods(Some(namespace)).await?;
     if !pods.is_empty() {
@@ -207,18 +208,17 @@ async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     names.dedup();
     let why = match names.first() {
         Some(first) => {
-            format!("there are none in {namespace}, but some in {}: use -n {first}", names.join(", "))
+            format!("not found in {namespace}, but in {}: use -n {first}", names.join(", "))
         }
         None => format!(
-            "there are none in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for processes \
-             outside of the cluster"
+            "not found in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for processes outside of the cluster"
         ),
     };
     Err(Missing::new("pods of the release", why))
 }
 
-/// These components without controllers that are disabled in the chart, which have no Deployment. Without the right to list Deployments:
-/// all of them.
+/// Returns these components, except controllers that are disabled in the chart, which have no Deployment. Without permission to list
+/// Deployments, returns all of them.
 async fn installed(
     cluster: &Cluster,
     pods: &[Pod],
@@ -243,7 +243,7 @@ fn is_of(object: &impl ResourceExt, component: Component) -> bool {
     object.labels().get(COMPONENT).is_some_and(|it| it == component.name())
 }
 
-/// The processes of these components that have pages, and what is missing.
+/// Returns the processes of these components that have pages, and what is missing.
 fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for &component in components {
@@ -275,7 +275,7 @@ fn no_pod(component: Component, namespace: &str) -> String {
     format!("no pod in {namespace}: {of_it}")
 }
 
-/// The port of the pages of a running pod.
+/// Returns the port of the pages of a running pod.
 fn port_of(pod: &Pod) -> Result<u16, String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
     if phase != "Running" {

@@ -1,4 +1,4 @@
-//! `cloudctl status`: the status of the adapter and the controllers.
+//! `cloudctl status`: shows the status of the adapter and the controllers.
 
 mod table;
 #[cfg(test)]
@@ -16,12 +16,13 @@ use crate::{
     words,
 };
 
-/// Seconds after which an unrenewed Lease counts as not held: three times as long as a holder may rely on it, because clocks differ.
+/// Age of the last renewal, in seconds, after which a Lease counts as not held: three times as long as a holder may rely on it, because
+/// clocks differ.
 const LAPSED: i64 = 30;
 
-/// An object that has not been in sync for this long needs attention.
+/// If an object is out of sync for this long, the report lists it as not well.
 const LONG: SignedDuration = SignedDuration::from_mins(5);
-/// Maximum number of such objects that are named per controller.
+/// Maximum number of such objects that are named for each controller.
 const NAMED: usize = 3;
 
 /// The status of the adapter and the controllers.
@@ -30,7 +31,7 @@ const NAMED: usize = 3;
 pub struct StatusReport {
     /// The namespace of the release.
     pub namespace: String,
-    /// When the pages were read.
+    /// Time at which the pages were read.
     pub at: Timestamp,
     /// The replicas of the adapter.
     pub adapters: Vec<Told<AdapterStatus>>,
@@ -38,7 +39,7 @@ pub struct StatusReport {
     pub controllers: Vec<Told<ControllerStatus>>,
     /// The shards of all controllers and their holders.
     pub shards: Vec<Shard>,
-    /// What is not well, one line each.
+    /// Problems, one line for each.
     pub troubles: Vec<String>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -54,19 +55,19 @@ pub struct Told<T> {
     pub page: T,
 }
 
-/// A shard, whose work one replica does.
+/// A shard. One replica does the work in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shard {
     /// The controller, such as `service-controller`. The adapter has one shard if it has a standby.
     pub controller: String,
-    /// Its number.
+    /// The number of the shard.
     pub shard: u32,
-    /// The replica that holds it. `None`: no replica does.
+    /// The replica that holds the shard. `None`: no replica holds it.
     pub holder: Option<String>,
-    /// Since when it holds the shard.
+    /// Time since which the replica holds the shard.
     pub since: Option<Timestamp>,
-    /// When the holder last renewed the Lease.
+    /// Time at which the holder last renewed the Lease.
     pub renewed: Option<Timestamp>,
 }
 
@@ -91,12 +92,13 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport
     Ok(report(&session, (adapters, controllers), &leases))
 }
 
-/// Why the given namespace may be wrong; if all pages are at URLs, no other check finds that. `None`: a controller has Leases there.
+/// Returns why the given namespace may be wrong. If all pages are at URLs, no other check finds such a mistake. `None`: a controller has
+/// Leases in the namespace.
 fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
     let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
     let ours = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
     let why = format!(
-        "none of the controllers has a Lease in {namespace}: is the chart installed there? Otherwise use -n NAMESPACE"
+        "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use -n NAMESPACE"
     );
     (!ours).then(|| Missing::new("leases", why))
 }
@@ -125,7 +127,7 @@ fn told<T>(pages: Vec<Page<T>>) -> Vec<Told<T>> {
     pages.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
 }
 
-/// The shards according to the Leases; if these cannot be read, according to the replicas.
+/// Returns the shards according to the Leases; if the Leases cannot be read, according to the replicas.
 fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
     let mut all = Vec::new();
     for component in [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat() {
@@ -134,7 +136,7 @@ fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timesta
         let mut of_leases: Vec<Shard> =
             leases.iter().filter_map(|lease| of_lease(component, lease, now)).collect();
         of_leases.sort_by_key(|it| it.shard);
-        // Leases of a former number of shards still exist, and need no holder.
+        // Leases of a former number of shards may still exist; they need no holder.
         of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
         for shard in 0..said.unwrap_or_default() {
             let holder = its().find(|it| it.page.held.contains(&shard)).map(|it| it.process.clone());
@@ -148,7 +150,7 @@ fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timesta
     all
 }
 
-/// The shard of this component that a Lease is for, if any.
+/// Returns the shard of this component that a Lease is for, if it is for one.
 fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard> {
     let rest = lease.metadata.name.as_deref()?.strip_prefix(component.lease())?;
     let shard = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
@@ -167,7 +169,7 @@ fn unheld(shard: &Shard) -> String {
     )
 }
 
-/// Whether a replica holds no shard, and nothing is known of any shard of its controller.
+/// Whether a replica holds no shard, while no holder of any shard of its controller is known.
 fn is_idle(page: &ControllerStatus, shards: &[Shard]) -> bool {
     page.held.is_empty() && !shards.iter().any(|it| it.controller == page.controller)
 }
@@ -202,7 +204,7 @@ fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String>
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
 }
 
-/// Objects that have not been in sync for long. In a dry run none are reported.
+/// Returns objects that have not been in sync for long. In a dry run, returns none.
 fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -> Vec<String> {
     let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG);
     let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
@@ -225,7 +227,7 @@ fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -
     lines
 }
 
-/// The state as shown to users.
+/// Returns the state in the form shown to users.
 pub(crate) fn breaker(state: BreakerState) -> &'static str {
     match state {
         BreakerState::Closed => "closed",
@@ -234,7 +236,7 @@ pub(crate) fn breaker(state: BreakerState) -> &'static str {
     }
 }
 
-/// The age, or a dash.
+/// Formats the age, or a dash.
 fn age(now: Timestamp, at: Option<Timestamp>) -> String {
     at.map_or_else(|| words::NOTHING.to_owned(), |at| words::age(now, at))
 }

@@ -1,11 +1,11 @@
-//! Human-readable times and numbers.
+//! Formats times and numbers for users.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Shown in a table for a missing value.
+/// The text in a table for a missing value.
 pub(crate) const NOTHING: &str = "-";
 
-/// A duration in its two largest units: `4s`, `3m 4s`, `2h 5m`, `3d 1h`.
+/// Formats a duration in its two largest units: `4s`, `3m 4s`, `2h 5m`, `3d 1h`.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 10.0 {
         let text = format!("{:.1}", seconds.max(0.0));
@@ -26,18 +26,18 @@ fn two((more, unit): (i64, &str), (less, part): (i64, &str)) -> String {
     if less == 0 { format!("{more}{unit}") } else { format!("{more}{unit} {less}{part}") }
 }
 
-/// The time since then. Since clocks differ, a time in the future counts as now.
+/// Formats the time since then. A time in the future counts as now, because clocks differ.
 pub(crate) fn age(now: Timestamp, at: Timestamp) -> String {
     let seconds = now.duration_since(at).max(SignedDuration::ZERO).as_secs_f64();
     duration(seconds.round())
 }
 
-/// The time until then.
+/// Formats the time until then.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
     age(at, now)
 }
 
-/// A number with at most two decimals. A number above zero is not shown as zero.
+/// Formats a number with at most two decimals. A number above zero is not shown as zero.
 pub(crate) fn number(value: f64) -> String {
     if value > 0.0 && value < 0.005 {
         return "<0.01".to_owned();
@@ -47,12 +47,12 @@ pub(crate) fn number(value: f64) -> String {
     short.to_owned()
 }
 
-/// The text, or a dash if it is empty.
+/// Returns the text, or a dash if the text is empty.
 pub(crate) fn or_nothing(text: &str) -> &str {
     if text.is_empty() { NOTHING } else { text }
 }
 
-/// `1 call`, `2 calls`.
+/// Formats a number with its noun: `1 call`, `2 calls`.
 pub(crate) fn many(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }

@@ -1,4 +1,4 @@
-//! Errors for wrong usage, and if there is nothing to read. No cluster is needed.
+//! Tests of errors for wrong usage, and of runs that find nothing to read. They need no cluster.
 
 #![expect(clippy::expect_used, reason = "clippy knows tests, but not their helpers")]
 
@@ -13,11 +13,11 @@ use cloudctl::{ClustersReport, StatusReport};
 /// Port 9, on which no process listens.
 const NOBODY: &str = "127.0.0.1:9";
 
-/// Runs the program in an empty home directory, without a kubeconfig unless `args` name one.
+/// Runs the program in an empty home directory, without a kubeconfig unless `args` name a file.
 fn run(home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
     command.args(args).env_clear().env("HOME", home);
-    command.output().expect("it runs")
+    command.output().expect("the program runs")
 }
 
 /// Exit code, standard output and standard error.
@@ -32,7 +32,7 @@ fn said(args: &[&str]) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(!err.contains("panicked") && !out.contains("panicked"), "{err}");
-    (output.status.code().expect("it ends by itself"), out, err)
+    (output.status.code().expect("the program ends by itself"), out, err)
 }
 
 fn kubeconfig_of(server: &str) -> String {
@@ -80,13 +80,13 @@ fn missing_kubeconfig_files_are_skipped() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
         command.args(["status", "--context", "elsewhere"]).env_clear().env("KUBECONFIG", &list);
-        let output = command.output().expect("it runs");
+        let output = command.output().expect("the program runs");
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && err.contains(told), "{list}: {err}");
     }
 }
 
-/// Kubeconfigs: the text of one does not parse, and the other has a string where users should be.
+/// Invalid kubeconfigs: the text of the first one cannot be parsed, and the second one has a string in place of `users`.
 const BROKEN: [(&str, &str); 2] = [
     ("users:\n- name: a\n  user:\n    password: hunter2\n   token: hunter2\n", "line 5"),
     ("kind: Config\nusers: hunter2\n", "line 2"),
@@ -109,7 +109,7 @@ fn secrets_of_a_broken_kubeconfig_are_not_printed() {
         ] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_cloudctl"));
             command.args(args).env_clear().env("KUBECONFIG", kubeconfig);
-            let output = command.output().expect("it runs");
+            let output = command.output().expect("the program runs");
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said);
             let told = said.contains(&format!("{broken}: is not a valid kubeconfig: see {place}, column"));
@@ -118,7 +118,7 @@ fn secrets_of_a_broken_kubeconfig_are_not_printed() {
     }
 }
 
-/// Secrets of a plugin that prints something else, of one that fails, and of a proxy.
+/// Secrets of a credential plugin with invalid output, of a plugin that fails, and of a proxy.
 #[test]
 fn secrets_of_an_unusable_kubeconfig_are_not_printed() {
     let plugin = |script: &str| {
@@ -158,7 +158,7 @@ fn a_kubeconfig_without_contexts_is_reported() {
     let file = home.path().join("config");
     let both = kubeconfig_of(NOBODY).replace("current-context: here", "current-context: ''");
     for (text, told) in [
-        ("", "the kubeconfig has no contexts, so it names no API server: name another"),
+        ("", "the kubeconfig has no contexts, so it names no API server: choose another file"),
         (both.as_str(), "no current context: choose one with --context; it has: here, there"),
     ] {
         std::fs::write(&file, text).expect("written");
@@ -175,7 +175,7 @@ fn a_missing_kubeconfig_names_the_flag() {
     {
         let (code, out, err) = said(command);
         assert_eq!((code, err.as_str()), (1, ""), "{command:?}: {out}");
-        assert!(out.contains("name a kubeconfig by --kubeconfig or KUBECONFIG"), "{command:?}: {out}");
+        assert!(out.contains("choose a kubeconfig with --kubeconfig or KUBECONFIG"), "{command:?}: {out}");
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     transcript::{Transcript, brief},
 };
 
-/// How long after its deadline a call may hang before the suite gives up on it.
+/// How long a call may hang after its deadline before the suite stops waiting.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Result of a call.
@@ -50,7 +50,7 @@ pub enum Role {
     Operator,
     /// Has a valid identity without a role.
     Stranger,
-    /// Presents no identity.
+    /// Presents no identity at all.
     Nobody,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A call that was refused or broke off. Dereferences to the typed error of the contract.
+/// A call that was refused or interrupted. Dereferences to the typed error of the contract.
 #[derive(Clone, Debug)]
 pub struct CallError {
     /// The RPC, such as `EnsureLoadBalancer`.
@@ -101,7 +101,7 @@ impl Deref for CallError {
 }
 
 impl CallError {
-    /// Why the connection failed. `None`: the adapter was reached, so the error is its own answer.
+    /// Why the connection failed. `None`: the adapter was reached and sent the error itself.
     #[must_use]
     pub fn unreached(&self) -> Option<String> {
         let causes = || iter::successors(self.status.source(), |&cause| cause.source());
@@ -116,10 +116,10 @@ impl fmt::Display for CallError {
             return write!(f, "{}: cannot connect to the adapter: {why}", self.method);
         }
         write!(f, "{}: {:?} ", self.method, self.status.code())?;
-        // For an error without a reason, the contract derives one; the adapter did not send it.
+        // If an error has no reason, the client derives one from the code; the adapter did not send it.
         match self.status.get_error_details().error_info() {
             Some(_) => write!(f, "{reason}: {message}")?,
-            None => write!(f, "no reason given: {message}")?,
+            None => write!(f, "the adapter gave no reason: {message}")?,
         }
         if let Some(delay) = retry_after {
             write!(f, " (retry after {} ms)", delay.as_millis())?;
@@ -133,7 +133,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Turns an error of a call that must succeed into a failure of the check.
+/// Turns an error of a call that must succeed into a failed check.
 impl From<CallError> for Stop {
     fn from(error: CallError) -> Self {
         Self::failed(format!("the call succeeds: {}", error.method), error.to_string())
@@ -151,7 +151,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// `deadline`: how long a call may take unless the check sets another limit. It is longer than an Ensure waits.
+    /// `deadline`: how long a call may take unless the check sets another limit. It is longer than an Ensure waits for its completion.
     pub(crate) fn new(
         role: Role,
         channel: AdapterChannel,
@@ -173,7 +173,7 @@ impl Api {
         Self { transcript: Transcript::new(), ..self.clone() }
     }
 
-    /// Returns a client that does not retry a call when its connection ends, but returns the error.
+    /// Returns a client that returns an error if its connection ends during a call, instead of retrying the call.
     #[must_use]
     pub fn without_repetition(&self) -> Self {
         Self { channel: self.channel.clone().without_repetition(), ..self.clone() }
@@ -319,7 +319,7 @@ impl Api {
         Ok(self.unary("Health.Check", request, send).await?.status)
     }
 
-    /// Calls any unary method, by its path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for messages
+    /// Calls any unary method, by a path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for messages
     /// that the generated types cannot express.
     ///
     /// # Errors
@@ -329,7 +329,7 @@ impl Api {
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
 
-    /// Calls any unary method with another `authorization` header than that of the caller.
+    /// Calls any unary method with an `authorization` header that differs from the caller's.
     ///
     /// # Errors
     /// See [`Self::info`].
@@ -360,7 +360,7 @@ impl Api {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline);
         let begun = Instant::now();
-        // Boxed: the futures of tonic's clients are large, and checks hold many.
+        // Boxed, because the futures of tonic's clients are large and checks hold many of them.
         let answer = self.patiently(Box::pin(send(request))).await;
         let took = begun.elapsed();
         match answer {

@@ -1,4 +1,4 @@
-//! What a check is, which prerequisites it has, and how it ends.
+//! The definition of a check: its prerequisites, its function and its result.
 
 use std::{fmt, time::Duration};
 
@@ -6,13 +6,13 @@ use futures::future::BoxFuture;
 
 use crate::{context::Context, hooks::Hook};
 
-/// Result of a check's function; `Ok` means passed.
+/// Result of a check's function; `Ok` means that the check passed.
 pub type Verdict = Result<(), Stop>;
 
-/// A check's function. An `async fn check(cx: &Context) -> Verdict` becomes one by `|cx| Box::pin(check(cx))`.
+/// A check's function. `|cx| Box::pin(check(cx))` turns an `async fn check(cx: &Context) -> Verdict` into this type.
 pub type Run = for<'a> fn(&'a Context) -> BoxFuture<'a, Verdict>;
 
-/// Default limit of a check. Cleaning up afterwards has a limit of its own.
+/// Default time limit of a check. The clean-up after a check has its own limit.
 const USUAL_LIMIT: Duration = Duration::from_secs(60);
 
 /// One check.
@@ -20,19 +20,19 @@ const USUAL_LIMIT: Duration = Duration::from_secs(60);
 pub struct Check {
     /// Family and number, such as `LB-02`. Never reused.
     pub id: &'static str,
-    /// The claim, as words with dashes.
+    /// What the check asserts, as words joined by dashes.
     pub name: &'static str,
     /// Prerequisites apart from the adapter.
     pub tier: Tier,
-    /// Whether an adapter may fail it and still conform.
+    /// Whether an adapter may fail the check and still conform.
     pub standing: Standing,
     /// The section of the contract, such as `load_balancer_service.proto, EnsureLoadBalancer`.
     pub section: &'static str,
-    /// The check is skipped if one of these is missing.
+    /// The prerequisites: the check is skipped if one of them is missing.
     pub needs: &'static [Need],
-    /// Whether it needs exclusive use of its adapter and vendor, because it injects faults, counts calls or stops the adapter.
+    /// Whether the check needs exclusive use of its adapter and vendor, because it injects faults, counts calls or stops the adapter.
     pub exclusive: bool,
-    /// Whether it also calls each replica, if the parameter file names some. No replica is stopped while it runs.
+    /// Whether the check also calls each replica, if the parameter file names replicas. No replica is stopped while it runs.
     pub visits_replicas: bool,
     /// Time limit, for vendors whose load balancers become ready quickly.
     pub limit: Duration,
@@ -40,7 +40,7 @@ pub struct Check {
     pub run: Run,
 }
 
-/// Prerequisites of a check, in three levels; each tier has a verdict of its own.
+/// Prerequisites of a check, in three levels. Each level has its own verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// The check only makes calls to the adapter.
@@ -54,9 +54,9 @@ pub enum Tier {
 /// Whether an adapter may fail a check and still conform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// An adapter that fails it does not conform.
+    /// An adapter that fails the check does not conform.
     Mandatory,
-    /// Applies only to adapters that report the capability.
+    /// The check applies only to adapters that report the capability.
     Capability,
 }
 
@@ -73,30 +73,30 @@ pub enum Need {
     Secured,
     /// Two replicas of one adapter.
     Replicas,
-    /// Another optional entry of the parameter file, by its key, such as `vendor.lists`.
+    /// Another optional key of the parameter file, such as `vendor.lists`.
     Param(&'static str),
 }
 
 /// Why a check's function ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The adapter does not do what the contract demands.
+    /// The adapter does not meet a requirement of the contract.
     Failed(Finding),
-    /// The check cannot decide this here; holds the cause.
+    /// The check cannot decide in this environment; holds the cause.
     Skipped(String),
 }
 
-/// What a failed check reports.
+/// The report of a failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The demand of the contract, as one sentence.
+    /// The requirement of the contract, as one sentence.
     pub wants: String,
-    /// What was observed instead.
+    /// The observation that contradicts the requirement.
     pub came: String,
 }
 
 impl Check {
-    /// A mandatory check of the first tier, which runs concurrently with others on the same adapter.
+    /// Creates a mandatory check of the first tier, which runs concurrently with others on the same adapter.
     #[must_use]
     pub const fn t1(id: &'static str, name: &'static str, run: Run) -> Self {
         Self {
@@ -113,20 +113,20 @@ impl Check {
         }
     }
 
-    /// A mandatory check of the second tier, with exclusive use of an adapter behind the proxy.
+    /// Creates a mandatory check of the second tier, with exclusive use of an adapter behind the proxy.
     #[must_use]
     pub const fn t2(id: &'static str, name: &'static str, run: Run) -> Self {
         Self { tier: Tier::T2, needs: &[Need::Proxy], exclusive: true, ..Self::t1(id, name, run) }
     }
 
-    /// A mandatory check of the third tier, with exclusive use of an adapter that it may kill and start.
+    /// Creates a mandatory check of the third tier, with exclusive use of an adapter that the check may kill and start.
     #[must_use]
     pub const fn t3(id: &'static str, name: &'static str, run: Run) -> Self {
         const PROCESS: &[Need] = &[Need::Hook(Hook::KillAdapter), Need::Hook(Hook::StartAdapter)];
         Self { tier: Tier::T3, needs: PROCESS, exclusive: true, ..Self::t1(id, name, run) }
     }
 
-    /// Sets the section of the contract. Every check has one.
+    /// Sets the section of the contract. Every check must have one.
     #[must_use]
     pub const fn section(self, section: &'static str) -> Self {
         Self { section, ..self }
@@ -150,13 +150,13 @@ impl Check {
         Self { exclusive: true, ..self }
     }
 
-    /// Lets the check run concurrently with others, whatever its tier.
+    /// Lets the check run concurrently with others, regardless of its tier.
     #[must_use]
     pub const fn shared(self) -> Self {
         Self { exclusive: false, ..self }
     }
 
-    /// Lets the check also call each replica, if the parameter file names some.
+    /// Lets the check also call each replica, if the parameter file names replicas.
     #[must_use]
     pub const fn visits_replicas(self) -> Self {
         Self { visits_replicas: true, ..self }
@@ -176,12 +176,12 @@ impl Check {
 }
 
 impl Stop {
-    /// The adapter does not do what the contract demands.
+    /// Reports that the adapter does not meet a requirement of the contract.
     pub fn failed(wants: impl Into<String>, came: impl Into<String>) -> Self {
         Self::Failed(Finding { wants: wants.into(), came: came.into() })
     }
 
-    /// The check cannot decide this here.
+    /// Reports that the check cannot decide in this environment.
     pub fn skipped(why: impl Into<String>) -> Self {
         Self::Skipped(why.into())
     }

@@ -1,4 +1,4 @@
-//! The registry of all checks; each family has a file.
+//! The registry of all checks. Each family has its own file.
 
 mod budget;
 mod budgets;
@@ -59,6 +59,6 @@ mod tests {
         }
     }
 
-    /// The main capabilities. Without one of them, its checks are skipped and the verdict is incomplete.
+    /// The main capabilities. If the adapter lacks one of them, its checks are skipped and the verdict is incomplete.
     const BASIC: [&str; 3] = ["instances", "loadbalancers", "routes"];
 }

@@ -1,4 +1,4 @@
-//! Removes what a check created, and verifies that nothing is left.
+//! Removes the objects that a check created, and verifies that none are left.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,14 +25,14 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const TICK: Duration = Duration::from_millis(100);
-/// Least time for one call; `timings.answer` is the most.
+/// Minimum time for one call; the maximum is `timings.answer`.
 const CALL_MIN: Duration = Duration::from_secs(1);
-/// Newer than the epoch of every writer in a check, so that no fence refuses the removal.
+/// An epoch above those of all writers in a check, so that no fence refuses the removal.
 const EPOCH: u64 = 1 << 40;
-/// Maximum of upserts and deletes in one request. Source: contract, ApplyRoutes.
+/// Maximum number of upserts and deletes in one request. Source: contract, ApplyRoutes.
 const ROUTES_MAX: usize = 200;
 
-/// Removes everything. Returns what is left, a line for each object.
+/// Removes everything. Returns the objects that are left, one line for each.
 pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();
@@ -63,7 +63,7 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     left
 }
 
-/// Waits until the adapter has recovered from faults, if the check injected some or the adapter reports some. Only for checks with
+/// Waits until the adapter has recovered from faults, if the check injected faults or the adapter reports any. Only for checks with
 /// exclusive use.
 async fn healed(cx: &Context, acted: bool) -> Option<String> {
     if !cx.check().exclusive || !(acted || cx.is_marked().await) {
@@ -87,7 +87,7 @@ async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
     balancers.into_iter().flatten().chain(routes.into_iter().flatten()).collect()
 }
 
-/// Deletes one load balancer. Returns what is left of it.
+/// Deletes one load balancer. Returns a line if it is left.
 async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Instant) -> Option<String> {
     let key = request.key.clone().unwrap_or_default();
     request.fence = Some(cx.cluster().fence_of(EPOCH, 1));
@@ -107,7 +107,7 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
                 end = end.max(late);
                 format!("{:?}", answer.state())
             }
-            // An invalid key cannot have created anything; if it did, the listing shows it.
+            // An adapter creates nothing for an invalid key. If it did, the listing shows the object.
             Err(error) if error.reason == Reason::FieldInvalid => return None,
             Err(error) => error.to_string(),
         };
@@ -118,13 +118,13 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     }
 }
 
-/// Time for one attempt, so that a hanging adapter delays the clean-up no longer than a refusing one.
+/// Time limit for one attempt, so that a hanging adapter delays the clean-up no longer than one that refuses calls.
 fn time_left(cx: &Context, end: Instant) -> Duration {
     let longest = cx.params().timings.answer.max(CALL_MIN);
     end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, longest)
 }
 
-/// Deletes the routes of a cluster. Returns what is left.
+/// Deletes the routes of a cluster. Returns the routes that are left.
 async fn remove_routes(
     cx: &Context,
     cluster: &Cluster,
@@ -136,7 +136,7 @@ async fn remove_routes(
     };
     // Some checks create routes in the CIDRs of another cluster on purpose.
     let everywhere: Vec<String> = cx.clusters().iter().map(Cluster::cluster_cidr).collect();
-    // An adapter that returns a retry delay is working on it, and may take as long as a load balancer needs to converge.
+    // A retry delay means that the adapter works on the deletion, which may take as long as a load balancer needs to converge.
     let late = Instant::now() + cx.params().timings.converge;
     loop {
         let (mut rest, mut came, mut end) = (Vec::new(), String::new(), end);
@@ -174,13 +174,13 @@ async fn remove_routes(
     }
 }
 
-/// Whether nothing is left of a route. An invalid key cannot belong to a route.
+/// Whether a route is gone. An invalid key cannot belong to a route.
 fn is_done(result: &RouteResult) -> bool {
     let invalid = || result.error.as_ref().is_some_and(|error| error.reason() == Reason::FieldInvalid);
     matches!(result.outcome(), Outcome::Applied | Outcome::Unchanged | Outcome::Conflict) || invalid()
 }
 
-/// What the check's clusters still own, according to the adapter's listing and to the vendor.
+/// Lists the objects that the check's clusters still own, according to the adapter's listing and to the vendor.
 async fn leaks(cx: &Context) -> Vec<String> {
     let found = cx.clusters().into_iter().map(|cluster| async move {
         let mut left = Vec::new();
@@ -198,7 +198,7 @@ async fn leaks(cx: &Context) -> Vec<String> {
     future::join_all(found).await.into_iter().flatten().collect()
 }
 
-/// Lists what a cluster owns. The limit is the time that a started adapter has to be ready, so a hanging adapter is reported.
+/// Lists the objects of a cluster. The time limit is that for the readiness of a started adapter, so that a hanging adapter is reported.
 async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let limit = cx.params().timings.ready;
     let late = |_elapsed| vec![format!("cluster {}: not listed within {} s", cluster.id(), limit.as_secs())];

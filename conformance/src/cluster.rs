@@ -1,5 +1,5 @@
-//! A virtual cluster: a unique cluster ID, and requests with it. Adapters distinguish clusters by their IDs alone, so checks that run side
-//! by side do not see each other's objects.
+//! A virtual cluster: a unique cluster ID, and requests with this ID. Adapters distinguish clusters only by their IDs, so concurrent checks
+//! do not see each other's objects.
 
 use std::{
     sync::{
@@ -21,33 +21,33 @@ use tokio::time::Instant;
 
 use crate::params::Samples;
 
-/// Number of pod CIDRs in a cluster: `/28`s of its own `/18`.
+/// Number of pod CIDRs in a cluster, each a `/28` within the cluster's own `/18`.
 pub const POD_CIDRS: u16 = 1024;
 /// Number of `/18`s in 10.0.0.0/8.
 const NETWORKS: u64 = 1024;
 
-/// The shards of the controllers. An adapter that authenticates callers lets each write under its own shard name only.
+/// The shards of the controllers. An adapter that authenticates callers accepts only the shard names of the caller's own controller.
 const BALANCERS: &str = "service-controller";
 const ROUTES: &str = "route-controller";
 
-/// Longest time that a request takes to arrive; the adapter measures `max_staleness` back from its arrival.
+/// Maximum time that a request takes to arrive, because the adapter subtracts `max_staleness` from the time of arrival.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// A virtual cluster. Clones share its fence.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     id: Arc<str>,
-    /// Prefix of the names of writing shards, and part of all UIDs.
+    /// Prefix of the names of writing shards and of all UIDs.
     shard: Arc<str>,
     network: u64,
     sequence: Arc<AtomicU64>,
     samples: Arc<Samples>,
 }
 
-/// The desired state of one load balancer. Change `request` and `backends` freely before it is sent.
+/// The desired state of one load balancer. Checks may change `request` and `backends` before sending it.
 #[derive(Clone, Debug)]
 pub struct Balancer {
-    /// The request; `spec.backend_set_id` is filled in by [`Self::backends`].
+    /// The Ensure request; [`Self::backends`] sets `spec.backend_set_id`.
     pub request: EnsureLoadBalancerRequest,
     /// The backend set that the specification refers to.
     pub set: PutBackendSetRequest,
@@ -89,11 +89,11 @@ impl Cluster {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
     }
 
-    /// A request context that accepts anything read since `since`.
+    /// A request context that accepts answers read since `since`.
     #[must_use]
     pub fn as_of(&self, then: Instant) -> RequestContext {
         let age = then.elapsed() + UNDER_WAY;
-        // Fails only for an age beyond the range of a protobuf duration.
+        // The conversion fails only for an age beyond the range of a protobuf duration.
         RequestContext { max_staleness: age.try_into().ok(), ..self.context() }
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
 
     /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
     ///
-    /// The same name is the same Service. Give it backends before it is sent.
+    /// The same name means the same Service. Add backends before sending it.
     #[must_use]
     pub fn balancer(&self, name: &str) -> Balancer {
         let uid = self.uid(name);
@@ -161,7 +161,7 @@ impl Cluster {
         uuid(&[&self.id, &self.shard, name])
     }
 
-    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form. Clusters of a run have different ones.
+    /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form. Clusters of the same run have different pod CIDRs.
     #[must_use]
     pub fn pod_cidr(&self, n: u16) -> String {
         let base = (10_u32 << 24) | (u32::try_from(self.network).unwrap_or(0) << 14);
@@ -169,7 +169,7 @@ impl Cluster {
         format!("{}/28", std::net::Ipv4Addr::from_bits(address))
     }
 
-    /// One CIDR that contains all its pod CIDRs: `cluster_cidrs` of requests.
+    /// One CIDR that contains all pod CIDRs of the cluster, for the field `cluster_cidrs` of requests.
     #[must_use]
     pub fn cluster_cidr(&self) -> String {
         self.pod_cidr(0).replace("/28", "/18")
@@ -251,13 +251,13 @@ impl Balancer {
         self
     }
 
-    /// Its key.
+    /// The key of the load balancer.
     #[must_use]
     pub fn key(&self) -> LoadBalancerKey {
         self.request.key.clone().unwrap_or_default()
     }
 
-    /// The delete request, by the same writer.
+    /// The request by which the same writer deletes the load balancer.
     #[must_use]
     pub fn removal(&self) -> DeleteLoadBalancerRequest {
         let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
@@ -272,7 +272,7 @@ impl Balancer {
     }
 }
 
-/// A TCP listener, with a node port of its own.
+/// A TCP listener with its own node port.
 #[must_use]
 pub fn tcp(port: u32) -> Listener {
     Listener {
@@ -284,7 +284,7 @@ pub fn tcp(port: u32) -> Listener {
     }
 }
 
-/// A UDP listener, with a node port of its own.
+/// A UDP listener with its own node port.
 #[must_use]
 pub fn udp(port: u32) -> Listener {
     Listener { name: format!("udp-{port}"), protocol: Protocol::Udp.into(), ..tcp(port) }
@@ -310,7 +310,7 @@ pub fn backend(machine: &Instance) -> Backend {
     }
 }
 
-/// A UUID derived from words, in the form of version 8, which is free to use. Source: RFC 9562, section 5.8.
+/// A UUID of version 8, which permits any content, derived from words. Source: RFC 9562, section 5.8.
 pub(crate) fn uuid(words: &[&str]) -> String {
     let digest = hex(&Sha256::digest(words.join("/")));
     let part = |from: usize, to: usize| digest.get(from..to).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a check works with.
+//! The environment of a check.
 
 mod heal;
 
@@ -47,8 +47,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Maximum length of the provider IDs in a variable of a command: systems limit its size. Source: Linux, execve(2), MAX_ARG_STRLEN.
 const IDS_MAX: usize = 400;
 
-/// What a check works with: callers of the adapter, its own clusters, the proxy, commands. Everything that it creates is removed after the
-/// check.
+/// The environment of a check: callers of the adapter, the check's own clusters, the proxy, commands. All objects that it creates are
+/// removed after the check.
 #[derive(Debug)]
 pub struct Context {
     check: Check,
@@ -67,7 +67,7 @@ pub struct Context {
 pub(crate) struct Run {
     /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// Keeps two runs with the same seed apart in the cloud.
+    /// Distinguishes two runs with the same seed in the cloud.
     pub(crate) nonce: u64,
     pub(crate) repetition: u32,
 }
@@ -118,14 +118,14 @@ impl Context {
         named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
     }
 
-    /// Whether the vendor can store the owner of a route. Where it cannot, a route has no owner; it is attributed to a cluster if it is
-    /// inside its CIDRs and leads to the instance of the named node.
+    /// Whether the vendor can store the owner of a route. If it cannot, a route is attributed to a cluster if it is inside the cluster's
+    /// CIDRs and leads to the instance of the named node.
     #[must_use]
     pub fn has_route_tags(&self) -> bool {
         self.can(ROUTE_TAGS)
     }
 
-    /// The owner that the watch reports for routes which the cluster itself created.
+    /// The owner that the watch reports for routes of the cluster itself.
     #[must_use]
     pub fn own_routes(&self) -> RouteOwner {
         if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
@@ -142,7 +142,7 @@ impl Context {
         })
     }
 
-    /// Records that a part of the check is left out because this prerequisite is missing. The check may still pass; the report names the
+    /// Records that a part of the check is skipped because this prerequisite is missing. The check may still pass; the report names the
     /// part.
     pub fn without(&self, missing: Need) {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).insert(missing.lack());
@@ -216,10 +216,10 @@ impl Context {
         Api::new(role, channel, self.params.timings.answer, records)
     }
 
-    /// A client with this role over a connection of its own.
+    /// A client with this role over its own connection.
     ///
     /// # Errors
-    /// Fails if endpoint and identity do not match.
+    /// Returns an error if endpoint and identity do not match.
     pub fn connect(&self, role: Role) -> Result<Api, Stop> {
         let params = &self.lane.params;
         let channel = lane::visit(params, &params.endpoint, role);
@@ -228,11 +228,11 @@ impl Context {
         Ok(self.over(role, channel))
     }
 
-    /// A client with this role for each replica: of the replicas under test, or of those that a check [visits](Check::visits_replicas).
-    /// Empty if there are no replicas.
+    /// A client with this role for each replica: the replicas under test, or those that a check [visits](Check::visits_replicas). Empty
+    /// without replicas.
     ///
     /// # Errors
-    /// Fails if an endpoint or the identity is invalid.
+    /// Returns an error if an endpoint or the identity is invalid.
     pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
         let lane = match self.lane.kind {
             Kind::Replicas => Some(&self.lane.params),
@@ -249,7 +249,7 @@ impl Context {
 
     // Clusters.
 
-    /// The check's own virtual cluster, the same on each call. Where the adapter serves one cluster only, that cluster.
+    /// The check's own virtual cluster, the same on each call. If the adapter serves only one cluster, that cluster.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -319,8 +319,8 @@ impl Context {
         }
     }
 
-    /// Repeats Ensure until the load balancer is no longer PENDING, with the delays that the adapter returns. Errors with a retry delay are
-    /// retried, too.
+    /// Repeats Ensure until the load balancer is no longer PENDING, with the delays that the adapter returns. Also retries errors that have
+    /// a retry delay.
     ///
     /// # Errors
     /// Fails on an error without a retry delay, or if the state is still PENDING after `timings.converge`.
@@ -446,11 +446,11 @@ impl Context {
     pub async fn hook(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, Stop> {
         self.transcript.note(format!("hook {hook} {variables:?}"));
         let printed = self.lane.hooks.run(hook, variables).await?;
-        self.transcript.note(format!("hook {hook} printed {}", crate::transcript::brief(&printed)));
+        self.transcript.note(format!("the hook {hook} printed {}", crate::transcript::brief(&printed)));
         Ok(printed)
     }
 
-    /// Running instances that all checks of this adapter share: a check must not change them. They stay until the end of the run.
+    /// Running instances that all checks of this adapter share and must not change. They stay until the end of the run.
     ///
     /// # Errors
     /// Skips the check if there are too few and `hooks.createInstances` is not set.
@@ -468,7 +468,7 @@ impl Context {
     /// Running instances of this check alone. They are removed after the check.
     ///
     /// # Errors
-    /// Skips the check without `hooks.createInstances`; fails if the adapter does not report them.
+    /// Skips the check without `hooks.createInstances`. Returns an error if the adapter does not report the new instances.
     pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
         let ids = self.make_machines(&name, count).await?;
@@ -486,7 +486,7 @@ impl Context {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
 
-    /// Their provider IDs.
+    /// The provider IDs of these instances.
     async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<String>, Stop> {
         let variables = [("NAME", name), ("COUNT", &count.to_string())];
         let printed = self.hook(Hook::CreateInstances, &variables).await?;
@@ -500,14 +500,14 @@ impl Context {
         self.until(self.params.timings.converge, "the adapter reports new instances", || self.seen(ids)).await
     }
 
-    /// How long an adapter may take to list this many instances.
+    /// Maximum time in which an adapter must list this many instances.
     #[must_use]
     pub fn patience(&self, machines: usize) -> Duration {
         let each = Duration::from_millis(20) * u32::try_from(machines).unwrap_or(u32::MAX);
         self.params.timings.answer.saturating_add(each)
     }
 
-    /// These instances, if all of them exist.
+    /// Returns these instances if all of them exist.
     async fn seen(&self, ids: &[String]) -> Result<Option<Vec<Instance>>, Stop> {
         let mut seen = Vec::new();
         let begin = Instant::now();
@@ -523,23 +523,24 @@ impl Context {
                     _ => return Ok(None),
                 }
             }
-            // All batches may use what was read for the first one.
+            // The check accepts for all batches what the adapter read for the first one.
             context = cluster.as_of(begin);
         }
         Ok((seen.len() == ids.len()).then_some(seen))
     }
 
-    /// Registers a command that removes, after the check, what another command created: such as `DeleteLoadBalancer` with `VENDOR_ID`.
+    /// Registers a command such as `DeleteLoadBalancer` with `VENDOR_ID`, which removes after the check the object that another command
+    /// created.
     pub fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.tracker.undo_by(hook, variables);
     }
 
-    /// Unregisters such a command.
+    /// Unregisters a command of [`Self::undo_by`].
     pub fn undone(&self, hook: Hook, value: &str) {
         self.tracker.undone(hook, value);
     }
 
-    /// The adapter's process. If the check stops it, the suite starts it again afterwards.
+    /// The adapter's process. If the check stops the process, the suite starts it again afterwards.
     #[must_use]
     pub fn process(&self) -> Process {
         self.replica_process(0)
@@ -566,7 +567,9 @@ impl Context {
                 return Ok(found);
             }
             let in_time = Instant::now() < end;
-            expect::that(in_time, wants, || format!("not within {} s", limit.as_secs_f64()))?;
+            expect::that(in_time, wants, || {
+                format!("the condition did not hold within {} s", limit.as_secs_f64())
+            })?;
             tokio::time::sleep(TICK).await;
         }
     }

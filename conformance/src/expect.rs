@@ -1,4 +1,4 @@
-//! Assertions. Each takes the sentence of the contract first, and reports what was observed if it does not hold.
+//! Assertions. The first argument is the sentence of the contract. If the assertion fails, it reports what was observed.
 
 use std::fmt::Debug;
 
@@ -9,10 +9,10 @@ use crate::{
     check::{Stop, Verdict},
 };
 
-/// Asserts that something holds; `came` is evaluated only if it does not.
+/// Asserts that a condition holds. Evaluates `came` only if it does not.
 ///
 /// # Errors
-/// Fails if it does not hold.
+/// Returns an error if the condition does not hold.
 pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(Stop::failed(wants, came())) }
 }
@@ -20,23 +20,23 @@ pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict 
 /// Asserts that two values are equal.
 ///
 /// # Errors
-/// Fails with both values if they differ.
+/// Returns an error with both values if they differ.
 pub fn equal<T: PartialEq + Debug>(wants: &str, came: &T, expected: &T) -> Verdict {
-    that(came == expected, wants, || format!("{came:?} instead of {expected:?}"))
+    that(came == expected, wants, || format!("{came:?}; expected {expected:?}"))
 }
 
 /// Asserts that there is a value, and returns it.
 ///
 /// # Errors
-/// Fails if there is no value.
+/// Returns an error if there is no value.
 pub fn some<T>(value: Option<T>, wants: &str) -> Result<T, Stop> {
-    value.ok_or_else(|| Stop::failed(wants, "it is not set"))
+    value.ok_or_else(|| Stop::failed(wants, "the value is not set"))
 }
 
-/// Asserts that a call is refused with a reason, its code, and the retry delay that the contract's table of reasons demands.
+/// Asserts that a call is refused with this reason, the reason's code, and the retry delay that the contract requires for it.
 ///
 /// # Errors
-/// Fails if the call succeeds or is refused in another way.
+/// Returns an error if the call succeeds or is refused in another way.
 pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError, Stop> {
     let wants = format!("the call is refused with {reason} ({:?})", reason.code());
     match answer {
@@ -46,10 +46,10 @@ pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError,
     }
 }
 
-/// Asserts that a refusal names a field, or a part of it, in `BadRequest`.
+/// Asserts that the `BadRequest` of a refusal names a field, or a part of the field.
 ///
 /// # Errors
-/// Fails if it does not.
+/// Returns an error if `BadRequest` does not name the field.
 pub fn names(error: &CallError, field: &str) -> Verdict {
     let part = format!("{field}.");
     let named = error.violations.iter().any(|one| one.field == field || one.field.starts_with(&part));

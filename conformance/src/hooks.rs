@@ -1,7 +1,8 @@
 //! Shell commands of the parameter file, for actions that only the vendor or the adapter's host can perform.
 //!
-//! A command runs with `sh -c` and the variables that [`Hook`] documents, plus those of its lane. It must exit with 0 within its limit. Its
-//! output is its answer, so a process that it leaves running must write elsewhere. It is killed when the suite stops waiting for it.
+//! A command runs with `sh -c` and the variables that [`Hook`] documents, plus those of its lane. It must exit with 0 within its time
+//! limit. Its standard output is its answer, so a process that it starts must write elsewhere. The suite kills the command when it stops
+//! waiting.
 
 use std::{collections::BTreeMap, fmt, process::Stdio, time::Duration};
 
@@ -10,7 +11,7 @@ use tokio::{io::AsyncReadExt as _, process::Command};
 
 use crate::check::Stop;
 
-/// Longer output is a defect of the command.
+/// Maximum bytes of output; more is a defect of the command.
 const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 
 /// A command that the parameter file may define, with its variables and its output.
@@ -58,12 +59,12 @@ pub enum Hook {
     StopAdapter,
     /// Starts the adapter with the same flags and files.
     StartAdapter,
-    /// Starts the adapter with another version of the hash of desired states, as a new release would; or gives all load balancers a hash of
-    /// another version, as that release would find them, and starts the same adapter.
+    /// Starts the adapter with another version of the hash of desired states, as a new release would. Alternatively gives all load
+    /// balancers a hash of another version and starts the same adapter.
     StartAdapterWithNextHash,
     /// Replaces the adapter's configuration file with an invalid one.
     BreakConfig,
-    /// Restores a valid configuration file whose text differs from the first one, so that its revision differs.
+    /// Restores a valid configuration file with another text than the first one, so that its revision differs.
     MendConfig,
     /// Gives the adapter new vendor credentials; the old ones stay valid.
     RotateCredentials,
@@ -78,7 +79,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Its key in the parameter file.
+    /// The command's key in the parameter file.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -141,22 +142,22 @@ pub enum HookError {
         /// The cause.
         source: std::io::Error,
     },
-    /// It exited with another code than 0.
+    /// The command exited with another code than 0.
     #[error("hooks.{hook} ended with {status}: {said}")]
     Failed {
         /// The name of the command.
         hook: Hook,
         /// Its exit code or signal.
         status: std::process::ExitStatus,
-        /// What it wrote to standard error.
+        /// What the command wrote to standard error.
         said: String,
     },
-    /// It did not end in time.
+    /// The command did not end in time.
     #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
     Slow {
         /// The name of the command.
         hook: Hook,
-        /// The limit.
+        /// The time limit.
         limit: Duration,
     },
 }
@@ -166,14 +167,14 @@ impl From<HookError> for Stop {
         match error {
             HookError::Missing(hook) => Self::skipped(format!("hooks.{hook} is not set")),
             HookError::Run { .. } | HookError::Failed { .. } | HookError::Slow { .. } => {
-                Self::failed("the hooks of the parameter file work", chain(&error))
+                Self::failed("commands of the parameter file must work", chain(&error))
             }
         }
     }
 }
 
 impl Hooks {
-    /// Sets the variables of a lane. `limit` applies to commands; the readiness of a started adapter has a limit of its own.
+    /// Sets the variables of a lane. `limit` applies to commands; the readiness of a started adapter has its own limit.
     #[must_use]
     pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
         Self { commands, env, limit }

@@ -1,4 +1,4 @@
-//! One adapter with its surroundings: its callers, the proxy behind it, its commands.
+//! One adapter with its environment: callers, the proxy behind it, commands.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,13 +25,13 @@ use crate::{
     transcript::Transcript,
 };
 
-/// Limit for the first answer of an adapter.
+/// Time limit for the first answer of an adapter.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two readiness requests.
 const TICK: Duration = Duration::from_millis(50);
-/// Time for a call to report that its own deadline has passed.
+/// Additional time in which a call reports that its own deadline has passed.
 const GRACE: Duration = Duration::from_millis(500);
-/// Names of the connection settings in errors: the flag, then the key of the parameter file.
+/// Names of the connection settings in errors: the flag, then the key in the parameter file.
 const FLAGS: Flags = Flags {
     endpoint: "endpoint",
     ca: "--tls-ca-cert (tls.caFile)",
@@ -55,11 +55,11 @@ pub enum Kind {
 /// A running lane.
 #[derive(Debug)]
 pub struct Lane {
-    /// Its name in reports.
+    /// The lane's name in reports.
     pub name: String,
-    /// Its purpose.
+    /// The lane's purpose.
     pub kind: Kind,
-    /// Its entry in the parameter file.
+    /// The lane's entry in the parameter file.
     pub params: LaneParams,
     /// The proxy between adapter and vendor.
     pub proxy: Option<Proxy>,
@@ -67,7 +67,7 @@ pub struct Lane {
     pub hooks: Hooks,
     /// The adapter's `GetInfo` answer at the start of the run.
     pub info: GetInfoResponse,
-    /// Limit for an answer of the adapter.
+    /// Time limit for an answer of the adapter.
     answer: Duration,
     channels: BTreeMap<Role, AdapterChannel>,
     /// Indices of the stopped replicas, from 0.
@@ -88,7 +88,7 @@ pub enum LaneError {
         lane: String,
         /// The endpoint as given.
         endpoint: String,
-        /// What is wrong.
+        /// The fault in it.
         source: adapter_client::TargetError,
     },
     /// The TLS files, names or identities are invalid.
@@ -96,7 +96,7 @@ pub enum LaneError {
     Security {
         /// The lane.
         lane: String,
-        /// All faults, with keys.
+        /// All faults, each with its key.
         faults: String,
     },
     /// The proxy cannot start.
@@ -104,7 +104,7 @@ pub enum LaneError {
     Proxy {
         /// The lane.
         lane: String,
-        /// Why.
+        /// The cause.
         source: ProxyError,
     },
     /// The adapter cannot be reached, or does not answer as an adapter.
@@ -136,7 +136,7 @@ impl Lane {
     /// Starts the proxy and reads the adapter's `GetInfo`.
     ///
     /// # Errors
-    /// Fails if a parameter is invalid, or if no adapter answers within [`FIRST_ANSWER`] and becomes ready soon after.
+    /// Returns an error if a parameter is invalid, or if no adapter answers within [`FIRST_ANSWER`] and becomes ready soon after.
     pub(crate) async fn open(kind: Kind, params: LaneParams, all: &Params) -> Result<Self, LaneError> {
         let name = params.name.clone();
         let proxy = match &params.proxy {
@@ -205,7 +205,7 @@ impl Lane {
         }
     }
 
-    /// Whether a check may run on this lane: special lanes run only checks that ask for them.
+    /// Whether a check may run on this lane: special lanes run only the checks that need them.
     #[must_use]
     pub fn suits(&self, check: &Check) -> bool {
         self.kind == kind(check)
@@ -230,7 +230,7 @@ impl Lane {
     /// Sends one `GetInfo`.
     pub(crate) async fn ask(&self, within: Duration) -> Result<GetInfoResponse, String> {
         let (api, context) = self.asker()?;
-        // The deadline of the call passes first, so that its error can name the cause; this timeout is for a call that ignores its
+        // The deadline of the call passes first, so that its error can name the cause. This timeout is for calls that ignore their
         // deadline.
         let asked = tokio::time::timeout(within + GRACE, api.within(within).info(&context)).await;
         match asked {
@@ -271,9 +271,9 @@ impl Lane {
             what,
             hint,
         };
-        // Short first limit: a wrong flag must be reported soon. An adapter that is starting gets the full time.
+        // The first limit is short, because a wrong flag must be reported soon. A starting adapter gets the full time.
         self.ready(FIRST_ANSWER).await.map(drop).or_else(|said| {
-            let starting = said.contains("STARTING") || said.contains("no scope");
+            let starting = said.contains("STARTING") || said.contains("the answer has no scope");
             if starting { Ok(()) } else { Err(fault(said, HINT)) }
         })?;
         self.ready(within).await.map_err(|said| fault(said, HINT_READY))
@@ -288,7 +288,7 @@ const HINT: &str = "check the endpoint (--endpoint: http or https?), the CA (--t
                     tls.caFile), the server's name (--tls-server-name) and the identities (--token-file, identities); is the \
                     adapter running?";
 const HINT_READY: &str =
-    "check the adapter's log: does it reach the vendor, through the proxy if lanes[].proxy is set?";
+    "check the adapter's log: can the adapter reach the vendor, through the proxy if lanes[].proxy is set?";
 
 /// The kind of lane that a check needs.
 pub(crate) fn kind(check: &Check) -> Kind {
@@ -327,7 +327,7 @@ pub(crate) fn visit(params: &LaneParams, endpoint: &str, role: Role) -> Result<A
     channel(params, &target(&params.name, endpoint)?, params.identities.of(role))
 }
 
-/// A connection to the endpoint of a lane through a relay, with one of its identities.
+/// A connection to the endpoint of a lane through a relay, with an identity of the lane.
 pub(crate) fn visit_through(
     params: &LaneParams,
     relay: SocketAddr,

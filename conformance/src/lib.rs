@@ -1,11 +1,12 @@
-//! Tests any cloud adapter, in any language, against the contract.
+//! Tests a cloud adapter in any language against the contract.
 //!
-//! In reading order: [`params`] (the parameter file), [`check`] and [`checks`] (what is checked), [`mod@run`] and [`report`]; what a check
-//! works with: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
+//! In reading order: [`params`] (the parameter file), [`check`] and [`checks`] (the checks), [`mod@run`] and [`report`]; the environment of
+//! a check: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check
 //! Each family has a file, `checks/<family>.rs`, and each check a function, whose doc comment begins with the section of the contract.
-//! Sections are those of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), which authors of adapters read.
+//! Sections are those of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of adapters read these
+//! files.
 //!
 //! ```ignore
 //! pub(super) const CHECKS: &[Check] = &[
@@ -28,13 +29,13 @@
 //! }
 //! ```
 //!
-//! - `Check::t1` shares its adapter with other checks, `t2` and `t3` have exclusive use of it; `.alone()` and `.shared()` change that. A
-//!   check that injects faults, counts calls, stops the adapter or changes settings of the vendor must have exclusive use. A check without
-//!   it recognises its own objects by its cluster, and never counts calls.
-//! - `.needs(..)` replaces the default prerequisites of the tier (proxy for T2; `killAdapter` and `startAdapter` for T3): list all. If one
-//!   is missing, the check is skipped, and the report names the reason. [`Need::Param`](check::Need) takes keys that [`lane`] knows; add
-//!   new ones there.
-//! - What was not tested must be visible: a part that lacks a hook or a key is left out with `cx.without(Need::..)`, and the report names
+//! - Checks by `Check::t1` share their adapter with other checks; those by `t2` and `t3` have exclusive use of it; `.alone()` and
+//!   `.shared()` change that. A check that injects faults, counts calls, stops the adapter or changes settings of the vendor must have
+//!   exclusive use. A check without it recognises its own objects by its cluster, and never counts calls.
+//! - `.needs(..)` replaces the default prerequisites of the tier (proxy for T2; `killAdapter` and `startAdapter` for T3), so list all of
+//!   them. If one is missing, the check is skipped, and the report names the reason. [`Need::Param`](check::Need) takes keys that [`lane`]
+//!   knows; add new ones there.
+//! - The report must show what was not tested: if a part lacks a hook or a key, call `cx.without(Need::..)` instead, and the report names
 //!   it. Assert that an injected fault happened: `fired() > 0`, or `reached(limit)`.
 //! - An assertion is `expect::that(holds, "the contract's sentence", || what_came)`. `?` on an [`api`] answer asserts that the call
 //!   succeeds. The sentence is for authors of adapters in other languages: it must not use names of this repository's code.
@@ -52,12 +53,12 @@
 //! - `cx.heal()` waits until the adapter has recovered from faults that it remembers (rejected credentials, an open breaker, a pause, a
 //!   lowered rate); the suite calls it after each check with exclusive use.
 //! - Replicas: `.needs(&[Need::Replicas, ..])`, then `cx.replicas(Role::Operator)?` returns a client for each replica and
-//!   `cx.replica_process(1)` a process. For a plain check that also calls each replica, if there are some: `.visits_replicas()`. Callers
-//!   with identities: `Need::Secured`.
+//!   `cx.replica_process(1)` a process. A plain check that also calls each replica, if there are replicas, uses `.visits_replicas()`.
+//!   Callers with identities need `Need::Secured`.
 //! - Calls in the background, to test whether a change interrupts them: [`load::Load`].
 //! - Wait for a condition, do not sleep: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Durations that depend on the vendor are
 //!   in `cx.params().timings`. Random values come from `cx.random()`.
-//! - The suite is independent of vendors. What differs between vendors is a hook or a key of [`params`]; add what is missing, and document
+//! - The suite is independent of vendors. Each difference between vendors is a hook or a key of [`params`]; add a missing one, and document
 //!   it at its field.
 //! - Prove that a check can fail: run it against an adapter with that fault, and add the fault to the table of faults.
 //!

@@ -1,4 +1,4 @@
-//! Calls in the background while a check changes something; a check asserts that none of them fails.
+//! Background calls while a check changes something. The check asserts that none of the calls fails.
 
 use std::{
     sync::{
@@ -18,12 +18,12 @@ use crate::{
 
 /// Pause of a caller between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Limit for a few calls.
+/// Time limit for a few calls.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of failures that are reported.
+/// Maximum number of failures that are reported.
 const SHOWN_MAX: usize = 5;
 
-/// Callers that repeat calls. Dropping it stops them.
+/// Callers that repeat calls. Dropping this value stops the callers.
 #[derive(Debug, Default)]
 pub struct Load {
     callers: JoinSet<()>,
@@ -32,7 +32,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Adds a caller. `call` gets the number of the call, from 0, and returns an error if it failed.
+    /// Adds a caller. `call` gets the number of the call, counted from 0, and returns an error if the call failed.
     pub fn add<F>(&mut self, call: impl Fn(u64) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), Stop>> + Send + 'static,
@@ -54,7 +54,7 @@ impl Load {
     /// Waits until each caller has made this many more calls.
     ///
     /// # Errors
-    /// Fails if a call hangs.
+    /// Returns an error if a call hangs.
     pub async fn more(&self, cx: &Context, calls: u64) -> Result<(), Stop> {
         let counts = || self.done.iter().map(|done| done.load(Ordering::Relaxed));
         let wanted: Vec<u64> = counts().map(|done| done.saturating_add(calls)).collect();
@@ -65,13 +65,13 @@ impl Load {
     /// Asserts that every call so far succeeded.
     ///
     /// # Errors
-    /// Fails if a call failed.
+    /// Returns an error if a call failed.
     pub fn whole(&self, wants: &str) -> Verdict {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let calls: u64 = self.done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
         expect::that(failed.is_empty(), wants, || {
             let shown: Vec<&str> = failed.iter().take(SHOWN_MAX).map(String::as_str).collect();
-            format!("{} of {calls} failed:\n{}", failed.len(), shown.join("\n"))
+            format!("{} of {calls} calls failed:\n{}", failed.len(), shown.join("\n"))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `adapter-conformance`: flags, then the library.
+//! `adapter-conformance`: parses the flags and calls the library.
 
 use std::process::ExitCode;
 

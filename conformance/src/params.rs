@@ -24,7 +24,7 @@ const SIMILAR: f64 = 0.7;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Params {
-    /// Adapters that share nothing: checks run on all of them at once. The flag `--endpoint` replaces them by one lane.
+    /// Independent adapters: checks run on all of them at once. The flag `--endpoint` replaces them by one lane.
     pub lanes: Vec<LaneParams>,
     /// An adapter that authenticates callers, for the checks of identities.
     pub secured: Option<LaneParams>,
@@ -42,11 +42,11 @@ pub struct Params {
     pub timings: Timings,
 }
 
-/// One adapter with its surroundings.
+/// One adapter with its environment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LaneParams {
-    /// Name in reports, and `LANE` in commands. Default: its number.
+    /// Name in reports and in the variable `LANE` of commands. Default: the number of the lane.
     pub name: String,
     /// Endpoint of the adapter: `http://h:p`, `https://h:p`, `dns:///h:p`, `static:///a:p,b:p`, `unix:/path`.
     pub endpoint: String,
@@ -54,7 +54,7 @@ pub struct LaneParams {
     pub replicas: Vec<String>,
     /// TLS towards the adapter.
     pub tls: TlsParams,
-    /// ID of the only cluster that the adapter serves. Default: it serves any, and each check uses a new one.
+    /// ID of the only cluster that the adapter serves. Default: the adapter serves any cluster, and each check uses a new one.
     pub cluster_id: Option<String>,
     /// Identities, by role. A role that is not set calls without an identity.
     pub identities: Identities,
@@ -100,11 +100,11 @@ pub struct Identities {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IdentityParams {
-    /// File with a bearer token; read again when it changes.
+    /// File with a bearer token, which is read again when it changes.
     pub token_file: Option<PathBuf>,
     /// PEM file with a client certificate.
     pub certificate_file: Option<PathBuf>,
-    /// PEM file with its key.
+    /// PEM file with the key of the certificate.
     pub key_file: Option<PathBuf>,
 }
 
@@ -151,9 +151,9 @@ impl ProxyParams {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct VendorParams {
-    /// Requests that list, and the form of an empty page.
+    /// Requests that list, each with the form of an empty page.
     pub lists: Vec<ListParams>,
-    /// Requests that only read although their method is not GET or HEAD.
+    /// Patterns of requests that only read although their method is not GET or HEAD.
     pub reads: Vec<Pattern>,
     /// Response header with the vendor's request ID.
     pub request_id_header: Option<String>,
@@ -165,7 +165,7 @@ pub struct VendorParams {
 pub struct ListParams {
     /// `instances`, `load-balancers` or `routes`.
     pub collection: String,
-    /// Which requests: matched against `GET /path?query`.
+    /// Pattern of the requests, matched against `GET /path?query`.
     pub call: Pattern,
     /// The body of an empty page.
     pub empty_body: String,
@@ -215,7 +215,7 @@ pub struct BucketParams {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timings {
-    /// Maximum duration of an adapter call that needs the vendor.
+    /// Maximum duration of a call that needs the vendor.
     #[serde(deserialize_with = "duration")]
     pub answer: Duration,
     /// Maximum duration of a command.
@@ -227,7 +227,7 @@ pub struct Timings {
     /// Maximum time until a started adapter is ready, or until another replica has replaced a killed one.
     #[serde(deserialize_with = "duration")]
     pub ready: Duration,
-    /// Maximum time until an adapter tries again after the vendor rejected its credentials or failed.
+    /// Maximum time until an adapter retries after the vendor failed or rejected its credentials.
     #[serde(deserialize_with = "duration")]
     pub heal: Duration,
     /// Maximum lag of the vendor's reads behind its writes. Default: the value of `GetInfo`.
@@ -236,7 +236,7 @@ pub struct Timings {
     /// Duration of the vendor outage in FLT-04.
     #[serde(deserialize_with = "duration")]
     pub outage: Duration,
-    /// Time for a learned rate to settle in BUD-05.
+    /// Time in which a learned rate settles in BUD-05.
     #[serde(deserialize_with = "duration")]
     pub settle: Duration,
     /// Time during which BUD-01, BUD-02 and BUD-08 count calls.
@@ -248,7 +248,7 @@ pub struct Timings {
     /// Maximum time until an adapter uses new credentials, certificates or a new configuration file.
     #[serde(deserialize_with = "duration")]
     pub reload: Duration,
-    /// Maximum age of a connection to the secured adapter, for LIF-02. Configure it short for the run of the suite.
+    /// Maximum age of a connection to the secured adapter, for LIF-02. Set a short time in the adapter for the run of the suite.
     #[serde(deserialize_with = "some_duration")]
     pub connection_age: Option<Duration>,
 }
@@ -297,7 +297,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// Why a parameter file is refused.
+/// The reason why a parameter file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ParamsError {
     /// The file cannot be read.
@@ -347,7 +347,7 @@ fn with_nearest(text: &str) -> String {
     let Some((word, known)) = unknown.and_then(|(_before, rest)| rest.split_once('`')) else {
         return text.to_owned();
     };
-    // The lines of the error's context follow after the first line.
+    // The following lines of the error show its position in the file.
     let known = known.lines().next().unwrap_or_default();
     let nearest = known
         .split(|letter: char| !letter.is_alphanumeric())

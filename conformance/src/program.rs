@@ -1,4 +1,4 @@
-//! The program: reads flags, writes reports, returns an exit code.
+//! The program: reads flags, writes reports, and returns an exit code.
 
 use std::{
     fs,
@@ -19,9 +19,9 @@ use crate::{
     run::{RunError, run},
 };
 
-/// A flag or the parameter file is invalid.
+/// Exit code for an invalid flag or parameter file.
 const WRONG_USAGE: u8 = 2;
-/// By convention 128 and the number of SIGINT.
+/// Exit code after Ctrl-C: by convention, 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the suite with these flags. Writes errors to standard error.
@@ -60,7 +60,8 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
             report = running.as_mut() => (report?, false),
             () = asked_to_end(limit, &mut interrupts) => {
                 stop.cancel();
-                let text = "ending early: deleting what the checks created; press Ctrl-C again to end at once\n";
+                let text = "ending early: deleting the objects that the checks created; press Ctrl-C \
+                again to end at once\n";
                 io::stderr().write_all(text.as_bytes()).unwrap_or_default();
                 tokio::select! {
                     report = running.as_mut() => (report?, true),
@@ -77,7 +78,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Returns on SIGINT, on SIGTERM, and after the limit.
+/// Returns on SIGINT, on SIGTERM, or after the time limit.
 async fn asked_to_end(limit: Option<std::time::Duration>, interrupts: &mut Signal) {
     let late = async {
         match limit {
@@ -124,7 +125,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
-/// Fails before the run if a report cannot be written after it. Existing content stays until then, and no new file is left behind.
+/// Fails before the run if a report could not be written after it. Keeps existing content until then, and leaves no new file behind.
 fn writable(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let new = !path.exists();

@@ -1,7 +1,7 @@
 //! The proxy between adapter and vendor: counts every call, and injects faults into those that match a rule.
 //!
-//! It works on HTTP alone, and so with adapters in any language. Vendor-specific facts (which calls list, the form of an empty page) come
-//! from the parameter file.
+//! The proxy depends only on HTTP, so it works with adapters in any language. Vendor-specific facts (which calls list, the form of an empty
+//! page) come from the parameter file.
 //!
 //! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `server`
 //! listens, `authority` issues certificates.
@@ -31,7 +31,7 @@ use crate::{
     params::{ProxyParams, VendorParams},
 };
 
-/// A running proxy. Clones share it; it ends with the last clone.
+/// A running proxy. Clones share it; it stops when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -54,14 +54,14 @@ struct Shared {
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The address is in use.
-    #[error("proxy.listen {address}: is another run under way?")]
+    #[error("proxy.listen {address}: cannot listen, is another run in progress?")]
     Listen {
         /// The listen address.
         address: SocketAddr,
         /// The cause.
         source: std::io::Error,
     },
-    /// Its CA cannot be used.
+    /// The proxy's CA cannot be used.
     #[error("proxy.caFile")]
     Authority(#[from] AuthorityError),
     /// The vendor's CA cannot be used.
@@ -78,10 +78,10 @@ pub enum ProxyError {
 }
 
 impl Proxy {
-    /// Listens. Neither an adapter nor the vendor needs to be running yet.
+    /// Listens on the configured address. Neither an adapter nor the vendor needs to be running yet.
     ///
     /// # Errors
-    /// Fails if the port is in use or a file cannot be used.
+    /// Returns an error if the port is in use or a file cannot be used.
     pub async fn start(params: ProxyParams, vendor: VendorParams) -> Result<Self, ProxyError> {
         let authority = params.ca_file.as_deref().map(Authority::open).transpose()?;
         if params.tls && authority.is_none() {
@@ -104,7 +104,7 @@ impl Proxy {
         self.address
     }
 
-    /// Adds a rule, which is in force until the returned value is dropped.
+    /// Adds a rule, which applies until the returned value is dropped.
     #[must_use = "the rule ends when this is dropped"]
     pub fn inject(&self, rule: Rule, action: Action) -> Injection {
         let gate = Gate::default();
@@ -112,7 +112,7 @@ impl Proxy {
         Injection { proxy: self.clone(), id, gate }
     }
 
-    /// A point in time, for [`Self::since`].
+    /// Marks the current position in the log of calls, for [`Self::since`].
     #[must_use]
     pub fn mark(&self) -> usize {
         self.shared.log().len()
@@ -130,7 +130,7 @@ impl Proxy {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
 
-    /// Removes all rules and releases held calls. Returns whether any rule acted since the last time.
+    /// Removes all rules and releases held calls. Returns whether a rule affected a call since the last time.
     pub(crate) fn clear(&self) -> bool {
         self.shared.rules().clear()
     }
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-/// A rule in force. Dropping it removes the rule and releases the calls that it holds.
+/// An active rule. Dropping this value removes the rule and releases the calls that it holds.
 #[derive(Debug)]
 pub struct Injection {
     proxy: Proxy,
@@ -155,29 +155,29 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// On how many calls the rule acted so far.
+    /// The number of calls that the rule affected so far.
     #[must_use]
     pub fn fired(&self) -> u64 {
         self.proxy.shared.rules().fired(self.id)
     }
 
-    /// Waits until the rule acts on a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds one.
+    /// Waits until the rule affects a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds a call.
     ///
     /// # Errors
-    /// Fails if it does not act within the limit, which means that the adapter did not make the expected call.
+    /// Returns an error if the rule affects no call within the limit, which means that the adapter did not make the expected call.
     pub async fn reached(&self, within: Duration) -> Result<(), Stop> {
         let mut reached = self.gate.reached.subscribe();
         let waited = tokio::time::timeout(within, reached.wait_for(|calls| *calls > 0)).await;
         match waited {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => {
-                let came = format!("no such call within {} ms", within.as_millis());
+                let came = format!("the adapter made no such call within {} ms", within.as_millis());
                 Err(Stop::failed("the adapter makes the vendor call in which the fault is injected", came))
             }
         }
     }
 
-    /// Releases held calls, and does not hold later ones.
+    /// Releases held calls, and holds no later ones.
     pub fn release(&self) {
         self.gate.open();
     }
@@ -189,7 +189,7 @@ impl Drop for Injection {
     }
 }
 
-/// Where calls are held. Clones share it.
+/// Holds calls until it is opened. Clones share its state.
 #[derive(Clone, Debug)]
 struct Gate {
     reached: watch::Sender<u64>,
@@ -211,7 +211,7 @@ impl Gate {
         self.opened.send_replace(true);
     }
 
-    /// Returns when the gate is open. The sender lives as long as this does.
+    /// Returns when the gate is open. The sender lives as long as this value does.
     async fn passed(&self) {
         let mut opened = self.opened.subscribe();
         opened.wait_for(|open| *open).await.map(drop).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A relay between the suite and an adapter that counts connections, which generated clients do not report.
+//! A relay between the suite and an adapter. It counts connections, because generated clients do not report them.
 
 use std::{io, net::SocketAddr};
 
@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A running relay. Dropping it ends it and its connections.
+/// A running relay. Dropping this value ends the relay and its connections.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
@@ -19,7 +19,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Listens on the loopback address. If there are several replicas, it connects to the first.
+    /// Listens on the loopback address. Of several replicas, connects to the first.
     ///
     /// # Errors
     /// Returns the errors of the operating system.
@@ -65,15 +65,15 @@ async fn pass(stream: TcpStream, to: &Target) -> io::Result<()> {
             None => Ok(()),
         },
         Target::Unix(path) => both(stream, UnixStream::connect(path).await?).await,
-        // Cargo unifies features: in a build with the controllers, `Target` has a variant for targets in a cluster.
+        // Cargo unifies features: if the controllers are in the same build, `Target` has a variant for targets in a cluster.
         #[expect(
             clippy::allow_attributes,
-            reason = "whether it can be reached depends on the crates in the build"
+            reason = "which variants exist depends on the crates in the build"
         )]
-        #[allow(unreachable_patterns, reason = "unreachable if built alone")]
+        #[allow(unreachable_patterns, reason = "no further variant exists if this crate is built alone")]
         _ => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            format!("{to}: not an address that can be connected to"),
+            format!("{to}: the relay cannot connect to this address"),
         )),
     }
 }

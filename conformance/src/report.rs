@@ -12,11 +12,11 @@ use crate::check::{Check, Finding, Standing, Tier};
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The adapter does what the contract demands.
+    /// The check passed: the adapter meets the requirements of the contract.
     Passed,
-    /// The adapter does not do what the contract demands.
+    /// The check failed: the adapter does not meet a requirement of the contract.
     Failed(Finding),
-    /// The check could not decide this here; holds the cause.
+    /// The check could not decide in this environment; holds the cause.
     Skipped(String),
 }
 
@@ -25,21 +25,21 @@ pub enum Outcome {
 pub struct Entry {
     /// The check.
     pub check: Check,
-    /// Counted from 1; above 1 only with `--repeat`.
+    /// Number of the repetition, counted from 1; above 1 only with `--repeat`.
     pub repetition: u32,
-    /// The lane that it ran on.
+    /// The lane on which the check ran.
     pub lane: String,
-    /// Its result.
+    /// The result of the check.
     pub outcome: Outcome,
-    /// Duration, without cleaning up.
+    /// Duration without the clean-up.
     pub took: Duration,
-    /// Requests and responses.
+    /// Requests and responses of the check.
     pub transcript: Vec<String>,
     /// Vendor calls during the check. Empty without a proxy.
     pub vendor_calls: String,
-    /// Missing prerequisites of parts of the check, which were therefore not tested.
+    /// Missing prerequisites of parts of the check; these parts were not tested.
     pub unseen: Vec<String>,
-    /// What could not be deleted.
+    /// Objects that could not be deleted.
     pub left: Vec<String>,
 }
 
@@ -52,20 +52,20 @@ pub struct Report {
     pub adapter: String,
     /// Total duration.
     pub took: Duration,
-    /// In the order of the registry.
+    /// All executions, in the order of the registry.
     pub entries: Vec<Entry>,
     /// Shared objects that could not be deleted.
     pub left: Vec<String>,
-    /// Whether it was ended early.
+    /// Whether the run was ended early.
     pub interrupted: bool,
 }
 
-/// The verdict of a tier on an adapter.
+/// The verdict about an adapter in one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All mandatory checks of the tier passed.
     Conformant,
-    /// None failed, but some mandatory ones were skipped, left out or not reached.
+    /// No check failed, but some mandatory checks were skipped, left out or not reached.
     Incomplete,
     /// A check failed.
     Failed,
@@ -94,13 +94,13 @@ impl Report {
         ids
     }
 
-    /// Whether the adapter passed all checks that ran. A check for a capability that the adapter reports counts like a mandatory one.
+    /// Whether the adapter passed all checks that ran. A check for a reported capability counts like a mandatory check.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.failed().is_empty()
     }
 
-    /// The verdict of a tier. `all`: the registry.
+    /// The verdict of a tier. `all`: the registry of checks.
     #[must_use]
     pub fn verdict(&self, tier: Tier, all: &[Check]) -> Verdict {
         let of_tier = self.entries.iter().filter(|entry| entry.check.tier == tier);

@@ -1,5 +1,5 @@
-//! Runs checks: on all lanes at once, and on each lane several that can share it. Each check has a time limit, and its objects are deleted
-//! afterwards.
+//! Runs checks on all lanes at once, and several at a time on a lane if they can share it. Each check has a time limit, and its objects are
+//! deleted afterwards.
 
 mod queue;
 mod words;
@@ -33,23 +33,23 @@ use crate::{
     report::{Entry, Outcome, Report, progress::Progress},
 };
 
-/// The convergence time of load balancers that the limits of checks are based on.
+/// The convergence time of load balancers on which the time limits of checks are based.
 const QUICK: Duration = Duration::from_secs(30);
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Only these tiers. Empty: all.
+    /// Run only these tiers. Empty: all tiers.
     pub tiers: Vec<Tier>,
-    /// Only these IDs and families. Empty: all.
+    /// Run only these IDs and families. Empty: all checks.
     pub include: Vec<String>,
-    /// Not these IDs and families.
+    /// Skip these IDs and families.
     pub skip: Vec<String>,
     /// Seed of all random choices. `None`: random.
     pub seed: Option<u64>,
-    /// How many checks share a lane at once.
+    /// Number of checks that share a lane at once.
     pub parallel: usize,
-    /// How often each check runs.
+    /// Number of times that each check runs.
     pub repeat: u32,
     /// Maximum duration of a check. `None`: the limit of each check.
     pub limit: Option<Duration>,
@@ -69,7 +69,7 @@ impl Default for Selection {
     }
 }
 
-/// Why a run cannot begin.
+/// The reason why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A word matches no check and no family.
@@ -83,7 +83,7 @@ pub enum RunError {
         hint: String,
     },
     /// The selection contains no check.
-    #[error("--tier, --include and --skip select no check: --list without them prints all")]
+    #[error("--tier, --include and --skip select no check; run --list without them to see all checks")]
     NoCheck,
     /// Neither a flag nor the parameter file names an adapter.
     #[error("no adapter to test: set --endpoint, or lanes in --params")]
@@ -130,7 +130,7 @@ impl Selection {
 /// Runs the selected checks. When `stop` is cancelled, ends early and deletes everything first.
 ///
 /// # Errors
-/// Fails if nothing can be tested at all: see [`RunError`].
+/// Returns an error if no check can run: see [`RunError`].
 pub async fn run(
     params: Params,
     selection: &Selection,
@@ -192,7 +192,7 @@ pub async fn run(
     })
 }
 
-/// What all workers share.
+/// The state that all workers share.
 struct Shared {
     params: Arc<Params>,
     selection: Selection,
@@ -201,7 +201,7 @@ struct Shared {
     progress: Arc<dyn Progress>,
     stop: CancellationToken,
     queue: Arc<Queue>,
-    /// Locked for writing by checks that may stop replicas, for reading by checks that call them.
+    /// Write-locked by checks that may stop replicas, read-locked by checks that call replicas.
     replicas: RwLock<()>,
 }
 
@@ -230,7 +230,7 @@ async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunEr
     Ok(opened.into_iter().map(Arc::new).collect())
 }
 
-/// Why a check runs on none of the lanes.
+/// The reason why a check runs on none of the lanes.
 fn skipped(check: &Check, lanes: &[Arc<Lane>], params: &Params) -> Option<String> {
     let lacks = lanes.iter().filter(|lane| lane.suits(check)).map(|lane| lane.lacks(check, params));
     let Some(lacks) = lacks.min_by_key(Vec::len) else {
@@ -255,7 +255,7 @@ fn skip(check: Check, why: String) -> Entry {
     }
 }
 
-/// Takes checks from the queue until none is left for this lane: those with exclusive use one by one, the others side by side.
+/// Takes checks from the queue until none is left for this lane: runs those with exclusive use one by one, the others concurrently.
 async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
     let may = |check: &Check| lane.suits(check) && lane.lacks(check, &shared.params).is_empty();
@@ -310,7 +310,7 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     entry
 }
 
-/// The result of a check after cleaning up. Leftover objects are a failure, even if the check was skipped half way.
+/// The result of a check after the clean-up. Objects that are left are a failure, even if the check was skipped half way.
 fn judged(verdict: Verdict, left: &[String]) -> Outcome {
     let skipped = match verdict {
         Err(Stop::Failed(finding)) => return Outcome::Failed(finding),
@@ -320,16 +320,16 @@ fn judged(verdict: Verdict, left: &[String]) -> Outcome {
         Err(Stop::Skipped(why)) => Some(format!("(otherwise skipped: {why})")),
     };
     let came: Vec<String> = left.iter().cloned().chain(skipped).collect();
-    let wants = "nothing is left after all objects were deleted".to_owned();
+    let wants = "no object is left after the clean-up".to_owned();
     Outcome::Failed(Finding { wants, came: came.join("\n") })
 }
 
-/// Factor for the limits of checks on vendors whose load balancers converge slowly.
+/// Multiplies the time limits of checks, for vendors whose load balancers converge slowly.
 fn patience(converge: Duration) -> f64 {
     converge.div_duration_f64(QUICK).max(1.0)
 }
 
-/// Runs the check's own function within its limit, if the adapter answers; a panic is a failure.
+/// Runs the check's own function within its time limit, if the adapter answers. A panic is a failure.
 async fn guarded(cx: &Context, limit: Duration) -> Verdict {
     if let Err(said) = cx.lane().ask(FIRST_ANSWER).await {
         let wants =
@@ -342,12 +342,15 @@ async fn guarded(cx: &Context, limit: Duration) -> Verdict {
         Ok(Err(panic)) => Err(Stop::failed("the check does not panic", format!("it panicked: {panic}"))),
         Err(_elapsed) => {
             let wants = format!("the check ends within {} s", limit.as_secs_f64());
-            Err(Stop::failed(wants, "it was still running; the last line above says what it waited for"))
+            Err(Stop::failed(
+                wants,
+                "the check was still running; the last line above shows what it waited for",
+            ))
         }
     }
 }
 
-/// Returns the output of a future, or its panic message.
+/// Returns the output of a future, or the message of its panic.
 async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| text(&*panic))
 }
@@ -357,17 +360,17 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
-/// Returns the result of a task, and resumes an uncaught panic: otherwise a check would be missing in the report.
+/// Returns the result of a task. Resumes a panic that was not caught: otherwise a check would be missing in the report.
 fn joined<T>(done: Result<T, JoinError>) -> Option<T> {
     match done.map_err(JoinError::try_into_panic) {
         Ok(answer) => Some(answer),
         Err(Ok(panic)) => resume_unwind(panic),
-        // The run cancels no task.
+        // The run never cancels a task.
         Err(Err(_cancelled)) => None,
     }
 }
 
-/// Deletes what all checks of a lane shared. Returns what is left.
+/// Deletes the objects that the checks of a lane shared. Returns the objects that are left.
 async fn release(lane: &Lane) -> Option<String> {
     let machines = std::mem::take(&mut *lane.machines.lock().await);
     if machines.is_empty() {
@@ -379,7 +382,7 @@ async fn release(lane: &Lane) -> Option<String> {
     removed.err().map(|error| format!("instances {ids}: {error}"))
 }
 
-/// In the order of the registry.
+/// Sorts executions in the order of the registry.
 fn sort(entries: &mut [Entry]) {
     let order: BTreeMap<&str, usize> =
         checks::all().iter().enumerate().map(|(at, check)| (check.id, at)).collect();
@@ -412,17 +415,17 @@ mod tests {
     async fn panic_message_is_reported() {
         let panics = async {
             tokio::task::yield_now().await;
-            panic!("no clean-up of {}", 7)
+            panic!("cannot clean up {}", 7)
         };
-        assert_eq!(caught::<()>(panics).await, Err("no clean-up of 7".to_owned()));
+        assert_eq!(caught::<()>(panics).await, Err("cannot clean up 7".to_owned()));
         assert_eq!(caught(async { 7 }).await, Ok(7));
     }
 
     #[tokio::test]
-    #[should_panic(expected = "not caught")]
+    #[should_panic(expected = "the panic was not caught")]
     async fn uncaught_panic_ends_the_run() {
         let mut tasks: JoinSet<()> = JoinSet::new();
-        tasks.spawn(async { panic!("not caught") });
-        joined(tasks.join_next().await.expect("one task"));
+        tasks.spawn(async { panic!("the panic was not caught") });
+        joined(tasks.join_next().await.expect("one failed task"));
     }
 }

@@ -1,4 +1,4 @@
-//! Records what a check may have created, so that it is deleted however the check ends.
+//! Records the objects that a check may have created, so that they are deleted however the check ends.
 
 use std::{
     collections::BTreeMap,
@@ -15,18 +15,18 @@ use crate::hooks::Hook;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracker(Arc<Mutex<Made>>);
 
-/// Objects that were created, or may have been.
+/// Objects that were created, or may have been created.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
-    /// By cluster and owner.
+    /// Load balancers by cluster and owner.
     pub(crate) balancers: BTreeMap<(String, String), DeleteLoadBalancerRequest>,
-    /// By cluster, node, destination and next-hop instance.
+    /// Routes by cluster, node, destination and next-hop instance.
     pub(crate) routes: BTreeMap<[String; 4], RouteDelete>,
-    /// Commands that undo others, latest last.
+    /// Commands that undo other commands, the latest last.
     pub(crate) undo: Vec<Undo>,
 }
 
-/// A command that undoes another.
+/// A command that undoes another command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Undo {
     pub(crate) hook: Hook,
@@ -38,7 +38,7 @@ impl Tracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Recorded before the call is sent: its outcome may stay unknown.
+    /// Records a load balancer before the call is sent, because the outcome may stay unknown.
     pub(crate) fn ensure(&self, request: &EnsureLoadBalancerRequest) {
         let Some(key) = request.key.clone().filter(|_| !request.dry_run) else { return };
         let EnsureLoadBalancerRequest { context, owner, .. } = request.clone();
@@ -47,7 +47,7 @@ impl Tracker {
         self.made().balancers.insert((key.cluster_id, key.owner_uid), removal);
     }
 
-    /// Recorded before the call is sent.
+    /// Records routes before the call is sent.
     pub(crate) fn apply(&self, request: &ApplyRoutesRequest) {
         if request.dry_run {
             return;
@@ -65,12 +65,12 @@ impl Tracker {
         }
     }
 
-    /// Registers the undo of a command that created something.
+    /// Registers the command that removes an object created by another command.
     pub(crate) fn undo_by(&self, hook: Hook, variables: Vec<(&'static str, String)>) {
         self.made().undo.push(Undo { hook, variables });
     }
 
-    /// Unregisters it, after the check undid it itself.
+    /// Unregisters the command, after the check removed the object itself.
     pub(crate) fn undone(&self, hook: Hook, value: &str) {
         let names = |undo: &Undo| undo.hook == hook && undo.variables.iter().any(|(_, held)| held == value);
         self.made().undo.retain(|undo| !names(undo));

@@ -1,4 +1,5 @@
-//! The requests and responses of a check, printed if it fails. Bounded, so that an adapter with endless output cannot exhaust memory.
+//! The requests and responses of a check, printed if it fails. Their number is limited, so that an adapter with endless output cannot
+//! exhaust memory.
 
 use std::{
     fmt::{self, Debug, Write as _},
@@ -8,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Maximum number of lines; the first and the last are kept, one half each.
+/// Maximum number of lines. If there are more, the first and the last half are kept.
 const LINES_MAX: usize = 200;
 /// Maximum characters of one message.
 const MESSAGE_MAX: usize = 600;
@@ -61,19 +62,19 @@ impl Transcript {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let gap = (kept.dropped > 0).then(|| format!("          ... {} lines left out ...", kept.dropped));
+        let gap = (kept.dropped > 0).then(|| format!("          ... {} lines omitted ...", kept.dropped));
         kept.first.iter().cloned().chain(gap).chain(kept.last.iter().cloned()).collect()
     }
 }
 
-/// A message on one line, shortened. Formatting stops at the limit, because some messages hold hundreds of items.
+/// Formats a message on one shortened line. Formatting stops at the limit, because some messages hold hundreds of items.
 pub(crate) fn brief(message: &impl Debug) -> String {
     let mut head = Head { text: String::new(), room: MESSAGE_MAX };
     let whole = write!(head, "{message:?}").is_ok();
     if whole { head.text } else { head.text + "..." }
 }
 
-/// Accepts this many characters, then returns an error.
+/// A writer that accepts this many characters, and then returns an error.
 struct Head {
     text: String,
     room: usize,
@@ -111,7 +112,7 @@ mod tests {
         let lines = transcript.lines();
         assert_eq!(lines.len(), 2 * LINES_MAX + 1);
         assert!(lines[0].ends_with("line 0") && lines[2 * LINES_MAX].ends_with("line 999"));
-        assert!(lines[LINES_MAX].contains("600 lines left out"));
+        assert!(lines[LINES_MAX].contains("600 lines omitted"));
     }
 
     #[test]

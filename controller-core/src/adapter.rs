@@ -1,7 +1,7 @@
-//! The client of the cloud adapter: the only place that builds a request context and sets the deadline of a call.
+//! The client of the cloud adapter. No other module builds a request context or sets the deadline of a call.
 //!
-//! It connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats calls there; whatever fails after
-//! that is retried by the queue, in one place.
+//! The client connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats calls on another one; the
+//! work queue retries all other failures.
 
 mod awaited;
 mod delay;
@@ -40,17 +40,17 @@ pub use self::{
 };
 use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics};
 
-/// Deadline of a verb. The adapter answers PENDING long before it.
+/// Deadline of a verb. The adapter answers PENDING long before this deadline.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The adapter ends a call at its deadline; the client's own timeout only takes effect if the adapter does not.
+/// Extra time of the client's own timeout, since the adapter itself ends a call at its deadline.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The priority of a call and the maximum age of its answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
-    /// Unspecified: the adapter chooses by method.
+    /// Unspecified: the adapter chooses the priority by method.
     pub priority: Priority,
-    /// `None`: whatever the adapter's snapshot holds. Zero: a vendor read that starts after the request arrived.
+    /// `None`: any age of the adapter's snapshot. Zero: a vendor read that starts after the request arrived.
     pub max_staleness: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl Call {
         Self { priority, max_staleness: None }
     }
 
-    /// The same call, but the answer must not be older than `age`.
+    /// The same call, with an answer that is not older than `age`.
     #[must_use]
     pub fn no_older_than(mut self, age: Duration) -> Self {
         self.max_staleness = Some(age);
@@ -72,9 +72,9 @@ impl Call {
 /// The purpose of a verb.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
-    /// To change something.
+    /// To change the cloud.
     Change,
-    /// To find out what would be changed.
+    /// To find out what would change.
     Rehearsal,
 }
 
@@ -87,9 +87,9 @@ pub struct Adapter {
     standing: Standing,
     awaited: Awaited,
     scope: ScopeGuard,
-    /// The shards in whose terms the cloud may be changed. `None`: always.
+    /// The shards in whose terms the cloud may be changed. `None`: no restriction.
     shards: Option<Shards>,
-    /// Set by `--dry-run`: this client changes nothing.
+    /// Set by `--dry-run`: this client makes no changes.
     only_looks: bool,
 }
 
@@ -119,28 +119,28 @@ impl Adapter {
         }
     }
 
-    /// The same client, which counts its calls in `metrics`.
+    /// Returns a client that counts its calls in `metrics`.
     #[must_use]
     pub fn counting(mut self, metrics: AdapterMetrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// The same client, which changes nothing in shards that this process does not hold.
+    /// Returns a client that refuses changes in shards that this process does not hold.
     #[must_use]
     pub fn writing_in(mut self, shards: Shards) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// The same client, which changes nothing: the verbs that change the cloud are either dry runs or refused here.
+    /// Returns a client for dry runs: verbs that change the cloud are sent as dry runs or refused here.
     #[must_use]
     pub fn only_looking(mut self) -> Self {
         self.only_looks = true;
         self
     }
 
-    /// Whether the adapter accepts the calls of this client at all.
+    /// Whether the adapter accepts calls of this client.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
@@ -152,19 +152,19 @@ impl Adapter {
         &self.scope
     }
 
-    /// The replica that the next call goes to. `None`: no serving replica is known.
+    /// The replica that gets the next call. `None`: no serving replica is known.
     #[must_use]
     pub fn replica(&self) -> Option<String> {
         self.channel.serving()
     }
 
-    /// Why no call succeeds now: no replica serves.
+    /// Why no call can succeed now: no replica serves.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         self.channel.away()
     }
 
-    /// The call that has waited for an answer for long, among those that are normally answered at once.
+    /// Reports a call that has waited long for its answer although such calls are normally answered at once.
     #[must_use]
     pub fn silence(&self) -> Option<String> {
         self.awaited.silence()
@@ -176,7 +176,7 @@ impl Adapter {
         &self.identity.cluster.id
     }
 
-    /// The caller, the priority, and a request ID that no other request has.
+    /// The request context: the caller, the priority, and a unique request ID.
     #[must_use]
     pub fn context(&self, call: Call) -> RequestContext {
         let Identity { cluster, prefix, counter } = self.identity.as_ref();
@@ -193,7 +193,7 @@ impl Adapter {
     /// The adapter's identity and capabilities. Cost: no vendor call.
     ///
     /// # Errors
-    /// As for every call: a typed reason.
+    /// Returns an error with a typed reason, like every call.
     pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
@@ -204,7 +204,7 @@ impl Adapter {
     /// The state of these instances. Shape: one result per reference, in the order of the request; at most 500.
     ///
     /// # Errors
-    /// The error of the call as a whole; a bad reference fails alone. No error means that an instance is gone.
+    /// Returns an error only if the whole call fails; an invalid reference fails alone. No error means that an instance is gone.
     pub async fn batch_get_instances(
         &self,
         call: Call,
@@ -220,10 +220,10 @@ impl Adapter {
         .await
     }
 
-    /// Uploads a backend set. The context of `request` is filled in here. Cost: no vendor call.
+    /// Uploads a backend set. This function sets the context of `request`. Cost: no vendor call.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN` if the adapter does not know the base of a difference: upload the full set.
+    /// `BACKEND_SET_UNKNOWN` if the adapter does not know the base of the difference: upload the full set then.
     pub async fn put_backend_set(
         &self,
         call: Call,
@@ -235,10 +235,10 @@ impl Adapter {
             .await
     }
 
-    /// Converges a load balancer. The context of `request` is filled in here. Cost: 0 vendor calls if nothing has to be done.
+    /// Converges a load balancer. This function sets the context of `request`. Cost: 0 vendor calls if nothing has to be done.
     ///
     /// # Errors
-    /// As in the contract; a load balancer that is not ready yet is PENDING, which is not an error.
+    /// See the contract. A load balancer that is not ready yet is PENDING, which is not an error.
     pub async fn ensure_load_balancer(
         &self,
         call: Call,
@@ -256,10 +256,10 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Deletes a load balancer. The context of `request` is filled in here.
+    /// Deletes a load balancer. This function sets the context of `request`.
     ///
     /// # Errors
-    /// As in the contract; a deletion in progress is DELETING, which is not an error.
+    /// See the contract. A deletion in progress is DELETING, which is not an error.
     pub async fn delete_load_balancer(
         &self,
         call: Call,
@@ -277,10 +277,10 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Creates and deletes routes. The context of `request` is filled in here. Shape: at most 200 items, one result for each.
+    /// Creates and deletes routes. This function sets the context of `request`. Shape: at most 200 items, with one result each.
     ///
     /// # Errors
-    /// The error of the call as a whole; a route fails alone.
+    /// Returns an error only if the whole call fails; an invalid route fails alone.
     pub async fn apply_routes(
         &self,
         call: Call,
@@ -295,8 +295,8 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Refuses changes outside of the term, because another process may be working, and in another part of the cloud. The verbs that change
-    /// the cloud call this themselves; so must code that changes something because the cloud does not show an object.
+    /// Refuses changes outside of a term, since another process may be active, and changes in another part of the cloud. The verbs that
+    /// change the cloud call this function. Code that changes something because the cloud does not show an object must call it, too.
     ///
     /// # Errors
     /// `NOT_LEADER`, with the cause.
@@ -314,7 +314,7 @@ impl Adapter {
         }
     }
 
-    /// A dry run is allowed outside of the term, but not in another part of the cloud, where the real call would be refused, too.
+    /// Allows a dry run outside of a term, but not in another part of the cloud, where the real call would be refused, too.
     fn may(&self, aim: Aim) -> Result<(), AdapterError> {
         match aim {
             Aim::Change => self.may_change(),
@@ -322,8 +322,8 @@ impl Adapter {
         }
     }
 
-    /// A late request from an earlier term of this process can meet a request from its later term. Then `STALE_FENCE` does not mean that
-    /// there is a newer writer.
+    /// A late request from an earlier term of this process can arrive after a request from its later term. `STALE_FENCE` then does not mean
+    /// that there is a newer writer.
     fn in_this_term<T>(
         &self,
         fence: Option<Fence>,
@@ -331,12 +331,12 @@ impl Adapter {
     ) -> Result<T, AdapterError> {
         let asked_in = fence.map(|fence| fence.epoch);
         match (&self.shards, answer) {
-            // With several shards the others keep working; this object is retried if its shard still belongs to this process.
+            // With several shards the others continue; this object is retried if its shard still belongs to this process.
             (Some(shards), Err(error))
                 if error.reason == Reason::StaleFence
                     && (shards.count() > 1 || asked_in != Some(shards.epoch())) =>
             {
-                let text = format!("the request was sent in a term that may be over: {}", error.message);
+                let text = format!("the request was sent in a term that may have ended: {}", error.message);
                 Err(AdapterError::new(Reason::OutcomeUnknown, text))
             }
             (_, answer) => answer,
@@ -347,7 +347,7 @@ impl Adapter {
         self.channel.clone()
     }
 
-    /// Waits for the begin of a stream, counts it, and types its error. Mirrors report refusals themselves.
+    /// Waits until a stream begins, counts the call, and types its error. Mirrors report refusals themselves.
     pub(crate) async fn stream<T>(
         &self,
         name: &'static str,
@@ -356,7 +356,7 @@ impl Adapter {
         self.answered(name, |_stream| None, call).await
     }
 
-    /// Waits for an answer, and records whether the adapter accepts such calls.
+    /// Waits for an answer, and records whether the adapter accepts this call.
     async fn unary<T: Delays>(
         &self,
         name: &'static str,
@@ -391,7 +391,8 @@ impl Adapter {
             Ok(answer) => self.metrics.count(name, Ok(cost(answer).map_or(0, |cost| cost.vendor_calls))),
             Err(error) => {
                 if is_message_limit(error) {
-                    error!(call = name, %error, "A message is larger than gRPC allows: this is a bug, please report it");
+                    error!(call = name, %error, "A message is larger than gRPC allows. This is a \
+                    bug, please report it");
                 } else {
                     debug!(call = name, %error, "Call to the cloud adapter failed");
                 }
@@ -422,8 +423,8 @@ fn timed<T>(message: T) -> Request<T> {
     request
 }
 
-/// Types a failed call. A call that reached its deadline or lost its connection may have succeeded; repeating the same request finds out.
-/// The gRPC code alone does not tell: a lost connection is reported with any of three codes.
+/// Types a failed call. A call that reached its deadline or lost its connection may have succeeded; repeating the request shows the result.
+/// The gRPC code alone is ambiguous: a lost connection is reported with any of three codes.
 pub(crate) fn typed(status: &Status) -> AdapterError {
     let mut error = AdapterError::from(status);
     error.retry_after = error.retry_after.map(delay::clamped);
@@ -453,7 +454,7 @@ pub fn is_message_limit(error: &AdapterError) -> bool {
         && error.retry_after.is_none()
 }
 
-/// Whether the adapter did not answer, as opposed to an adapter that reports its vendor as unavailable: that error names a delay.
+/// Whether the adapter did not answer. An adapter that reports its vendor as unavailable has answered, and its error names a delay.
 #[must_use]
 pub fn is_unreachable(error: &AdapterError) -> bool {
     matches!(error.reason, Reason::VendorUnavailable | Reason::OutcomeUnknown) && error.retry_after.is_none()

@@ -1,18 +1,18 @@
-//! The deletion brake: limits how many objects may be deleted within a window. Pure, every time is an argument.
+//! The deletion brake limits how many objects may be deleted within a window. Pure: every time is an argument.
 //!
-//! Each deletion is proven on its own; the brake guards against a failure of all proofs at once: credentials of another project, a vendor
-//! that lost a region, a list that came back empty. So it trips for all pending deletions together, and releases none of them until fewer
-//! are pending or the operator confirms them.
+//! Each deletion has its own proof. The brake protects against a common failure of all proofs: credentials of another project, a vendor
+//! that lost a region, or an empty list. So the brake trips for all pending deletions together, and releases none of them until fewer are
+//! pending or the operator confirms them.
 //!
-//! Past deletions are known in memory only. So a new brake begins as if it had just spent its whole allowance but one, and regains it
-//! gradually: a process that restarts in a loop deletes one object per start, and otherwise no more than one that keeps running. One
-//! deletion is free, so that a small cluster need not wait for a whole window after each upgrade.
+//! Past deletions are kept in memory only. So a new brake starts with an allowance of one and regains the rest gradually: a process that
+//! restarts in a loop deletes one object per start, and otherwise no more than a process that keeps running. The first deletion is free, so
+//! that a small cluster need not wait for a whole window after each upgrade.
 
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// The allowance in any window: the smaller of share (rounded up) and number.
+/// The maximum number of deletions in any window: the smaller of share (rounded up) and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Percentage of the existing objects, 1 to 100.
@@ -24,15 +24,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits for a process that holds `held` of all shards. All processes together stay within the limits of a single one, except for
-    /// one deletion each.
+    /// Returns the limits for a process that holds `held` of all shards. All processes together stay within the limits of a single process,
+    /// except for one deletion each.
     #[must_use]
     pub fn of_share(self, held: usize, shards: usize) -> Self {
         let number = self.number.saturating_mul(held).div_ceil(shards.max(1)).max(1);
         Self { number, ..self }
     }
 
-    /// How many of `total` objects may be deleted within a window.
+    /// Returns how many of `total` objects may be deleted within a window.
     #[must_use]
     pub fn allowance(&self, total: usize) -> usize {
         total.saturating_mul(self.share).div_ceil(100).min(self.number).max(1)
@@ -42,16 +42,16 @@ impl Limits {
 /// The brake's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of them may be deleted now. Report each to [`Brake::went`].
+    /// All objects may be deleted now. Report each deletion to [`Brake::went`].
     Go,
-    /// All of them may be deleted, but not yet: the brake is new.
+    /// All objects may be deleted, but not yet, since the brake is new.
     Later {
-        /// Time until then, if nothing changes.
+        /// Time until the deletion, if nothing changes.
         after: Duration,
     },
-    /// None of them may be deleted: there are too many.
+    /// No object may be deleted, since too many are due.
     Tripped {
-        /// How many may be deleted within a window.
+        /// Maximum number of deletions within a window.
         allowance: usize,
     },
 }
@@ -61,32 +61,32 @@ pub enum Verdict {
 pub struct Brake {
     limits: Limits,
     begin: Instant,
-    /// Times of deletions, oldest first; none older than a window.
+    /// Times of deletions, oldest first. Times older than a window are dropped.
     went: VecDeque<Instant>,
 }
 
 impl Brake {
-    /// A brake that allows one deletion at once, and the next ones gradually.
+    /// Creates a brake that allows one deletion at once, and further ones gradually.
     #[must_use]
     pub fn new(limits: Limits, now: Instant) -> Self {
         Self { limits, begin: now, went: VecDeque::new() }
     }
 
-    /// Sets other limits, and keeps the recorded deletions.
+    /// Changes the limits and keeps the recorded deletions.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// The current limits.
+    /// Returns the current limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether `wanted` of the `total` existing objects may be deleted, all of them together.
+    /// Decides whether `wanted` of the `total` existing objects may be deleted, all of them together.
     pub fn ask(&mut self, now: Instant, total: usize, wanted: usize) -> Verdict {
         self.forget(now);
-        // The share is of the objects that existed when the window began: past deletions must not lower the allowance.
+        // The percentage applies to the objects that existed when the window began, so that past deletions do not lower the allowance.
         let allowance = self.limits.allowance(total.saturating_add(self.went.len()));
         let needed = self.went.len().saturating_add(wanted);
         if wanted == 0 {
@@ -102,13 +102,13 @@ impl Brake {
         }
     }
 
-    /// Records an object that was deleted, or may have been.
+    /// Records that an object was deleted, or may have been.
     pub fn went(&mut self, now: Instant) {
         self.forget(now);
         self.went.push_back(now);
     }
 
-    /// Records a repeated deletion: the one recorded at `before` now counts from `now`, and only once.
+    /// Records a repeated deletion: the deletion that was recorded at `before` now counts from `now`, and only once.
     pub fn went_again(&mut self, before: Instant, now: Instant) {
         if let Some(place) = self.went.iter().position(|at| *at == before) {
             self.went.remove(place);
@@ -123,7 +123,7 @@ impl Brake {
     }
 }
 
-/// `window * part / whole`, rounded up.
+/// Returns `window * part / whole`, rounded up.
 fn share_of(window: Duration, part: usize, whole: usize) -> Duration {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let (part, whole) = (small(part), small(whole).max(1));
@@ -143,7 +143,7 @@ mod tests {
         Limits { share, number, window: WINDOW }
     }
 
-    /// A brake that has run for a whole window, and the current time.
+    /// Returns a brake that has run for a whole window, and the current time.
     fn warm(share: usize, number: usize) -> (Brake, Instant) {
         let begin = Instant::now();
         (Brake::new(limits(share, number), begin), begin + WINDOW + Duration::from_secs(1))
@@ -247,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any sequence of requests and restarts: within a window never more deletions than the limits allow.
+        /// For any sequence of requests and restarts, the deletions within a window never exceed the limits.
         #[test]
         fn no_window_has_more_deletions_than_allowed(
             share in 1_usize..=100,
@@ -273,7 +273,7 @@ mod tests {
                     }
                 }
                 let recent = |times: &[Instant]| times.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
-                // A restart forgets past deletions: at most twice the allowance, and one for each start.
+                // A restart loses the past deletions, so the limit is twice the allowance, and one more for each start.
                 prop_assert!(
                     recent(&went) <= 2 * limits.allowance(60) + recent(&starts),
                     "{} deleted, {} starts",
@@ -283,7 +283,7 @@ mod tests {
             }
         }
 
-        /// A process that never runs for a whole window: one deletion per start, and what the elapsed time allows.
+        /// A process that never runs for a whole window deletes one object per start, and what the elapsed time allows.
         #[test]
         fn a_crash_loop_deletes_no_more_than_time_allows(pauses in prop::collection::vec(1_u64..120, 1..40)) {
             let limits = limits(100, 10);

@@ -1,16 +1,17 @@
-//! Parses CIDRs as Kubernetes does. Does not judge which CIDRs are suitable for what.
+//! Parses CIDRs as Kubernetes does. Callers decide which CIDRs suit which purpose.
 
 use ipnet::{AddrParseError, IpNet};
 
 /// Parses a CIDR; host bits are masked. Leading zeros are ignored, as in Kubernetes: `010.244.01.0/24` is `10.244.1.0/24`.
 ///
 /// # Errors
-/// The text is not a valid CIDR, such as an address without a prefix length.
+/// Fails if the text is not a valid CIDR, such as an address without a prefix length.
 pub fn parse(text: &str) -> Result<IpNet, AddrParseError> {
     decimal(text).parse::<IpNet>().map(|cidr| cidr.trunc())
 }
 
-/// The underlying parser refuses leading zeros of octets and of the length, and groups of more than four digits.
+/// Removes leading zeros, since the underlying parser refuses them in octets and in the length, and refuses groups of more than four
+/// digits.
 fn decimal(text: &str) -> String {
     let Some((address, length)) = text.split_once('/') else { return text.to_owned() };
     let group = |group: &str| group.split('.').map(number).collect::<Vec<_>>().join(".");
@@ -18,7 +19,7 @@ fn decimal(text: &str) -> String {
     format!("{}/{}", groups.join(":"), number(length))
 }
 
-/// Strips leading zeros, but keeps the last one. A text that is not a number stays invalid.
+/// Removes leading zeros, but keeps the last zero. A text that is not a number stays invalid.
 fn number(text: &str) -> &str {
     let rest = text.trim_start_matches('0');
     if rest.is_empty() { text.get(..1).unwrap_or_default() } else { rest }

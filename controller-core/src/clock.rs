@@ -1,4 +1,4 @@
-//! The wall clock, for times that are shown to users. Durations are measured with `tokio::time::Instant` instead.
+//! The wall clock, for times that are shown to users. Durations are measured with `tokio::time::Instant`.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;

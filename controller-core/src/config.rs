@@ -33,11 +33,11 @@ pub struct CommonArgs {
     pub cluster_id: String,
 
     /// Display name of this cluster: part of names and descriptions in the cloud. While load balancers are taken over from the former cloud
-    /// controller manager, use the name configured there: it is how they are found
+    /// controller manager, use the name configured there, by which the load balancers are found
     #[arg(long, value_name = "NAME", default_value = "kubernetes", help_heading = "Cluster")]
     pub cluster_name: String,
 
-    /// Kubeconfig file; without it the pod's service account is used
+    /// Kubeconfig file; by default, the pod's service account is used
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", help_heading = "API server")]
     pub kubeconfig: Option<OsString>,
 
@@ -61,8 +61,8 @@ pub struct CommonArgs {
     )]
     pub kube_api_burst: String,
 
-    /// Get the initial objects from the watch itself, one at a time, and not in pages of 500: uses less memory on both sides. Needs an API
-    /// server with the feature WatchList
+    /// Get the initial objects from the watch, one at a time, instead of pages of 500: uses less memory on both sides. Needs an API server
+    /// with the feature WatchList
     #[arg(long, default_value = "false", help_heading = "API server")]
     pub streaming_lists: bool,
 
@@ -70,8 +70,7 @@ pub struct CommonArgs {
     #[command(flatten, next_help_heading = "Adapter")]
     pub adapter: AdapterArgs,
 
-    /// Plan, but change nothing, neither in the cluster nor in the cloud; the plans are at /plan. Only the controller's own Leases are
-    /// still acquired
+    /// Plan, but change nothing in the cluster and in the cloud; the plans are at /plan. The controller still acquires its own Leases
     #[arg(long, default_value = "false", help_heading = "Work")]
     pub dry_run: bool,
 
@@ -79,7 +78,7 @@ pub struct CommonArgs {
     #[command(flatten, next_help_heading = "Leader election")]
     pub election: ElectionArgs,
 
-    /// The same pages over TLS.
+    /// Port and certificate of the pages over TLS.
     #[command(flatten, next_help_heading = "Pages")]
     pub pages: PagesArgs,
 
@@ -92,10 +91,10 @@ pub struct CommonArgs {
     pub log_level: String,
 }
 
-/// Boolean flags that are true without a value and also accept `=true` and `=false`, as Go's boolean flags do.
+/// Boolean flags. As with Go's boolean flags, the flag without a value means true, and `=true` and `=false` are accepted.
 const SWITCHES: [&str; 3] = ["streaming_lists", "dry_run", "leader_elect"];
 
-/// Turns a flag listed in [`SWITCHES`] into a boolean flag. All others stay as they are.
+/// Turns a flag listed in [`SWITCHES`] into a boolean flag. Other flags are returned unchanged.
 fn switches(flag: Arg) -> Arg {
     if !SWITCHES.contains(&flag.get_id().as_str()) {
         return flag;
@@ -111,7 +110,7 @@ fn switches(flag: Arg) -> Arg {
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
+    /// Text on a terminal, JSON otherwise.
     Auto,
     /// One human-readable line, coloured on a terminal.
     Text,
@@ -124,13 +123,13 @@ pub enum LogFormat {
 pub struct CommonConfig {
     /// The identity of this cluster.
     pub cluster: Cluster,
-    /// Kubeconfig files, merged in this order. Empty: in-cluster configuration.
+    /// Kubeconfig files, which are merged in this order. Empty: in-cluster configuration.
     pub kubeconfig: Vec<PathBuf>,
     /// Rate limit for requests to the API server. `None`: unlimited.
     pub kube_api_rate: Option<Rate>,
-    /// How mirrors of the API server get their initial objects.
+    /// How caches of the API server get their initial objects.
     pub listing: Listing,
-    /// Whether nothing is changed.
+    /// Whether this is a dry run.
     pub dry_run: bool,
     /// How to reach the adapter.
     pub adapter: Connection,
@@ -160,7 +159,7 @@ pub struct Cluster {
 impl CommonArgs {
     /// Validates the shared flags. `http_address` is each binary's own flag, since its default differs.
     ///
-    /// Returns `None` if anything is wrong; `faults` says what.
+    /// Returns `None` if a flag is invalid; `faults` has the reasons.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
         let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
@@ -188,7 +187,7 @@ impl CommonArgs {
         })
     }
 
-    /// Returns `None` without a limit, or if something is wrong, which is then in `faults`.
+    /// Returns `None` if there is no limit, or if a flag is invalid; `faults` then has the reason.
     fn rate(&self, faults: &mut Faults) -> Option<Rate> {
         let (qps, burst) = (&self.kube_api_qps, &self.kube_api_burst);
         let fix = "use 0.01 to 1000000 per second, or 0 for no limit";
@@ -208,7 +207,7 @@ impl CommonArgs {
         Some(Rate { qps: qps.flatten()?, burst: burst? })
     }
 
-    /// `KUBECONFIG` may hold several paths; missing files are skipped, as in kubectl, unless all of them are missing.
+    /// Parses `KUBECONFIG`, which may list several paths. Missing files are skipped, as in kubectl, unless all of them are missing.
     fn kubeconfig(&self, faults: &mut Faults) -> Option<Vec<PathBuf>> {
         let Some(value) = self.kubeconfig.as_ref().filter(|value| !value.is_empty()) else {
             return Some(Vec::new());
@@ -228,7 +227,7 @@ impl CommonArgs {
 pub struct Faults(Vec<String>);
 
 impl Faults {
-    /// Records that `value` is invalid for `flag`; `reason` says how to fix it.
+    /// Records that `value` is invalid for `flag`. `reason` says how to fix the value.
     pub fn add(&mut self, flag: &str, value: &str, reason: impl Display) {
         self.0.push(format!("invalid value '{value}' for '{flag}': {reason}"));
     }
@@ -255,12 +254,12 @@ impl Faults {
     }
 }
 
-/// Parses and validates the flags. As with the flags of Kubernetes' own programs, the last of several values for a flag wins, and an
-/// underscore in a flag's name is read as a dash.
+/// Parses and validates the flags. As in Kubernetes' own programs, the last of several values for a flag wins, and an underscore in a
+/// flag's name is read as a dash.
 ///
 /// # Errors
-/// clap's error for unknown flags and missing values, or every fault that `judge` found. `clap::Error::exit` prints it and ends the process
-/// with code 2 (0 for `--help` and `--version`).
+/// Returns clap's error for unknown flags and missing values, or all faults that `judge` found. `clap::Error::exit` prints the error and
+/// ends the process with code 2 (0 for `--help` and `--version`).
 pub fn read<A: Parser, C>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     judge: impl FnOnce(&A, &mut Faults) -> Option<C>,
@@ -279,7 +278,7 @@ pub fn read<A: Parser, C>(
     }
 }
 
-/// Turns `--cluster_name=a_b` into `--cluster-name=a_b`.
+/// Replaces underscores: `--cluster_name=a_b` becomes `--cluster-name=a_b`.
 fn with_dashes(argument: OsString) -> OsString {
     match argument.to_str().map(|text| text.split_once('=').map_or((text, None), |(a, b)| (a, Some(b)))) {
         Some((name, value)) if name.starts_with("--") && name.contains('_') => {
@@ -290,7 +289,7 @@ fn with_dashes(argument: OsString) -> OsString {
     }
 }
 
-/// Explains an unknown flag if the former cloud controller manager has it, together with all other such flags.
+/// Explains an unknown flag if the former cloud controller manager has this flag, together with all other such flags.
 fn answered<A: Parser>(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -309,7 +308,7 @@ fn cluster_id(value: &str) -> Result<String, &'static str> {
     word(value).map_err(|_error| fix)
 }
 
-/// Non-empty, printable, without blanks, at most 256 bytes: the contract's limit for strings.
+/// Accepts 1 to 256 printable bytes without blanks. Source: the contract's limit for strings.
 fn word(value: &str) -> Result<String, &'static str> {
     let good = !value.is_empty() && value.len() <= 256 && value.chars().all(|c| c.is_ascii_graphic());
     if good { Ok(value.to_owned()) } else { Err("use 1 to 256 printable characters without blanks") }

@@ -1,11 +1,11 @@
-//! Reports to users, at the object concerned, what a controller does or refuses, and why: one call emits the Event and the log line with
-//! the same text.
+//! Reports to users what a controller does or refuses, and why, on the object concerned. One call emits the Event and the log line with the
+//! same text.
 //!
-//! Emitting never blocks and never fails a reconcile. Repeats of a notice count up in one Event, at most every 10 s, the last repeats
-//! included; conditions that last are re-emitted every half hour ([`Reminders`]) and count up, too. Writes are rate limited, Warnings
-//! first; what exceeds the queue is dropped and counted.
+//! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, at most every 10 s; the last
+//! repeats are written, too. Lasting conditions are re-emitted every half hour ([`Reminders`]) and counted in the same way. Writes are rate
+//! limited, Warnings first; notices that exceed the queue are dropped and counted.
 //!
-//! Events have the shape that Kubernetes' own controllers give them (`count`, `lastTimestamp`, `source`), which exporters and scripts read;
+//! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`) and that exporters and scripts read;
 //! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats another message of
 //! the same reason as a repeat, and makes the caller wait.
 
@@ -40,15 +40,15 @@ use crate::{
     metrics::Registry,
 };
 
-/// Capacity of the queue of each kind. Enough for a cluster of 500 nodes that joins at once.
+/// Capacity of the queue of each kind, enough for a cluster of 500 nodes that join at once.
 const QUEUE: usize = 1024;
 /// Number of Events written at once before [`PACE`] applies.
 const BURST: u32 = 200;
 /// Average interval between two writes: 20 per second.
 const PACE: Duration = Duration::from_millis(50);
-/// While both kinds wait, one write in this many is for a Normal Event.
+/// While both kinds wait, each n-th write is for a Normal Event.
 const NORMAL_SHARE: u32 = 4;
-/// How long a stop waits for the last Events to be written.
+/// How long a stopping process waits for the last Events to be written.
 const FLUSH: Duration = Duration::from_secs(3);
 /// The API server's limit for notes.
 const NOTE_MAX: usize = 1024;
@@ -80,9 +80,9 @@ pub struct Notice {
     pub kind: Kind,
     /// One word in CamelCase, from a fixed list.
     pub reason: &'static str,
-    /// What was being done, one word in CamelCase.
+    /// What the controller was doing, one word in CamelCase.
     pub action: &'static str,
-    /// A sentence for the user: what happens, and what to do about it.
+    /// A sentence for the user: what happens, and what the user can do about it.
     pub note: String,
 }
 
@@ -112,15 +112,15 @@ impl Senders {
 }
 
 impl Recorder {
-    /// The same recorder, which writes no Events, because this process changes nothing that they could report.
+    /// Returns a recorder that writes no Events, for a process that changes nothing and therefore has nothing to report.
     #[must_use]
     pub fn only_logging(self) -> Self {
         Self { told: None, ..self }
     }
 
-    /// The same recorder under another component's name, which `kubectl describe` shows as «From».
+    /// Returns a recorder under another component's name, which `kubectl describe` shows as «From».
     ///
-    /// For a process that replaces several controllers of the former cloud controller manager.
+    /// Used by a process that replaces several controllers of the former cloud controller manager.
     #[must_use]
     pub fn as_component(&self, component: &'static str) -> Self {
         Self { component, ..self.clone() }
@@ -138,7 +138,7 @@ impl Recorder {
         }
     }
 
-    /// Like [`Self::tell`], for a caller that retries soon if the queue is full: returns whether the notice was queued. A refused notice is
+    /// Like [`Self::tell`], for a caller that retries soon if the queue is full. Returns whether the notice was queued. A refused notice is
     /// neither logged nor counted as dropped. Half of the queue is reserved for new notices.
     #[must_use]
     pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
@@ -176,7 +176,7 @@ struct Told {
 /// Writes the queued Events. Each process runs it as one task.
 pub struct Writer {
     client: Client,
-    /// This replica: `reportingInstance`.
+    /// The identity of this replica: `reportingInstance`.
     instance: String,
     clock: Clock,
     normal: mpsc::Receiver<Told>,
@@ -187,16 +187,16 @@ pub struct Writer {
     written: Counter,
     /// Distinguishes the names of Events created within one tick of the clock.
     serial: u32,
-    /// Theoretical time of the next write; the burst is used up when it is too far ahead.
+    /// Theoretical time of the next write. If it is too far in the future, the burst is used up.
     paced: Option<Instant>,
 }
 
-/// What wakes the writer.
+/// The reason why the writer wakes up.
 enum Next {
     Told(Box<Told>),
     /// The quiet time of a repeated notice is over.
     Overdue,
-    /// All recorders were dropped.
+    /// All recorders have been dropped.
     End,
 }
 
@@ -231,7 +231,7 @@ impl Writer {
         registry.register("events_dropped", "Events that could not be written", self.dropped.clone());
     }
 
-    /// Writes Events until `stop`, then those that were emitted before it, for up to three seconds.
+    /// Writes Events until `stop`, then the Events that were emitted before, for up to three seconds.
     pub async fn run(self, stop: CancellationToken) {
         let out_of_time = async {
             stop.cancelled().await;
@@ -239,11 +239,11 @@ impl Writer {
         };
         tokio::select! {
             () = self.write_all(&stop) => (),
-            () = out_of_time => debug!("Stopping before every Event was written"),
+            () = out_of_time => debug!("Stopping before all Events were written"),
         }
     }
 
-    /// After a stop, queued Events are written without rate limit and repeats without their quiet time; a write in progress is finished.
+    /// After a stop, queued Events are written without rate limit, and repeats without their quiet time. A write in progress is finished.
     async fn write_all(mut self, stop: &CancellationToken) {
         let mut series = Series::default();
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
@@ -262,7 +262,7 @@ impl Writer {
         while self.catch_up(&mut series, Instant::now() + QUIET).await {}
     }
 
-    /// Waits for either source. `select!` picks at random if both are ready, so that neither starves the other.
+    /// Waits for either source. `select!` picks at random if both are ready, so neither source starves the other.
     async fn next(&mut self, series: &Series) -> Next {
         let due = series.due();
         let overdue = async {
@@ -277,7 +277,8 @@ impl Writer {
         }
     }
 
-    /// The next notice: Warnings first, except for a share that keeps Normal Events from starving. `None`: all recorders were dropped.
+    /// Returns the next notice: Warnings first, except for a share that prevents the starvation of Normal Events. `None`: all recorders
+    /// have been dropped.
     async fn take(&mut self) -> Option<Told> {
         let turn = self.taken.wrapping_add(1);
         let (first, second) = if turn.is_multiple_of(NORMAL_SHARE) {
@@ -295,7 +296,7 @@ impl Writer {
         told
     }
 
-    /// Lets a burst through, then one write per [`PACE`].
+    /// Lets a burst pass, then one write per [`PACE`].
     async fn pace(&mut self) {
         let now = Instant::now();
         let next = self.paced.map_or(now, |paced| paced.max(now)) + PACE;
@@ -340,7 +341,7 @@ impl Writer {
             Err(error) => {
                 debug!(%error, "Cannot write Event");
                 self.dropped.inc();
-                // Forget the series, so that the next repeat creates an Event.
+                // Drop the series, so that the next repeat creates an Event.
                 series.forget(told);
             }
         }
@@ -405,15 +406,15 @@ fn event_name(about: &ObjectReference, suffix: &str) -> String {
     format!("{}.{suffix}", about.name.as_deref().unwrap_or("unnamed"))
 }
 
-/// A text without the words that contain a digit: delays, counts, addresses and request IDs differ between attempts at the same problem.
-/// Two texts with the same reason but another gist are two problems.
+/// Returns the gist of a text: the text without words that contain a digit, since delays, counts, addresses and request IDs differ between
+/// attempts. Two texts with the same reason and different gists are two problems.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Shortens a text written by a user to at most `most` characters.
+/// Shortens a text that a user wrote to at most `most` characters.
 #[must_use]
 pub fn bounded(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

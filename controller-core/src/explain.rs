@@ -1,13 +1,13 @@
-//! Shows what this controller does about an object, and what that waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
+//! Shows what this controller does about an object, and what the object waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
 //!
 //! The answers are assembled on request from existing state: the reconciler's ledger of unsettled objects, the key's place in the queue,
 //! and lines that the controller derives from its mirrors. Neither the API server nor the adapter is called, except for plans, which are
 //! dry runs.
 //!
-//! - [`ledger`]: which objects are not settled, and why.
+//! - [`ledger`]: which objects are not in sync, and why.
 //! - [`rehearse`]: what the controller would do about them.
 //! - `pages`: the pages over HTTP.
-//! - `metrics`: the number of unsettled objects, and since when.
+//! - `metrics`: the number of objects that are not in sync, and since when.
 
 pub mod ledger;
 mod metrics;
@@ -59,28 +59,28 @@ pub trait Look: Send + Sync + 'static {
     /// All objects in the mirror.
     fn all(&self) -> Vec<Object>;
 
-    /// Whether both sides were listed. Before that, objects may exist that the mirrors do not show.
+    /// Whether both sides were listed completely. Before that, objects may exist that the caches do not show.
     fn listed(&self) -> bool;
 
-    /// What the mirrors show of an object, which may exist in the cloud only.
+    /// Returns what the caches show of an object, which may exist in the cloud only.
     fn look(&self, object: &Object) -> Seen;
 
-    /// Load balancers that no Service wants any more, of all shards. Empty for a controller without load balancers.
+    /// Returns the load balancers of all shards that no Service needs any more. Empty for a controller without load balancers.
     fn orphans(&self) -> Vec<Orphan> {
         Vec::new()
     }
 }
 
-/// What the mirrors show of an object, in human-readable lines. They must not contain secrets.
+/// What the caches show of an object, in human-readable lines, which must not contain secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The desired state.
     pub wanted: Vec<String>,
     /// The state in the cloud.
     pub cloud: Vec<String>,
-    /// Set if the controller knows, besides the queue, that it has not reconciled the object's current state.
+    /// Whether the controller knows, apart from the queue, that it has not reconciled the object's current state.
     pub unseen: bool,
-    /// Set if this controller does not manage the object; `wanted` says why.
+    /// Whether this controller does not manage the object; `wanted` says why.
     pub apart: bool,
 }
 
@@ -89,7 +89,7 @@ pub trait ObjectKey: Key {
     /// The key for an object.
     fn of(object: &Object) -> Self;
 
-    /// The object's name, and its UID if the key has it.
+    /// Returns the object's name, and its UID if the key contains the UID.
     fn object(&self) -> (ObjectName, Option<String>);
 }
 
@@ -131,7 +131,7 @@ impl<K: ObjectKey> Places for Each<K> {
 struct All<K>(Queue<K>, K);
 
 impl<K: Key> Places for All<K> {
-    /// Whether the next pass has begun or is due says nothing about a single object.
+    /// A pass covers all objects, so the next pass says nothing about a single object.
     fn place(&self, _object: &Object) -> Place {
         match self.0.place(&self.1) {
             later @ Place::Later { .. } => later,
@@ -230,7 +230,7 @@ impl Sources {
         Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
-    /// Sets the mirror that knows the state of the connection to the adapter.
+    /// Sets the mirror that tracks the connection to the adapter.
     #[must_use]
     pub fn linked<K, T>(mut self, cloud: &Mirror<K, T>) -> Self
     where
@@ -242,12 +242,12 @@ impl Sources {
         self
     }
 
-    /// Whether the mirror shows this very object, not another one with the same name.
+    /// Whether the mirror shows this object, and not another one with the same name.
     fn knows(&self, object: &Object) -> bool {
         self.look.uid(&object.name).is_some_and(|uid| uid == object.uid)
     }
 
-    /// Sets how plans are rehearsed.
+    /// Sets how dry runs are made.
     #[must_use]
     pub fn rehearsed(self, by: Arc<dyn Rehearse>) -> Self {
         Self { rehearse: Some(by), ..self }
@@ -267,7 +267,7 @@ pub(crate) struct Identity {
     pub(crate) runtime: Handle,
 }
 
-/// What a process shows about its work. Cloning gives another handle.
+/// The data of the status pages of a process. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Explain(Arc<Inner>);
 
@@ -279,12 +279,12 @@ struct Inner {
     lately: Lately,
 }
 
-/// What the deletion brakes hold back. Cloning gives another handle.
+/// What the deletion brakes hold. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Brakes(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
 impl Brakes {
-    /// Sets what this brake holds, in the words of its Events. Empty: the brake holds nothing any more.
+    /// Sets what this brake holds, with the texts of its Events. Empty: the brake holds nothing any more.
     pub fn holds(&self, brake: &'static str, words: Vec<String>) {
         if words.is_empty() {
             self.all().remove(brake);
@@ -320,7 +320,7 @@ impl Explain {
         debug_assert!(first, "a controller has one kind of objects");
     }
 
-    /// The handle through which brakes report what they hold back.
+    /// Returns the handle with which brakes report what they hold.
     #[must_use]
     pub fn brakes(&self) -> Brakes {
         self.0.brakes.clone()
@@ -344,14 +344,14 @@ impl Explain {
         let (refused, moved) = (adapter.standing().readiness().err(), adapter.scope().readiness().err());
         let unheard = || adapter.silence().or_else(|| adapter.away());
         let away = Some((sources.link)()).filter(|link| matches!(link, Link::Down { .. }));
-        let away = away.map(|link| format!("the cloud adapter is {link}"));
+        let away = away.map(|link| format!("the cloud adapter has been {link}"));
         let mut held_back: Vec<String> = moved.into_iter().collect();
         if !held.is_empty() {
             held_back.extend(self.0.brakes.all().values().flatten().cloned());
         }
         let mut orphans = sources.look.orphans();
         orphans.retain(|orphan| shards.has(&orphan.uid));
-        // Released orphans come first, so that others do not push them off the page while the user waits for their end.
+        // Released orphans come first, so that others do not displace them from the page while the user waits for their deletion.
         let order = |it: &Orphan| (!it.released, it.since.is_none(), it.since);
         orphans.sort_by(|a, b| (order(a), &a.key, &a.uid).cmp(&(order(b), &b.key, &b.uid)));
         let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
@@ -408,7 +408,7 @@ impl Explain {
         Ok(Explanations { objects: objects?, more: many(more) })
     }
 
-    /// The oldest of these, and why they wait. Objects that only the cloud still has are in [`ControllerStatus::orphans`].
+    /// Returns the oldest of these, and why they wait. Objects that only exist in the cloud are in [`ControllerStatus::orphans`].
     fn first(&self, unsettled: &BTreeSet<(Timestamp, Object)>) -> Result<Vec<Waiting>, Unexplained> {
         let sources = self.sources()?;
         let known = unsettled.iter().filter(|(_, object)| sources.knows(object)).take(NAMED);
@@ -419,7 +419,7 @@ impl Explain {
         known.map(waiting).collect()
     }
 
-    /// How many objects of the API server are not in sync, and for how long the first of them. A dry run reports none.
+    /// Returns how many objects of the API server are not in sync, and since when the first of them has not been. A dry run reports none.
     fn backlog(&self) -> (usize, Duration) {
         let (Ok(Identity { clock, dry_run: false, .. }), Ok(sources)) = (self.identity(), self.sources())
         else {
@@ -431,13 +431,13 @@ impl Explain {
         (1 + known.count(), clock.now().duration_since(*first).try_into().unwrap_or_default())
     }
 
-    /// The unsettled objects in the shards of this replica, and since when.
+    /// Returns the objects in the shards of this replica that are not in sync, and since when.
     fn unsettled(&self) -> Result<BTreeSet<(Timestamp, Object)>, Unexplained> {
         let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all: BTreeMap<Object, Timestamp> = BTreeMap::new();
         let noted = sources.ledgers.iter().flat_map(Ledger::all);
         let waiting = sources.places.changed().into_iter().filter_map(|((name, uid), since)| {
-            // An object that is already deleted, and only waits to be forgotten, is not shown.
+            // A deleted object whose entry was not dropped yet is not shown.
             let known = sources.look.uid(&name)?;
             let uid = uid.unwrap_or_else(|| known.clone());
             (known == uid).then(|| (Object { name, uid }, before(clock, since)))
@@ -491,7 +491,7 @@ impl Explain {
         let next = next.or(due).filter(|_| place != Place::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
-        // It is not known which object the late call is for: an object that waits for something else keeps showing that.
+        // The object of the late call is not known, so an object that waits for something else keeps its cause.
         let silence = adapter.silence().filter(|_| all.waits_for.is_none());
         if all.waits_for.is_some() && place != Place::Runs || silence.is_some() {
             all.state = State::Waiting;
@@ -502,7 +502,7 @@ impl Explain {
         Ok(all)
     }
 
-    /// The explanation of an object of which nothing is known.
+    /// Returns the explanation of an object of which nothing is known.
     fn unknown(&self, name: &ObjectName) -> Result<Explanation, Unexplained> {
         Ok(Explanation {
             controller: self.identity()?.controller.to_owned(),
@@ -521,13 +521,13 @@ impl Explain {
     }
 }
 
-/// The time of day at an earlier instant.
+/// Returns the time of day at an earlier instant.
 fn before(clock: &Clock, at: Instant) -> Timestamp {
     let now = clock.now();
     SignedDuration::try_from(at.elapsed()).ok().and_then(|ago| now.checked_sub(ago).ok()).unwrap_or(now)
 }
 
-/// The time of day after `delay`.
+/// Returns the time of day after `delay`.
 fn after(clock: &Clock, delay: Duration) -> Timestamp {
     let now = clock.now();
     SignedDuration::try_from(delay).ok().and_then(|delay| now.checked_add(delay).ok()).unwrap_or(now)

@@ -1,8 +1,8 @@
 //! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose` the first two list every
 //! check, as in Kubernetes' own programs.
 //!
-//! Ready means: both mirrors are synced and connected, or this process stands by. Alive means: work proceeds. An unreachable peer makes a
-//! process unready, but never dead, since a restart would not bring the peer back.
+//! A process is ready if both mirrors are synced and connected, or if it stands by. It is alive if its work makes progress. An unreachable
+//! peer makes a process unready, but never dead, since a restart would not make the peer reachable.
 
 use std::{
     fmt::{self, Write as _},
@@ -24,8 +24,8 @@ use crate::{
     queue::{Key, Queue},
 };
 
-/// A worker that is busy with one key for this long is stuck, and so is a queue whose keys no worker takes. Every call that a worker makes
-/// has a far shorter limit.
+/// Time after which a worker with the same key, or a queue whose keys no worker takes, counts as stuck. Every call that a worker makes has
+/// a much shorter limit.
 const STUCK: Duration = Duration::from_mins(5);
 
 type Judge = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -40,7 +40,7 @@ pub struct Health {
 struct Checks {
     ready: Vec<Check>,
     alive: Vec<Check>,
-    /// While another process works, the only readiness check.
+    /// The only readiness check while another process works.
     standby: Option<Check>,
 }
 
@@ -98,28 +98,28 @@ impl Health {
         });
     }
 
-    /// Another process works: until [`Health::works`], this is the only readiness check.
+    /// Declares that another process works: until [`Health::works`], this is the only readiness check.
     pub(crate) fn stands_by(&self, judge: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks().standby = Some(Check { name: "leaderElection", judge: Box::new(judge) });
     }
 
-    /// This process works: all readiness checks apply.
+    /// Declares that this process works: all readiness checks apply.
     pub(crate) fn works(&self) {
         self.checks().standby = None;
     }
 
-    /// All failed readiness checks.
+    /// Runs all readiness checks.
     ///
     /// # Errors
-    /// One line per failed check.
+    /// Returns one line per failed check.
     pub fn readiness(&self) -> Result<(), String> {
         missing(&self.ready())
     }
 
-    /// All failed liveness checks.
+    /// Runs all liveness checks.
     ///
     /// # Errors
-    /// One line per failed check.
+    /// Returns one line per failed check.
     pub fn liveness(&self) -> Result<(), String> {
         missing(&self.alive())
     }
@@ -151,14 +151,14 @@ fn judge(checks: &[Check]) -> Vec<Verdict> {
     checks.iter().map(|check| Verdict { name: check.name, result: (check.judge)() }).collect()
 }
 
-/// One line per failed check, with its name.
+/// Returns one line per failed check, with its name.
 fn missing(verdicts: &[Verdict]) -> Result<(), String> {
     let line = |verdict: &Verdict| Some(named(verdict.name, verdict.result.as_ref().err()?));
     let lines: Vec<String> = verdicts.iter().filter_map(line).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// Checks of mirrors already name the mirror.
+/// The name of a check of mirrors is omitted, since its text names the mirror.
 fn named(name: &str, error: &str) -> String {
     if error.starts_with(name) { error.to_owned() } else { format!("{name}: {error}") }
 }
@@ -198,7 +198,7 @@ fn answer(verdicts: &[Verdict], RawQuery(query): RawQuery) -> Response {
     (status, text).into_response()
 }
 
-/// One line per check, in the format of Kubernetes' own programs.
+/// Returns one line per check, in the format of Kubernetes' own programs.
 fn table(verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     for Verdict { name, result } in verdicts {
@@ -275,7 +275,7 @@ mod tests {
         assert!(health.readiness().is_err());
     }
 
-    /// A controller with one worker, whose behaviour the test controls.
+    /// A controller with one worker, which the test controls.
     fn working(health: &Health, workers: usize) -> (Queue<u32>, tokio::task::JoinSet<()>, CancellationToken) {
         let second = Duration::from_secs(1);
         let queue = Queue::new("Nodes", Backoff { first: second, longest: second });

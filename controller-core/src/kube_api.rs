@@ -1,4 +1,4 @@
-//! Calls to the API server, each with a time limit, since kube's client waits for ever for a server that hangs.
+//! Calls to the API server, each with a time limit, since kube's client would wait for a hanging server without limit.
 
 mod metrics;
 mod pace;
@@ -25,16 +25,16 @@ pub use self::{
     requests::{Held, Requests},
 };
 
-/// Time limit for a call: longer than any answer of a healthy API server takes.
+/// Time limit for a call: longer than a healthy API server ever takes.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Time limit until an answer begins. It also applies to the begin of a watch, which has no other limit.
+/// Time limit until an answer begins. This limit also applies to the start of a watch, which has no other limit.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Capacity of the buffer between two layers. No request waits for a slot: the worker takes each request at once.
+/// Capacity of the buffer between two layers. No request waits for a slot, since the worker takes each request at once.
 const REQUESTS_WAITING: usize = 64;
-/// Time limit for a connection, shorter because a pod's address may lead nowhere.
+/// Time limit for a connection. It is shorter because a pod's address may lead nowhere.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The environment variables of every pod that may reach the API server. kube's error does not name them if they are missing.
+/// The environment variables that a pod has and that name the API server. kube's error does not name missing ones.
 const POD_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The alternative to a pod's service account.
@@ -43,13 +43,13 @@ const OR_A_FILE: &str = "name a kubeconfig file with --kubeconfig or KUBECONFIG"
 /// Why a call to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No answer within the time limit; whether a write happened is not known.
+    /// No answer arrived within the time limit; the outcome of a write is unknown.
     #[error("no answer from the API server within {} s", LIMIT.as_secs())]
     Timeout,
     /// The server refused the request.
     #[error("{} ({} {})", .0.message, .0.code, .0.reason)]
     Refused(Box<Status>),
-    /// The server asked for a pause, or this process must not write any more.
+    /// The server asked for a pause, or this process may not write any more.
     #[error(transparent)]
     Held(Held),
     /// The connection or the client failed.
@@ -88,9 +88,9 @@ impl Error {
         self.status() == Some(404)
     }
 
-    /// Another client wrote first, or a guard in the patch did not hold: read the current state and decide again.
+    /// Whether another client wrote first, or a guard in the patch failed: read the current state and decide again.
     ///
-    /// The API server answers 409 for a stale `resourceVersion`, or a deletion that names another UID, and 422 without a cause for a JSON
+    /// The API server answers 409 for a stale `resourceVersion` or a deletion that names another UID, and 422 without a cause for a JSON
     /// patch whose `test` failed. A 422 that names invalid fields is a real refusal, except for [`Error::is_about_another`].
     #[must_use]
     pub fn is_stale(&self) -> bool {
@@ -103,10 +103,10 @@ impl Error {
         }
     }
 
-    /// The patch names the UID of a deleted object, and another object has its name now. Nothing was written.
+    /// Whether the patch names the UID of a deleted object whose name now belongs to another object. Nothing was written then.
     ///
-    /// A UID is immutable, so the API server treats the guard as an attempt to change it: 422, with `metadata.uid` among the invalid
-    /// fields. Any other invalid field was not meant for this object.
+    /// A UID is immutable, so the API server treats the guard as an attempt to change the UID: 422, with `metadata.uid` among the invalid
+    /// fields. Other invalid fields then do not matter, since the patch was not meant for this object.
     #[must_use]
     pub fn is_about_another(&self) -> bool {
         match self {
@@ -127,7 +127,7 @@ fn names_another(status: &Status) -> bool {
 /// Waits for a call to the API server, within the time limit.
 ///
 /// # Errors
-/// The error of the call, or [`Error::Timeout`].
+/// Returns the error of the call, or [`Error::Timeout`].
 pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(LIMIT, call).await {
         Ok(Ok(answer)) => Ok(answer),
@@ -138,10 +138,10 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
 
 /// Returns how to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
 ///
-/// Makes no connection, since the API server may come up later. kube's own retries are off, because the work queues retry.
+/// Makes no connection, since the API server may become available later. kube's own retries are disabled, because the work queues retry.
 ///
 /// # Errors
-/// The configuration cannot be read or is invalid.
+/// Fails if the configuration cannot be read or is invalid.
 pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     let mut merged: Option<Kubeconfig> = None;
     for file in kubeconfig {
@@ -160,14 +160,15 @@ pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Why a kubeconfig cannot be read. The parser's own text quotes the surrounding lines, which contain secrets.
+/// Describes why a kubeconfig cannot be read. The parser's own text is not used, since it quotes the surrounding lines, which contain
+/// secrets.
 fn unread(file: &Path, error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else { return error.into() };
     let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
     anyhow!("{} is not a valid kubeconfig{}", file.display(), place.unwrap_or_default())
 }
 
-/// Configuration from the pod's service account.
+/// Returns the configuration from the pod's service account.
 fn in_a_pod() -> anyhow::Result<Config> {
     if let Some(variable) = unset(|variable| std::env::var_os(variable).is_some()) {
         bail!(
@@ -178,15 +179,15 @@ fn in_a_pod() -> anyhow::Result<Config> {
         .with_context(|| format!("cannot use the pod's service account in {SERVICE_ACCOUNT}: {OR_A_FILE}"))
 }
 
-/// The first of the variables that this process lacks.
+/// Returns the first of the variables that this process lacks.
 fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
     POD_VARIABLES.into_iter().find(|variable| !is_set(variable))
 }
 
-/// The client of a controller, whose requests pass through `requests`.
+/// Creates the client of a controller, whose requests pass through `requests`.
 ///
 /// # Errors
-/// The configuration is invalid.
+/// Fails if the configuration is invalid.
 pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
     let builder = ClientBuilder::try_from(config)
         .map_err(|error| unusable(&error))?
@@ -195,15 +196,15 @@ pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
     Ok(builder.with_layer(&BufferLayer::new(REQUESTS_WAITING)).with_layer(requests).build())
 }
 
-/// A client for requests that must not depend on a term: those of the election itself.
+/// Creates a client for requests that must not depend on a term: those of the election itself.
 ///
 /// # Errors
-/// The configuration is invalid.
+/// Fails if the configuration is invalid.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::try_from(config).map_err(|error| unusable(&error))?.build())
 }
 
-/// Why a client cannot be created, without the secrets of a kubeconfig and its credential plugin.
+/// Describes why a client cannot be created, without the secrets of a kubeconfig and its credential plugin.
 fn unusable(error: &kube::Error) -> anyhow::Error {
     anyhow!("cannot create a client for the API server: {}", causes(error))
 }

@@ -1,17 +1,17 @@
-//! What the three controllers share, so that each of them contains only its own subject: what to do, and why.
+//! The code that the three controllers share, so that each controller contains only its own subject.
 //!
-//! A controller compares two mirrors. In reading order:
+//! A controller compares two mirrors. The modules in reading order:
 //!
-//! - [`config`]: flags to a checked configuration, all faults reported at once.
+//! - [`config`]: turns flags into a checked configuration, and reports all faults at once.
 //! - [`leadership`]: the shards that this process holds, and the terms for which it holds them.
-//! - [`start`]: a process from `main` to a graceful stop; it waits for the API server and the adapter instead of crash-looping.
-//! - [`mirror`]: the desired state in Kubernetes and the state in the cloud, kept locally, trimmed, with a known age.
-//! - [`queue`] and [`retry`]: which key is reconciled next, and when a failed one is retried.
-//! - [`adapter`]: the client of the cloud adapter; the only place that builds a request context.
+//! - [`start`]: runs a process from `main` to a graceful stop; waits for the API server and the adapter instead of crash-looping.
+//! - [`mirror`]: keeps the desired state in Kubernetes and the state in the cloud in trimmed local copies of known age.
+//! - [`queue`] and [`retry`]: decide which key is reconciled next, and when a failed key is retried.
+//! - [`adapter`]: the client of the cloud adapter; no other module builds a request context.
 //! - [`kube_api`]: calls to the API server, each with a time limit.
 //! - [`brake`]: limits how many objects are deleted within a window.
-//! - [`events`]: one call that writes the Event and the log line with the same text.
-//! - [`health`], [`metrics`], [`explain`]: what users and programs can see from outside.
+//! - [`events`]: writes the Event and the log line with the same text.
+//! - [`health`], [`metrics`], [`explain`]: show the state of the process to users and programs.
 //! - [`provider_id`], [`node`], [`cidr`], [`clock`]: small shared types.
 //! - `testing` (feature): builders and stateful fakes of both sides.
 //!

@@ -1,7 +1,7 @@
-//! The metrics of one process: a registry, and the names that all controllers share.
+//! The metrics of one process: a registry, and the prefix that all controllers share.
 //!
-//! `cloud_controller_*` carries the label `controller`; names that existing dashboards use (`workqueue_*`, `node_controller_*`, …) are kept
-//! and registered without a prefix.
+//! `cloud_controller_*` has the label `controller`. Names that existing dashboards use (`workqueue_*`, `node_controller_*`, …) are kept and
+//! registered without a prefix.
 
 use std::{borrow::Cow, fmt};
 
@@ -23,17 +23,17 @@ pub fn controller_registry<'a>(registry: &'a mut Registry, controller: &'static 
         .sub_registry_with_label((Cow::from("controller"), Cow::from(controller)))
 }
 
-/// All metrics as OpenMetrics text.
+/// Renders all metrics as OpenMetrics text.
 ///
 /// # Errors
-/// A metric cannot be encoded.
+/// Fails if a metric cannot be encoded.
 pub fn render(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::new();
     encode(&mut text, registry)?;
     Ok(text)
 }
 
-/// Vendor calls and outcomes of calls to the adapter.
+/// Numbers of vendor calls, and of calls to the adapter by outcome.
 #[derive(Clone, Debug, Default)]
 pub struct AdapterMetrics {
     calls: Family<CallLabels, Counter>,

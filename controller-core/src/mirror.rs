@@ -1,10 +1,10 @@
-//! Local mirrors of both sides: the desired state in Kubernetes and the state in the cloud, trimmed to what the controller uses.
+//! Local mirrors of both sides: the desired state in Kubernetes and the state in the cloud, trimmed to the fields that the controller uses.
 //!
-//! - [`kubernetes`] follows a watch on the API server, [`cloud`] a watch on the adapter; both keep a [`Mirror`].
+//! - [`kubernetes`] follows a watch on the API server, [`cloud`] follows a watch on the adapter; both update a [`Mirror`].
 //! - [`one`] follows a single object of the API server, which need not exist.
-//! - A listing takes effect only when it is complete; until then the old content stays.
-//! - A change that the trimmed form does not contain (such as a kubelet's heartbeat) triggers no reconcile.
-//! - A mirror never proves absence: code must check again with a live request before any change that cannot be undone.
+//! - A listing takes effect only when it is complete. Until then the old content stays.
+//! - A change of other fields than the trimmed ones (such as a kubelet's heartbeat) triggers no reconcile.
+//! - A mirror never proves absence: before a change that cannot be undone, code must check again with a live request.
 
 pub mod cloud;
 pub mod kubernetes;
@@ -27,9 +27,9 @@ use crate::{Clock, Link};
 /// The name of a Kubernetes object of one kind, `namespace/name` or `name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// `None` for cluster-scoped kinds.
+    /// The namespace. `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// The name in its namespace.
+    /// The name within its namespace.
     pub name: String,
 }
 
@@ -59,12 +59,12 @@ impl fmt::Display for ObjectName {
 pub struct Change<K, T> {
     /// The key of the item.
     pub key: K,
-    /// The old item. `None`: it did not exist.
+    /// The old item. `None`: the item did not exist.
     pub old: Option<Arc<T>>,
-    /// The new item. `None`: it no longer exists.
+    /// The new item. `None`: the item no longer exists.
     pub new: Option<Arc<T>>,
-    /// Whether the other side reported this change. If not, the change follows from a listing: an item missing from it was removed, or the
-    /// listing is wrong.
+    /// Whether the other side reported this change. Otherwise the change follows from a listing: an item is missing there because it was
+    /// removed, or because the listing is wrong.
     pub told: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Mirror<K, T> {
 
 #[derive(Debug)]
 struct Inner<K, T> {
-    /// For logs and metrics: `nodes`, `instances`.
+    /// The name for logs and metrics: `nodes`, `instances`.
     what: &'static str,
     clock: Clock,
     content: RwLock<Content<K, T>>,
@@ -87,9 +87,9 @@ struct Inner<K, T> {
     link: watch::Sender<Link>,
     /// Fingerprint of the part of the cloud that the content comes from, if the other side reports it.
     scope: watch::Sender<Option<String>>,
-    /// Number of connections on which the other side has answered: behind each may be another process.
+    /// Number of connections on which the other side has answered. There may be another process behind each of them.
     connections: watch::Sender<u64>,
-    /// The time for which the content is known to be right, by the local clock.
+    /// The time for which the content is known to be right, on the local clock.
     observed: watch::Sender<Option<Timestamp>>,
 }
 
@@ -100,7 +100,7 @@ impl<K, T> Clone for Mirror<K, T> {
 }
 
 impl<K: Ord + Clone, T> Mirror<K, T> {
-    /// An empty mirror that is not synced. `what` is for logs and for the metric label `mirror`: `nodes`, `instances`.
+    /// Creates an empty mirror that is not synced. `what` is for logs and for the metric label `mirror`: `nodes`, `instances`.
     #[must_use]
     pub fn new(what: &'static str, clock: Clock) -> Self {
         let inner = Inner {
@@ -116,13 +116,13 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The name of the mirrored collection.
+    /// Returns the name of the mirrored collection.
     #[must_use]
     pub fn what(&self) -> &'static str {
         self.inner.what
     }
 
-    /// One item.
+    /// Returns one item.
     #[must_use]
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<T>>
     where
@@ -132,13 +132,13 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.read(|content| content.get(key).cloned())
     }
 
-    /// All items in the order of their keys.
+    /// Returns all items in the order of their keys.
     #[must_use]
     pub fn items(&self) -> Vec<(K, Arc<T>)> {
         self.read(|content| content.iter().map(|(key, item)| (key.clone(), Arc::clone(item))).collect())
     }
 
-    /// Reads the content without copying it. `reader` must be quick: it blocks updates of the mirror.
+    /// Reads the content without copying it. `reader` must return quickly, since it blocks updates of the mirror.
     pub fn read<R>(&self, reader: impl FnOnce(&BTreeMap<K, Arc<T>>) -> R) -> R {
         reader(&self.inner.content.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -155,27 +155,28 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         let _closed = self.inner.synced.subscribe().wait_for(|synced| *synced).await.is_err();
     }
 
-    /// The state of the connection to the other side.
+    /// Returns the state of the connection to the other side.
     #[must_use]
     pub fn link(&self) -> Link {
         self.inner.link.borrow().clone()
     }
 
-    /// A receiver of changes of the link.
+    /// Returns a receiver of the changes of the link.
     #[must_use]
     pub fn links(&self) -> watch::Receiver<Link> {
         self.inner.link.subscribe()
     }
 
-    /// Changes whenever the other side answers on a new connection, even if the link was never down: another process may be there.
+    /// Returns a receiver that changes whenever the other side answers on a new connection, even without an outage: another process may
+    /// answer there.
     #[must_use]
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.inner.connections.subscribe()
     }
 
-    /// The time for which the content is known to be right. `None`: nothing is known yet.
+    /// Returns the time for which the content is known to be right. `None`: no time is known yet.
     ///
-    /// For the cloud, this is when the adapter asked the vendor, by the adapter's wall clock, but at most the local time of arrival. If the
+    /// For the cloud, this is when the adapter asked the vendor, on the adapter's wall clock, but at most the local time of arrival. If the
     /// adapter's clock is ahead, the mirror looks younger by at most the transmission time; if it is behind, the mirror looks older by the
     /// whole difference.
     #[must_use]
@@ -183,17 +184,17 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         *self.inner.observed.borrow()
     }
 
-    /// Time since [`Self::observed`], at least zero.
+    /// Returns the time since [`Self::observed`], at least zero.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         let age = self.inner.clock.now().duration_since(self.observed()?);
         Some(age.try_into().unwrap_or_default())
     }
 
-    /// Readiness: synced and connected. The error says what is missing.
+    /// Checks readiness: the mirror must be synced and connected. The error says what is missing.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub fn readiness(&self) -> Result<(), String> {
         let link = self.link();
         match (self.is_synced(), link.is_up()) {
@@ -207,18 +208,18 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         writer(&mut self.inner.content.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The other side reports that the content was right at `at`, by its clock.
+    /// Records that the content was right at `at`, on the clock of the other side.
     pub(crate) fn mark_observed(&self, at: Timestamp) {
         self.inner.observed.send_replace(Some(at.min(self.inner.clock.now())));
     }
 
-    /// The other side reports that the content is right now.
+    /// Records that the content is right now.
     pub(crate) fn mark_fresh(&self) {
         self.mark_observed(self.inner.clock.now());
     }
 
-    /// Fingerprint of the part of the cloud that the content comes from. `None`: it does not come from the cloud, or the adapter reports no
-    /// scope.
+    /// Returns the fingerprint of the part of the cloud that the content comes from. `None`: the content does not come from the cloud, or
+    /// the adapter reports no scope.
     pub(crate) fn scope(&self) -> Option<String> {
         self.inner.scope.borrow().clone()
     }

@@ -1,6 +1,6 @@
-//! The connection state of a peer (API server, adapter), and when it is logged.
+//! The connection state of a peer (API server, adapter), and the rules for logging it.
 //!
-//! An outage is logged when it begins, from time to time while it lasts, and when it is over: never as a flood.
+//! An outage is logged when it begins, at intervals while it lasts, and when it ends, so that log lines never flood.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The state of the connection to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Link {
-    /// Not tried yet.
+    /// No connection was tried yet.
     #[default]
     Starting,
     /// The last exchange succeeded.
@@ -47,7 +47,7 @@ impl fmt::Display for Link {
         match self {
             Self::Starting => f.write_str("not reached yet"),
             Self::Up => f.write_str("reachable"),
-            Self::Down { since, error } => write!(f, "not reachable since {since:.0}: {error}"),
+            Self::Down { since, error } => write!(f, "unreachable since {since:.0}: {error}"),
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(30)).await;
         outage.failed("timed out");
         let text = seen.borrow().to_string();
-        assert_eq!(text, "not reachable since 2026-01-01T00:00:00Z: timed out");
+        assert_eq!(text, "unreachable since 2026-01-01T00:00:00Z: timed out");
         outage.answered();
         assert!(seen.borrow().is_up());
     }

@@ -16,27 +16,27 @@ pub struct ProviderId {
 }
 
 impl ProviderId {
-    /// The cloud: the part before `://`.
+    /// Returns the cloud: the part before `://`.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// The instance: the part after `://`. Only the adapter interprets it.
+    /// Returns the instance: the part after `://`. Only the adapter interprets this part.
     #[must_use]
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + 3..).unwrap_or_default()
     }
 
-    /// The whole ID, as in the Node.
+    /// Returns the whole ID, as in the Node.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// The other provider ID of the same instance: with the adapter's region, or without one. `None`: there is only one form, or the region is
-/// not known. Source: contract, `Scope.region`.
+/// Returns the other provider ID of the same instance: with the adapter's region, or without a region. `None`: there is only one form, or
+/// the region is not known. Source: contract, `Scope.region`.
 #[must_use]
 pub fn other_form(id: &str, region: &str) -> Option<String> {
     let (scheme, rest) = id.split_once("://")?;
@@ -52,19 +52,21 @@ pub fn other_form(id: &str, region: &str) -> Option<String> {
 /// Why a text is not a valid provider ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// `://` is missing.
-    #[error("provider ID has no scheme: want <scheme>://<id>")]
+    /// The ID does not contain `://`.
+    #[error("provider ID has no scheme: expected <scheme>://<id>")]
     NoScheme,
     /// The scheme is empty or contains a character other than lower case letters, digits, `+`, `-` and `.`.
-    #[error("provider ID has a bad scheme: want a lower case letter, then letters, digits, +, - or .")]
+    #[error(
+        "provider ID has an invalid scheme: expected a lower case letter, then letters, digits, +, - or ."
+    )]
     BadScheme,
-    /// Nothing follows the scheme.
+    /// The ID ends after the scheme.
     #[error("provider ID is empty after its scheme")]
     NoId,
-    /// It contains blanks or control characters.
+    /// The ID contains blanks or control characters.
     #[error("provider ID contains blanks or control characters")]
     Unprintable,
-    /// It exceeds the contract's limit.
+    /// The ID exceeds the contract's limit.
     #[error("provider ID is longer than {MAX_LEN} bytes")]
     TooLong,
 }

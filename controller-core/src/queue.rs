@@ -1,7 +1,8 @@
-//! The work queue: each key once, one worker at a time per key, fair queueing of namespaces, delays, and backoff per key.
+//! The work queue. Each key is queued once and reconciled by one worker at a time; namespaces are queued fairly, and each key has its own
+//! backoff.
 //!
-//! The queue of `kube::runtime::controller` does not fit: it forgets keys whose object is not in the store, and objects that exist only in
-//! the cloud have none there. All state is in `state`, which reads no clock.
+//! The queue of `kube::runtime::controller` is not used: it drops keys whose object is not in the store, and objects that exist only in the
+//! cloud are not there. All state is in `state`, which reads no clock.
 
 mod lane;
 mod metrics;
@@ -27,12 +28,12 @@ use self::{
 };
 use crate::{Again, metrics::Registry};
 
-/// Requirements for a key.
+/// The requirements for a key.
 pub trait Key: Ord + Clone + Display + Send + Sync + 'static {}
 
 impl<T: Ord + Clone + Display + Send + Sync + 'static> Key for T {}
 
-/// The backoff of a failed key: `first`, doubled with each failure, up to `longest`.
+/// The backoff of a failed key: begins with `first` and doubles with each failure, up to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     /// Pause after the first failure.
@@ -42,7 +43,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The pause after this number of failures in a row, at least one.
+    /// Returns the pause after this number of consecutive failures, at least one.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -50,28 +51,28 @@ impl Backoff {
     }
 }
 
-/// Where a key is, for the status pages.
+/// The place of a key, for the status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Not queued.
+    /// The key is not queued.
     Nowhere,
-    /// It waits for a worker.
+    /// The key waits for a worker.
     Waits {
         /// Since when it waits.
         since: Instant,
-        /// Whether it was added for itself, and not because all keys are to be reconciled.
+        /// Whether the key was added individually, and not because all keys are reconciled.
         changed: bool,
     },
-    /// A worker reconciles it.
+    /// A worker reconciles the key.
     Runs,
-    /// It is requeued.
+    /// The key is requeued.
     Later {
-        /// When it is due.
+        /// When the key is due.
         due: Instant,
     },
 }
 
-/// How many keys are in each state.
+/// Number of keys in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Keys that wait for a worker.
@@ -95,7 +96,7 @@ struct Inner<K> {
     name: &'static str,
     backoff: Backoff,
     state: Mutex<State<K>>,
-    /// There is one waiter: the loop in [`Queue::run`].
+    /// Only one task waits for this: the loop in [`Queue::run`].
     changed: Notify,
     metrics: Metrics,
 }
@@ -107,14 +108,14 @@ impl<K> Clone for Queue<K> {
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue. `name` is the metric label `name`, such as `Nodes`. All keys are in the same namespace.
+    /// Creates an empty queue. `name` is the metric label `name`, such as `Nodes`. All keys are in the same namespace.
     #[must_use]
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
         Self::by_namespace(name, backoff, |_key| "")
     }
 
-    /// An empty queue that serves its namespaces in turn, so that many keys of one do not delay the keys of another. `namespace` returns a
-    /// key's namespace.
+    /// Creates an empty queue that serves its namespaces in turn, so that many keys of one namespace do not delay the keys of another.
+    /// `namespace` returns a key's namespace.
     #[must_use]
     pub fn by_namespace(name: &'static str, backoff: Backoff, namespace: fn(&K) -> &str) -> Self {
         let inner = Inner {
@@ -135,89 +136,89 @@ impl<K: Key> Queue<K> {
         metrics::register(self, registry);
     }
 
-    /// Queues `key` for the next free worker. No effect if it is queued already. If a worker is busy with it, it is reconciled once more
-    /// afterwards.
+    /// Queues `key` for the next free worker. No effect if the key is queued already. If a worker reconciles the key now, the key is
+    /// reconciled again afterwards.
     pub fn add(&self, key: K) {
         self.state().add(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// Like [`Queue::add`], because all keys are to be reconciled: keys that are added for themselves come first.
+    /// Like [`Queue::add`], for a reconcile of all keys. Keys that are added individually come first.
     pub fn add_with_all(&self, key: K) {
         self.state().add_with_all(key, Instant::now());
         self.inner.changed.notify_one();
     }
 
-    /// Like [`Queue::add`], because something changed, but not before `delay` is over.
+    /// Like [`Queue::add`], for a change, but not before `delay` has passed.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.state().add_after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
-    /// Queues `key` after `delay`, whether or not something changes, or earlier if it is already queued for an earlier time.
+    /// Queues `key` after `delay`, even if nothing changes. No effect if the key is already queued for an earlier time.
     pub fn after(&self, key: K, delay: Duration) {
         self.state().after(key, state::after(Instant::now(), delay));
         self.inner.changed.notify_one();
     }
 
-    /// Resets the failures of `key`.
+    /// Resets the count of failures of `key`.
     pub fn forget(&self, key: &K) {
         self.state().forget(key);
     }
 
-    /// Number of keys that wait for a worker.
+    /// Returns the number of keys that wait for a worker.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.state().depth()
     }
 
-    /// Whether no key waits for a worker and none is being reconciled; delayed keys do not count.
+    /// Whether no key waits for a worker and none is being reconciled. Delayed keys do not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.state().is_idle()
     }
 
-    /// How long the slowest worker has been busy with its key. Health check for stuck workers.
+    /// Returns how long the slowest worker has been busy with its key. Used by the health check for stuck workers.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.state().longest_running(Instant::now())
     }
 
-    /// Where a key is.
+    /// Returns the place of a key.
     #[must_use]
     pub fn place(&self, key: &K) -> Place {
         self.state().place(key)
     }
 
-    /// How many keys are in each state.
+    /// Returns the number of keys in each state.
     #[must_use]
     pub fn load(&self) -> Load {
         self.state().load(Instant::now())
     }
 
-    /// The keys that wait for a worker because they were added for themselves, and since when.
+    /// Returns the keys that wait for a worker and were added individually, and since when they wait.
     #[must_use]
     pub fn changed(&self) -> Vec<(K, Instant)> {
         self.state().changed().map(|(key, since)| (key.clone(), since)).collect()
     }
 
-    /// The metric label `name`.
+    /// Returns the metric label `name`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.inner.name
     }
 
-    /// How long keys have been due without a worker taking one. Health check for workers that do not start. `None` before [`Queue::run`],
-    /// and while no key is due.
+    /// Returns how long keys have been due without a worker taking one. Used by the health check for workers that do not start. `None`
+    /// before [`Queue::run`], and while no key is due.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.state().stalled(Instant::now())
     }
 
-    /// Processes keys, at most `workers` at once, until `stop`; then finishes those in progress.
+    /// Processes keys, at most `workers` at once, until `stop`. Then finishes the keys in progress.
     ///
-    /// `work` gets the key and its number of failures in a row, and returns when to requeue it. A panic in it is logged and counted, and
-    /// counts as a failure of that key alone.
+    /// `work` gets the key and its number of consecutive failures, and returns when to requeue the key. A panic is logged and counted, and
+    /// counts as a failure of that key only.
     pub async fn run<F, W>(&self, workers: usize, stop: CancellationToken, work: F)
     where
         F: Fn(K, u32) -> W,
@@ -243,7 +244,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Waits for the next key. Cancel-safe: a key is taken only when it is returned.
+    /// Waits for the next key. Cancel-safe, since a key is taken only when it is returned.
     async fn next(&self) -> (Turn<K>, u32) {
         loop {
             let now = Instant::now();
@@ -286,12 +287,12 @@ impl<K: Key> Queue<K> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // The state is consistent wherever a caller's comparison could panic.
+        // Poisoning is ignored, since the state is consistent wherever a caller's comparison could panic.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A key in progress. If it is dropped before its work has ended (a cancelled task), it counts as a failure.
+/// A key in progress. If it is dropped before the work has ended (in a cancelled task), it counts as a failure.
 struct Turn<K: Key> {
     queue: Queue<K>,
     key: K,
@@ -307,7 +308,8 @@ impl<K: Key> Turn<K> {
             Err(panic) => {
                 self.queue.inner.metrics.panics.inc();
                 let (queue, key, panic) = (self.queue.name(), &self.key, text(&*panic));
-                error!(queue, %key, panic, "Reconcile panicked, the key is retried with backoff: please report this bug");
+                error!(queue, %key, panic, "Reconcile panicked, the key is retried with backoff. \
+                Please report this bug");
                 Again::Backoff
             }
         };
@@ -339,7 +341,7 @@ impl<K: Key> Drop for Turn<K> {
     }
 }
 
-/// The outcome as shown in traces.
+/// Returns the outcome as shown in traces.
 const fn outcome(again: Again) -> &'static str {
     match again {
         Again::Done => "done",
@@ -349,13 +351,13 @@ const fn outcome(again: Again) -> &'static str {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A worker that panicked outside of its reconcile has already released its key; the panic itself must still be logged.
+/// Logs the panic of a worker outside of its reconcile. The worker has already released its key.
 fn report(queue: &'static str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         error!(queue, %error, "Worker failed, its key is retried with backoff");

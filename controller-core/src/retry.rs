@@ -1,6 +1,6 @@
-//! When a key is reconciled again, and what an adapter's error implies for that.
+//! Decides when a key is reconciled again, also after an adapter's error.
 //!
-//! Does not wait itself; [`crate::queue::Queue`] does.
+//! This module does not wait; [`crate::queue::Queue`] does.
 
 use std::{fmt, time::Duration};
 
@@ -12,21 +12,21 @@ use crate::adapter::is_message_limit;
 /// When a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// Never: the object is in sync. Resets earlier failures.
+    /// Never, since the object is in sync. Resets the count of failures.
     Done,
-    /// When something changes: only a change of the object or of the cloud can help. Resets earlier failures.
+    /// When something changes, since only a change of the object or of the cloud can help. Resets the count of failures.
     OnChange,
-    /// After exactly this time. Earlier failures are kept, and none is added.
+    /// After exactly this time. The count of failures stays the same.
     After(Duration),
-    /// After the queue's own exponential backoff for this key.
+    /// After the queue's exponential backoff for this key.
     Backoff,
 }
 
 impl Again {
-    /// When an adapter error asks for a retry: after its delay, with the queue's backoff, or when something changes.
+    /// Returns when to retry after an adapter error: after its delay, with the queue's backoff, or when something changes.
     ///
     /// The reason decides first, then the adapter's `RetryInfo`, then (without a reason) the gRPC code. Configuration errors are retried
-    /// with backoff, since no watch reports that the operator has fixed them.
+    /// with backoff, since no watch reports that the operator has fixed the configuration.
     #[must_use]
     pub fn after_error(error: &AdapterError) -> Self {
         match error.reason {
@@ -37,7 +37,7 @@ impl Again {
             | Reason::OwnedByOther
             | Reason::StaleFence
             | Reason::ImmutableField => Self::OnChange,
-            // The caller uploads an unknown set and repeats the call itself; if the set is still unknown then, an immediate retry does not
+            // The caller uploads an unknown set and repeats the call. If the set is still unknown after that, an immediate retry does not
             // help.
             Reason::CallerForbidden
             | Reason::CallerUnauthenticated
@@ -61,7 +61,7 @@ impl Again {
         }
     }
 
-    /// For peers that are newer than this controller, or that are not adapters.
+    /// Decides by gRPC code, for peers that are newer than this controller, or are not adapters.
     fn after_code(error: &AdapterError) -> Self {
         match error.code {
             Code::InvalidArgument | Code::AlreadyExists | Code::OutOfRange | Code::NotFound => Self::OnChange,
@@ -81,7 +81,7 @@ impl Again {
         }
     }
 
-    /// The earlier of two, for a key that failed in two ways.
+    /// Returns the earlier of two, for a key that failed in two ways.
     #[must_use]
     pub fn sooner(self, other: Self) -> Self {
         match (self, other) {

@@ -1,7 +1,8 @@
-//! A controller's process from `main` to a graceful stop.
+//! Runs a controller's process from `main` to a graceful stop.
 //!
-//! The API server and the adapter need not be available: nothing here connects, mirrors wait and report that. A process ends early only if
-//! its configuration cannot work, an address cannot be bound, a task ends by itself, or another process has taken its only Lease.
+//! The API server and the adapter need not be available: this module makes no connections, and mirrors wait for them and report that. A
+//! process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
+//! taken its only Lease.
 
 mod apart;
 mod logging;
@@ -39,20 +40,20 @@ use crate::{
     mirror::kubernetes::Listing,
 };
 
-/// How long work in progress may take after a stop …
+/// Time limit for work in progress after a stop.
 const GRACE: Duration = Duration::from_secs(20);
-/// … and then how long first Events and pages, and then the Lease, may take: in all, with a second for the last traces, less than the 30 s
-/// between SIGTERM and SIGKILL in Kubernetes.
+/// Additional time limits: first for Events and pages, then for the Lease. All limits together, with a second for the last traces, are
+/// below the 30 s between SIGTERM and SIGKILL in Kubernetes.
 const LAST_GRACE: Duration = Duration::from_secs(4);
 
 /// The names of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// In logs and as metric label `controller`: `node-controller`.
+    /// The name in logs and in the metric label `controller`: `node-controller`.
     pub controller: &'static str,
-    /// In Events, as in the former cloud controller manager: `cloud-node-controller`.
+    /// The name in Events, as in the former cloud controller manager: `cloud-node-controller`.
     pub component: &'static str,
-    /// In the metric `running_managed_controllers`, also as before: `cloud-node`.
+    /// The name in the metric `running_managed_controllers`, as in the former cloud controller manager: `cloud-node`.
     pub managed: &'static [&'static str],
 }
 
@@ -62,25 +63,25 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Process {
     /// The names of the controller.
     pub names: Names,
-    /// The API server.
+    /// The client of the API server.
     pub kube: Client,
     /// How mirrors of the API server get their initial objects.
     pub listing: Listing,
-    /// The cloud.
+    /// The client of the cloud adapter.
     pub adapter: Adapter,
-    /// Emits Events.
+    /// The recorder of Events.
     pub recorder: Recorder,
     /// The time of day.
     pub clock: Clock,
-    /// The shards of the work. The tasks start when this process holds one.
+    /// The shards of the work. The tasks start when this process holds a shard.
     pub shards: Shards,
-    /// Cancelled when the process is to stop: take no new work.
+    /// Cancelled when the process must stop and take no new work.
     pub stop: CancellationToken,
     /// The readiness and liveness checks.
     pub health: Health,
-    /// What the status pages show about its objects.
+    /// The data of the status pages about the controller's objects.
     pub explain: Explain,
-    /// Whether it changes nothing: see [`Process::only_looking`].
+    /// Whether this is a dry run. See [`Process::only_looking`].
     pub dry_run: bool,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
@@ -101,7 +102,7 @@ impl fmt::Debug for Process {
 }
 
 impl Process {
-    /// A process over given clients, without HTTP pages. [`run`] creates a complete one.
+    /// Creates a process with given clients, without HTTP pages. [`run`] creates a complete process.
     #[must_use]
     pub fn new(names: Names, kube: Client, adapter: Adapter, clock: Clock) -> Self {
         let mut registry = Registry::default();
@@ -135,19 +136,19 @@ impl Process {
         }
     }
 
-    /// The same process as a dry run: it plans, but changes nothing, neither in the cluster nor in the cloud.
+    /// Turns the process into a dry run, which plans but changes nothing in the cluster and in the cloud.
     #[must_use]
     pub fn only_looking(self) -> Self {
         let (adapter, recorder) = (self.adapter.only_looking(), self.recorder.only_logging());
         Self { adapter, recorder, dry_run: true, ..self }
     }
 
-    /// The registry for metrics that begin with `cloud_controller_` and carry the label `controller`.
+    /// Returns the registry for metrics that begin with `cloud_controller_` and have the label `controller`.
     pub fn metrics(&mut self) -> &mut Registry {
         controller_registry(&mut self.registry, self.names.controller)
     }
 
-    /// Adds a task that may be dropped at any point, such as a mirror's: `stop` ends it.
+    /// Adds a task that may be dropped at any point, such as a mirror's task. `stop` ends the task.
     pub fn background(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.task(name, async move {
@@ -155,8 +156,8 @@ impl Process {
         });
     }
 
-    /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's. If it ends earlier, the process ends
-    /// with an error.
+    /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's task. If the task ends earlier, the
+    /// process ends with an error.
     pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let pulse = Pulse::default();
         let watched = pulse.clone();
@@ -164,11 +165,11 @@ impl Process {
         self.tasks.push((name, Box::pin(pulse.of(task))));
     }
 
-    /// Serves the pages, writes Events, starts the tasks when the term begins, and waits for `stop`, and then for the tasks to finish their
+    /// Serves the pages, writes Events, and starts the tasks when the term begins. After `stop`, waits until the tasks have finished their
     /// work in progress.
     ///
     /// # Errors
-    /// A task ended by itself, or another process leads. In the second case nothing more is written or waited for.
+    /// Fails if a task ended unexpectedly, or another process leads. In the second case the process writes nothing more and does not wait.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();
@@ -182,7 +183,7 @@ impl Process {
         });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);
-        // Pages and Events outlive the work, so that its end can be observed and reported.
+        // Pages and Events are served longer than the work lasts, so that its end can be observed and reported.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
@@ -205,7 +206,7 @@ impl Process {
             let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", apart::run("pages over TLS", serve));
         }
-        // With a single shard, the Lease is released last, because some of the work is done outside of turns.
+        // With a single shard, the Lease is released last, because some of the work is not done in turns.
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {
@@ -216,13 +217,13 @@ impl Process {
         last.cancel();
         background.until(&last, LAST_GRACE).await?;
         drop(alone);
-        // Only now: the next leader must not find work of this process in progress.
+        // The Lease is released only now, since no work of this process may be in progress when the next leader starts.
         release.cancel();
         election.until(&release, LAST_GRACE).await?;
         ended
     }
 
-    /// Changes nothing in the cloud until it is known to be the part in which this controller has worked so far.
+    /// Blocks changes in the cloud until the adapter is known to work in the same part of the cloud as before.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
         let keeper = Keeper::new(&self.shards, &self.kube, &self.recorder, &guard);
@@ -233,7 +234,7 @@ impl Process {
     }
 }
 
-/// Runs the tasks from the moment when this process holds a shard until they have ended.
+/// Runs the tasks from the moment when this process holds a shard, until the tasks have ended.
 async fn work(
     shards: &Shards,
     stop: &CancellationToken,
@@ -255,7 +256,7 @@ async fn work(
 
 /// Runs a controller as a process: crypto provider, log, clients, signals, the controller itself, exit code.
 ///
-/// The exit code is 0 after a requested stop, 1 after an error, which is logged.
+/// Returns exit code 0 after a requested stop, and 1 after an error, which is logged.
 pub fn run<F, R>(names: Names, config: &CommonConfig, controller: F) -> ExitCode
 where
     F: FnOnce(Process) -> R,
@@ -265,7 +266,7 @@ where
     let code = match serve(names, config, controller) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!(controller = names.controller, error = format!("{error:#}"), "Ending with an error");
+            error!(controller = names.controller, error = format!("{error:#}"), "Exiting with an error");
             ExitCode::FAILURE
         }
     };
@@ -292,7 +293,7 @@ where
         let version = env!("CARGO_PKG_VERSION");
         info!(controller = names.controller, version, cluster_id, %endpoint, "Starts");
         if config.dry_run {
-            warn!("Running with --dry-run: changes nothing; the plans are at /plan");
+            warn!("Running with --dry-run: this controller changes nothing and shows its plans at /plan");
         }
         tokio::select! {
             ended = Box::pin(controller(process)) => ended?,
@@ -303,7 +304,7 @@ where
     })
 }
 
-/// Runs a command that talks to the API server and then ends. The exit code is 0, or 1 after an error, which is written to standard error.
+/// Runs a command that talks to the API server and then ends. Returns exit code 0, or 1 after an error, which is written to standard error.
 pub fn run_once<F, R>(kubeconfig: &[PathBuf], command: F) -> ExitCode
 where
     F: FnOnce(Client) -> R,
@@ -328,7 +329,7 @@ where
     }
 }
 
-/// Must be called first: rustls panics at its first use if it cannot tell which provider to use.
+/// Must be called before any other function of rustls, which panics if it cannot tell which provider to use.
 fn choose_crypto() -> anyhow::Result<()> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.install_default().is_err() {
@@ -384,7 +385,7 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        info!(signal = name, "Stopping: finishing work in progress");
+        info!(signal = name, "Received a signal to stop, finishing the work in progress");
         stop.cancel();
         std::future::pending().await
     })

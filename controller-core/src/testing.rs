@@ -1,7 +1,7 @@
-//! For tests of the controllers: builders, and stateful fakes of both sides.
+//! Builders and stateful fakes of both sides, for tests of the controllers.
 //!
-//! The fakes store objects, count calls and can return an error for the next call; no test asserts an order of calls. Both live in memory,
-//! without sockets, because on paused time a runtime that waits for a socket would jump to the next timer.
+//! The fakes store objects, count calls and can return an error for the next call. No test asserts an order of calls. Both fakes use memory
+//! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer.
 
 mod cloud;
 mod instance;
@@ -36,13 +36,13 @@ pub fn cluster() -> Cluster {
     Cluster { id: "cluster-uid".to_owned(), name: "test".to_owned() }
 }
 
-/// A process over both fakes. Must be called inside a tokio runtime.
+/// Creates a process that uses both fakes. Must be called inside a tokio runtime.
 #[must_use]
 pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
     Process::new(names, kube.client(), cloud.adapter(), cloud.clock())
 }
 
-/// A process over both fakes that holds some of several shards.
+/// Creates a process that uses both fakes and holds some of several shards.
 #[must_use]
 pub fn process_of_shards(names: Names, kube: &FakeKube, cloud: &FakeCloud, seats: &Seats) -> Process {
     let shards = seats.shards();
@@ -54,10 +54,10 @@ pub fn process_of_shards(names: Names, kube: &FakeKube, cloud: &FakeCloud, seats
     process
 }
 
-/// Waits until `condition` holds. Panics with `what` if it does not within ten minutes of paused time.
+/// Waits until `condition` holds. Panics with `what` if this takes longer than ten minutes of paused time.
 ///
 /// # Panics
-/// When the condition does not come true.
+/// Panics if the condition does not become true.
 #[expect(clippy::panic, reason = "a failed test")]
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..60_000 {

@@ -1,7 +1,7 @@
 //! A proxy between the controllers and the adapter. A test uses it to inject faults, or to simulate an adapter with fewer capabilities.
 //!
-//! It speaks gRPC without TLS on both sides: authentication and encryption have tests of their own. It changes only the capabilities that
-//! the adapter reports and adds unknown fields; everything else passes unchanged, including trailers.
+//! The proxy speaks gRPC without TLS on both sides, because other tests cover authentication and encryption. It changes only the
+//! capabilities that the adapter reports and adds unknown fields; everything else passes unchanged, including trailers.
 
 mod longer;
 
@@ -30,16 +30,16 @@ use tower::ServiceExt as _;
 use crate::bed::WITHIN;
 use crate::eventually::eventually;
 
-/// A fault for calls. Names are those of the contract.
+/// A fault for calls. Call names are those of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// These calls are unimplemented, as in an adapter of another version.
+    /// These calls are answered with UNIMPLEMENTED, as by an adapter of another version.
     Lacks(&'static [&'static str]),
     /// The first calls of this name, up to this number, wait until the fault changes.
     Holds(&'static str, usize),
 }
 
-/// A running proxy. Dropping it closes all connections.
+/// A running proxy. Dropping this value closes all connections.
 #[derive(Debug)]
 pub struct AdapterProxy {
     url: String,
@@ -58,7 +58,7 @@ struct Shared {
     counts: watch::Sender<Counts>,
 }
 
-/// Counts since the fault was last set.
+/// Numbers of calls since the fault was last set.
 #[derive(Debug, Default)]
 struct Counts {
     calls: BTreeMap<String, usize>,
@@ -71,7 +71,7 @@ impl AdapterProxy {
     /// # Errors
     /// Returns an error if no port is free.
     pub async fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of loopback")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a loopback port")?;
         let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
             adapter: OnceLock::new(),
@@ -83,7 +83,7 @@ impl AdapterProxy {
         let server = Server::builder().add_routes(routes(&shared));
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Serving ends only with the task.
+            // The server runs as long as its task.
             let _ended = server.serve_with_incoming(TcpIncoming::from(listener)).await.is_ok();
         });
         Ok(Self { url, shared, _server: task })
@@ -94,7 +94,7 @@ impl AdapterProxy {
         json!({ "adapter": { "endpoint": self.url, "tls": { "mode": "off" }, "authentication": "none" } })
     }
 
-    /// Sets the adapter's address. It must stay the same when the adapter restarts.
+    /// Sets the adapter's address, which must stay the same when the adapter restarts.
     ///
     /// # Errors
     /// Returns an error if the address is invalid, or if the proxy has an adapter already.
@@ -133,7 +133,7 @@ impl AdapterProxy {
 
     /// Waits until the proxy holds this number of calls at the same time.
     ///
-    /// # Errors
+    /// Returns an error if the proxy holds fewer calls until the deadline.
     /// Returns an error if it holds fewer until the deadline.
     pub async fn holds(&self, calls: usize) -> anyhow::Result<()> {
         eventually(&format!("{calls} calls are held"), WITHIN, async || {
@@ -210,7 +210,7 @@ impl Shared {
     }
 }
 
-/// The adapter's report without the hidden capabilities.
+/// Removes the hidden capabilities from the adapter's report.
 struct Info(Arc<Shared>);
 
 #[tonic::async_trait]

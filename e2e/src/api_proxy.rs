@@ -1,7 +1,7 @@
-//! A proxy between a controller and the API server. A test injects faults into it; the test's own requests do not pass it.
+//! A proxy between a controller and the API server, with which a test injects faults. The test's own requests do not pass the proxy.
 //!
-//! Clients speak HTTP without TLS to it, on loopback; it speaks TLS to the API server and passes tokens on, so the API server authorizes as
-//! usual. Faults never affect Leases: leader election during an outage has tests of its own.
+//! Clients speak HTTP without TLS to the proxy, on loopback; the proxy speaks TLS to the API server and passes tokens on, so the API server
+//! authorizes as usual. Faults never affect Leases: other tests cover leader election during an outage.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -29,7 +29,7 @@ use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
 use crate::pods::Pod;
 
-/// Larger than any request body sent to an API server.
+/// Maximum bytes of a request body; larger than any body sent to an API server.
 const BODY_MAX: usize = 4 << 20;
 
 /// A fault for requests.
@@ -43,15 +43,15 @@ pub enum Trouble {
     Fails,
     /// Every watch, and every later page of a listing, is refused because its resource version is too old.
     TooOld,
-    /// No request is answered.
+    /// No request gets an answer.
     Hangs,
     /// Each request of this method and path waits until the fault changes.
     Holds(&'static str, &'static str),
-    /// Each request of this method to one of these paths is refused with the status beside it; with status 0 it gets no answer.
+    /// Each request of this method to one of these paths is refused with the status next to it; with status 0 it gets no answer.
     Refuses(&'static str, &'static [(&'static str, u16)]),
 }
 
-/// A running proxy. Dropping it closes all connections.
+/// A running proxy. Dropping this value closes all connections.
 #[derive(Debug)]
 pub struct ApiProxy {
     url: String,
@@ -64,9 +64,9 @@ struct Shared {
     trouble: watch::Sender<Option<Trouble>>,
     /// The number of requests held since the fault was last set.
     held: watch::Sender<usize>,
-    /// The number of these that were released one by one.
+    /// The number of held requests that were released one by one.
     let_go: watch::Sender<usize>,
-    /// The number of requests that met the fault since then, by path.
+    /// The number of requests that the fault affected since it was last set, by path.
     met: watch::Sender<BTreeMap<String, usize>>,
     /// Ends open streams and hanging requests. The value does not matter.
     cut: watch::Sender<()>,
@@ -101,7 +101,7 @@ impl ApiProxy {
         let router = Router::new().fallback(pass).with_state(proxy);
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Serving ends only with the task.
+            // The server runs as long as its task.
             let _ended = axum::serve(listener, router).await.is_ok();
         });
         Ok(Self { url: format!("http://{address}"), shared, _server: task })
@@ -128,15 +128,15 @@ impl ApiProxy {
         self.cut();
     }
 
-    /// Closes running watches and hanging requests.
+    /// Ends running watches and hanging requests.
     pub fn cut(&self) {
         self.shared.cut.send_replace(());
     }
 
-    /// Waits until a held request has not been released yet.
+    /// Waits until the proxy holds a request that has not been released yet.
     ///
     /// # Errors
-    /// Returns an error if no request is held until the deadline.
+    /// Returns an error if the proxy holds no request until the deadline.
     pub async fn holds_one(&self) -> anyhow::Result<()> {
         eventually("a request is held", WITHIN, async || {
             let (held, let_go) = (*self.shared.held.borrow(), *self.shared.let_go.borrow());
@@ -146,12 +146,12 @@ impl ApiProxy {
         .await
     }
 
-    /// Releases the held request; the next one is held, too.
+    /// Releases the held request; the proxy also holds the next one.
     pub fn let_one_go(&self) {
         self.shared.let_go.send_modify(|let_go| *let_go = let_go.saturating_add(1));
     }
 
-    /// The number of requests of this path that met the last fault.
+    /// The number of requests to this path that the last fault affected.
     pub fn met(&self, path: &str) -> usize {
         self.shared.met.borrow().get(path).copied().unwrap_or_default()
     }
@@ -211,12 +211,12 @@ async fn pass(State(proxy): State<Proxy>, request: Request) -> Result<Response, 
     };
     Ok(tokio::select! {
         answer = answer => answer,
-        _ = cut.changed() => (StatusCode::BAD_GATEWAY, "cut off").into_response(),
+        _ = cut.changed() => (StatusCode::BAD_GATEWAY, "the proxy cut the connection").into_response(),
     })
 }
 
 impl Trouble {
-    /// The status with which a request to this path is refused; `None`: without an answer.
+    /// The status with which a request to this path is refused; `None`: the request gets no answer.
     fn answer(self, path: &str) -> Option<StatusCode> {
         let Self::Refuses(_, paths) = self else { return None };
         let (_, code) = paths.iter().find(|(refused, _)| *refused == path)?;
@@ -275,14 +275,14 @@ impl Proxy {
     }
 }
 
-/// The same body, which fails when connections are cut.
+/// The same body, but it fails when connections are cut.
 fn cuttable(body: Body, cut: watch::Receiver<()>) -> Body {
     let begin = Some((body.into_data_stream(), cut));
     Body::from_stream(stream::unfold(begin, async |going| {
         let (mut body, mut cut) = going?;
         tokio::select! {
             chunk = body.next() => Some((chunk?.map_err(io::Error::other), Some((body, cut)))),
-            _ = cut.changed() => Some((Err(io::Error::other("cut off")), None)),
+            _ = cut.changed() => Some((Err(io::Error::other("the proxy cut the connection")), None)),
         }
     }))
 }

@@ -1,4 +1,4 @@
-//! The API server's audit log: which user wrote what. It proves that something was *not* written.
+//! The API server's audit log: which user wrote which object. With it, tests prove that something was *not* written.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -24,15 +24,15 @@ pub(crate) fn policy() -> Value {
 /// One write request, successful or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditWrite {
-    /// Such as `system:serviceaccount:kube-system:node-controller`.
+    /// The user, such as `system:serviceaccount:kube-system:node-controller`.
     pub user: String,
-    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// The verb: `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
-    /// Such as `nodes` or `nodes/status`.
+    /// The resource, such as `nodes` or `nodes/status`.
     pub resource: String,
-    /// Empty for resources without a namespace.
+    /// The namespace; empty for resources without one.
     pub namespace: String,
-    /// Empty if the server generates the name.
+    /// The object's name; empty if the server generates it.
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
@@ -49,7 +49,7 @@ impl AuditWrite {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// Reads the audit log of one control plane. The server writes a line before it answers, so the log is complete for every request whose
+/// Reads the audit log of one control plane. The server writes a line before it answers a request, so the log has every request whose
 /// answer a client has received.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
@@ -58,7 +58,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// The log from its current end on.
+    /// The log from its current end onwards.
     pub(crate) fn from_now(path: &Path) -> anyhow::Result<Self> {
         let mut this = Self { path: path.to_path_buf(), start: Mark::default() };
         this.start = this.mark()?;
@@ -73,12 +73,12 @@ impl AuditLog {
         self.writes_since(self.start, user)
     }
 
-    /// The same, after the mark.
+    /// All writes after the mark by users whose name begins with `user`.
     ///
     /// # Errors
     /// Returns an error if the log cannot be read, or if a line does not follow the policy.
     pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
-        // Lines before the start of this log belong to an earlier user of the control plane.
+        // Lines before the start of this log come from an earlier scenario on this control plane.
         let text = self.text(mark.max(self.start))?;
         let writes = text.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(writes.into_iter().filter(|write| write.user.starts_with(user)).collect())

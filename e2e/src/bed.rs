@@ -78,7 +78,7 @@ impl Bed {
         Self::install_on(ControlPlane::shared(&tools()?).await?, values).await
     }
 
-    /// Does the same on this control plane.
+    /// Installs the chart in the same way on this control plane.
     ///
     /// # Errors
     /// Returns the errors of [`Self::install_with`].
@@ -87,7 +87,7 @@ impl Bed {
         Ok(Self { cluster, within: WITHIN })
     }
 
-    /// Does the same, with a proxy between the controllers and the adapter.
+    /// Installs the chart in the same way, with a proxy between the controllers and the adapter.
     ///
     /// # Errors
     /// Returns an error if a part does not start, or if the chart is rejected.
@@ -115,7 +115,7 @@ impl Bed {
     /// Waits until `look` returns a value for the state of the whole cloud.
     ///
     /// # Errors
-    /// Returns an error with the last observation if it returns none until the deadline.
+    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -135,7 +135,7 @@ impl Bed<OpenStack> {
         Self::on_openstack_with(project, &json!({})).await
     }
 
-    /// Does the same with additional values.
+    /// Installs everything in the same way, with additional values.
     ///
     /// # Errors
     /// Returns the errors of [`Self::on_openstack`].
@@ -144,7 +144,7 @@ impl Bed<OpenStack> {
         let cloud = OpenStack::start(&control_plane, project).await?;
         let mut values = Values::new()?.render();
         merge(&mut values, &cloud.values());
-        // Short intervals, so that tests soon see changes that others made in the cloud.
+        // The intervals are short, so that tests soon see changes that other clients made in the cloud.
         let often = ["instances", "loadBalancers", "routes"].map(|it| (it, json!({ "maxAge": "10s" })));
         merge(&mut values, &json!({ "adapter": { "cache": BTreeMap::from(often) } }));
         merge(&mut values, more);
@@ -181,7 +181,7 @@ impl Bed<OpenStack> {
     /// Waits until `look` returns a value for the state of the whole project.
     ///
     /// # Errors
-    /// Returns an error with the last observation if it returns none until the deadline.
+    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -201,17 +201,17 @@ impl<Cloud> Bed<Cloud> {
         self.cluster.pods.wait_ready(self.within).await
     }
 
-    /// A client with administrator rights.
+    /// Returns a client with administrator rights.
     pub fn client(&self) -> Client {
         self.cluster.control_plane.client()
     }
 
-    /// All nodes.
+    /// Lists all nodes.
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client())
     }
 
-    /// The Services of the namespace `default`.
+    /// Lists the Services of the namespace `default`.
     pub fn services(&self) -> Api<Service> {
         Api::default_namespaced(self.client())
     }
@@ -264,7 +264,7 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until `look` returns a value for a node.
     ///
     /// # Errors
-    /// Returns an error with the last observation if it returns none until the deadline.
+    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_node<T>(
         &self,
         name: &str,
@@ -280,7 +280,7 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until `look` returns a value for a Service.
     ///
     /// # Errors
-    /// Returns an error with the last observation if it returns none until the deadline.
+    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_service<T>(
         &self,
         name: &str,
@@ -302,7 +302,7 @@ impl<Cloud> Bed<Cloud> {
             .await
     }
 
-    /// The Events of the controllers on an object, oldest first. Leaves out Events of the API server: just after its start, it may report
+    /// The Events of the controllers on an object, oldest first. Leaves out Events of the API server, which may report just after its start
     /// that a new Service has no address.
     ///
     /// # Errors
@@ -316,10 +316,10 @@ impl<Cloud> Bed<Cloud> {
         Ok(events)
     }
 
-    /// Waits until an object has an Event with this reason, and returns the last one's message.
+    /// Waits until an object has an Event with this reason, and returns the message of the last such Event.
     ///
     /// # Errors
-    /// Returns an error with the existing Events if there is none until the deadline.
+    /// Returns an error with the object's Events if the object has no such Event until the deadline.
     pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
         eventually(&format!("{kind} {name} has an Event {reason}"), self.within, || async {
             let events = self.events(kind, name).await?;
@@ -354,21 +354,21 @@ impl<Cloud> Bed<Cloud> {
             .with_context(|| pod.tail())
     }
 
-    /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after they joined.
+    /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after the nodes joined.
     ///
     /// # Errors
-    /// Returns an error if it uses another number of nodes.
+    /// Returns an error if the service-controller uses another number of nodes.
     pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get("service-controller")?;
         eventually(&format!("load balancers have {nodes} nodes as backends"), self.within, || async {
             let there = sum(&pod.metrics().await?, "cloud_controller_load_balancer_targets");
-            ensure!((there - f64::from(nodes)).abs() < 0.5, "they have {there}");
+            ensure!((there - f64::from(nodes)).abs() < 0.5, "they have {there} nodes");
             Ok(())
         })
         .await
     }
 
-    /// The results of the controllers' calls to the adapter, with their numbers: `OK`, or the reason of the error.
+    /// The results of the controllers' calls to the adapter, each with the number of calls: `OK`, or the reason of the error.
     ///
     /// # Errors
     /// Returns an error if a controller does not answer.
@@ -400,8 +400,8 @@ impl<Cloud> Bed<Cloud> {
         Ok(warnings.iter().filter(|event| is_ours(event)).map(named).collect())
     }
 
-    /// Writes a file with a token of a ServiceAccount in the release's namespace, for these audiences; if there are none, for the API
-    /// server.
+    /// Writes a file with a token of a ServiceAccount in the release's namespace for these audiences. Without audiences, the token is for
+    /// the API server.
     ///
     /// # Errors
     /// Returns an error if the API server refuses, or if the file cannot be written.
@@ -417,7 +417,7 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until a controller reports that it is not ready, for this reason.
     ///
     /// # Errors
-    /// Returns an error if it is always ready, ends, or reports another reason.
+    /// Returns an error if the controller is always ready, ends, or reports another reason.
     pub async fn unready(&mut self, controller: &str, why: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
         let what = format!("{controller} is not ready and reports {why:?}");
@@ -432,8 +432,8 @@ impl<Cloud> Bed<Cloud> {
         Ok(())
     }
 
-    /// The writes of a pod to the API server since the mark, without its Lease, and without `except`: the name of an object, with which the
-    /// names of its Events begin.
+    /// The writes of a pod to the API server since the mark. Leaves out the pod's Lease, and the object named `except` with its Events,
+    /// whose names begin with the same name.
     ///
     /// # Errors
     /// Returns an error if the audit log cannot be read.

@@ -1,8 +1,8 @@
-//! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, the processes of the chart.
+//! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, and the processes of the chart.
 //!
-//! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` has the measurements as
-//! data; the `table` and the `page` in the docs are rendered from it. All scenarios share one set-up and run in the order of [`Scenario`];
-//! a single scenario runs on a cluster that is grown to full size at once.
+//! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` contains the measurements
+//! as data; the `table` and the `page` in the docs are rendered from this data. All scenarios share one set-up and run in the order of
+//! [`Scenario`]; a single scenario runs on a cluster that grows to full size at once.
 
 mod beside;
 mod causes;
@@ -45,7 +45,7 @@ use progress::Progress;
 use result::{Report, Row, Size, Who};
 use stage::Stage;
 
-/// The exit code if the user interrupted the benchmark, as shells report it.
+/// The exit code after an interruption by the user, the same as in shells.
 const INTERRUPTED: u8 = 130;
 /// The page that is rendered from the results, relative to the root of the repository.
 const PAGE: &str = "docs/benchmarks.md";
@@ -64,7 +64,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         members: args.members.min(args.nodes).into(),
         seconds: args.seconds.into(),
     };
-    // Building the tools takes minutes, and Ctrl-C ends that at once: signals are caught only after it.
+    // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
@@ -87,7 +87,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(stage) = stage {
             tokio::select! {
                 closed = stage.close() => closed?,
-                // If it is dropped half-way, it kills the remaining processes.
+                // If this future is dropped half-way, dropping the stage kills the remaining processes.
                 () = signals.next() => (),
             }
         }
@@ -100,7 +100,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),
         Some(Err(error)) => Err(error),
-        // Targets that only the peer misses are reported, but are not a failure.
+        // A target that only the peer misses is reported, but is not a failure.
         Some(Ok(())) if report.rows.iter().filter(|it| it.who == Who::Ours).all(Row::is_met) => {
             Ok(ExitCode::SUCCESS)
         }
@@ -167,7 +167,7 @@ async fn prepare(
     stage.grow(stage.size.nodes, stage.size.services.max(stage.services.len())).await
 }
 
-/// The peer is one process without an adapter, so these scenarios do not apply. It is measured at one size only, without growth.
+/// Whether a scenario applies to the peer, which is one process without an adapter. The peer is measured at one size only, without growth.
 fn is_of(scenario: Scenario, who: Who) -> bool {
     use Scenario::{AdapterRestart, Growth, Replicas, Restart};
     who == Who::Ours || !matches!(scenario, Growth | Restart | AdapterRestart | Replicas)

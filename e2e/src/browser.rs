@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over a pipe: what a page shows to users, and which requests it makes.
+//! A headless Chromium, driven over a pipe. It shows what users see of a page, and which requests the page makes.
 //!
 //! Source: the Chrome DevTools Protocol, <https://chromedevtools.github.io/devtools-protocol/>; with `--remote-debugging-pipe`, messages
 //! end with a zero byte and no WebSocket is needed.
@@ -19,15 +19,15 @@ use tokio::time::Instant;
 
 use crate::process::{guarded, in_path, spawn};
 
-/// The names of the executable in distributions.
+/// The names of the executable in Linux distributions.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-/// The deadline of every command; the first answer takes seconds on a host under load.
+/// The deadline of every command. The first answer takes seconds on a busy host.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
-/// Disables all requests of the browser itself.
+/// Flags that disable all requests of the browser itself.
 const FLAGS: [&str; 11] = [
     "--headless=new",
     "--remote-debugging-pipe",
-    // The sandbox does not work as root or in most containers, and only pages of this project are loaded.
+    // The sandbox does not work as root or in most containers; the browser loads only pages of this project.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -41,7 +41,7 @@ const FLAGS: [&str; 11] = [
 /// Moves the pipes to the file descriptors that the browser expects: 3 for input, 4 for output.
 const PIPES: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
-/// A running browser with one tab. It ends when it is dropped.
+/// A running browser with one tab. Dropping this value ends the browser.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -56,9 +56,9 @@ pub struct Browser {
 /// Settings of the browser window.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// In CSS pixels.
+    /// Width in CSS pixels.
     pub width: u32,
-    /// Whether the user prefers a dark page.
+    /// Whether the user prefers a dark colour scheme.
     pub dark: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Look {
 pub struct Seen {
     /// The width of the page, in CSS pixels.
     pub width: u64,
-    /// All requests.
+    /// All requests that the page made.
     pub requests: Vec<String>,
     /// Messages of the console, such as violations of the page's content security policy.
     pub complaints: Vec<String>,
@@ -79,7 +79,7 @@ impl Browser {
     /// Starts a browser that keeps its files in `dir`.
     ///
     /// # Errors
-    /// Returns an error if there is no browser, or if it does not answer.
+    /// Returns an error if Chromium is not installed, or if the browser does not answer.
     pub fn start(dir: &Path) -> anyhow::Result<Self> {
         let program = program()?;
         let mut command = guarded(&in_path("sh").context("cannot find sh")?);
@@ -105,7 +105,7 @@ impl Browser {
         let target = this.call("Target.createTarget", &json!({ "url": "about:blank" }))?;
         let target = json!({ "targetId": at(&target, "/targetId"), "flatten": true });
         let session = this.call("Target.attachToTarget", &target)?;
-        this.session = at(&session, "/sessionId").as_str().context("no session")?.to_owned();
+        this.session = at(&session, "/sessionId").as_str().context("the answer has no session")?.to_owned();
         for domain in ["Page", "Network", "Log", "Runtime"] {
             this.call(&format!("{domain}.enable"), &json!({}))?;
         }
@@ -132,8 +132,9 @@ impl Browser {
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": at(&size, "/1"), "scale": 1 });
         let picture = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
         let picture = self.call("Page.captureScreenshot", &picture)?;
-        let picture =
-            STANDARD.decode(at(&picture, "/data").as_str().unwrap_or_default()).context("no picture")?;
+        let picture = STANDARD
+            .decode(at(&picture, "/data").as_str().unwrap_or_default())
+            .context("the answer has no picture")?;
         let text = |event: &Value, place: &str| event.pointer(place).map(ToString::to_string);
         let of = |method: &'static str| self.events.iter().filter(move |it| at(it, "/method") == method);
         let requests = of("Network.requestWillBeSent");
@@ -142,7 +143,7 @@ impl Browser {
         let complaints =
             of("Log.entryAdded").chain(of("Runtime.consoleAPICalled")).chain(of("Runtime.exceptionThrown"));
         Ok(Seen {
-            width: at(&size, "/0").as_u64().context("no width")?,
+            width: at(&size, "/0").as_u64().context("the answer has no width")?,
             requests: requests.collect(),
             complaints: complaints.filter_map(|it| text(it, "/params")).collect(),
             picture,
@@ -202,13 +203,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its child processes end with it.
+        // The browser's child processes end with it.
         let _gone = self.child.kill().is_ok();
         let _waited = self.child.wait().is_ok();
     }
 }
 
-/// A part of an answer; null if it is missing.
+/// Returns a part of an answer; null if the part is missing.
 fn at(answer: &Value, place: &str) -> Value {
     answer.pointer(place).cloned().unwrap_or_default()
 }

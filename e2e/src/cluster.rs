@@ -8,10 +8,10 @@ use crate::pods::Pods;
 use crate::simcloud::Simcloud;
 use crate::{Tools, seconds};
 
-/// A cluster on which the chart is installed, with a cloud of its own.
+/// A cluster with the installed chart and its own cloud.
 #[derive(Debug)]
 pub struct Cluster<Cloud = Simcloud> {
-    // In the order in which they are dropped: clients before their servers.
+    // Fields in the order in which they are dropped: clients before their servers.
     /// The adapter and the controllers.
     pub pods: Pods,
     /// The cloud, which outlives the adapter.
@@ -42,7 +42,7 @@ impl Cluster {
         Box::pin(Self::install_on(ControlPlane::shared(tools).await?, change)).await
     }
 
-    /// Does the same on this control plane.
+    /// Installs the chart in the same way on this control plane.
     ///
     /// # Errors
     /// Returns the errors of [`Self::install`].

@@ -1,5 +1,5 @@
 //! A Kubernetes control plane: etcd and kube-apiserver on loopback, with RBAC and an audit log. It has no controllers and no kubelets; the
-//! tests do their work.
+//! tests do the work of these.
 
 mod own;
 pub mod pool;
@@ -29,12 +29,12 @@ use work_dir::WorkDir;
 
 /// The name of the API server in logs and reports.
 pub(crate) const APISERVER: &str = "kube-apiserver";
-/// The deadline of each call of helm and kubectl.
+/// The deadline of each helm or kubectl command.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
-/// A running control plane. Dropping it stops it and removes its files; if the test panics, the logs stay.
+/// A running control plane. Dropping this value stops it and removes its files. If the test panics, the logs are kept.
 pub struct ControlPlane {
-    // In the order in which they are dropped: the files last.
+    // Fields in the order in which they are dropped: the files last.
     servers: Servers,
     site: Site,
     audit_log: AuditLog,
@@ -47,7 +47,7 @@ pub struct ControlPlane {
 #[derive(Debug)]
 enum Servers {
     Own(Box<Own>),
-    /// A control plane of the pool, which other scenarios used before.
+    /// A control plane that belongs to the pool and that other scenarios used before.
     Lent(Lent),
 }
 
@@ -61,7 +61,7 @@ struct Site {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it is ready. For tests that stop the API server, or that leave something that the pool cannot
+    /// Starts a control plane and waits until it is ready. For tests that stop the API server, or that make changes that the pool cannot
     /// undo.
     ///
     /// Cost: about 3 s and 300 MB.
@@ -70,15 +70,15 @@ impl ControlPlane {
     /// Returns an error if a server does not start; it has the end of the server's log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let mut dir = WorkDir::new()?;
-        // The error names files in the directory.
+        // The directory is kept, because the error names files in it.
         let own = Own::start(tools, dir.path()).await.inspect_err(|_| dir.keep())?;
         Self::at(own.site(), Servers::Own(Box::new(own)), tools, dir).await
     }
 
-    /// Returns a control plane in its initial state, from the [pool] if there is one, which saves the start.
+    /// Returns a control plane in its initial state. Borrows it from the [pool] if there is one, which saves the start.
     ///
     /// # Errors
-    /// Returns an error if the pool has none to lend, or the errors of [`Self::start`].
+    /// Returns an error if the pool has no control plane to lend, or the errors of [`Self::start`].
     pub async fn shared(tools: &Tools) -> anyhow::Result<Self> {
         match pool::socket() {
             Some(socket) => Self::lent_by(&socket, tools).await,
@@ -89,7 +89,7 @@ impl ControlPlane {
     /// Borrows a control plane from the [pool] at this socket.
     ///
     /// # Errors
-    /// Returns an error if the pool has none to lend.
+    /// Returns an error if the pool has no control plane to lend.
     pub async fn lent_by(socket: &Path, tools: &Tools) -> anyhow::Result<Self> {
         let dir = WorkDir::new()?;
         let (lent, site) = Lent::borrow_from(socket, &dir.logs()).await?;
@@ -127,7 +127,7 @@ impl ControlPlane {
         self.dir.logs()
     }
 
-    /// Keeps the directory when this is dropped, so that the logs can be read.
+    /// Keeps the directory when this value is dropped, so that the logs can be read.
     pub fn keep_logs(&mut self) {
         self.dir.keep();
     }
@@ -137,7 +137,7 @@ impl ControlPlane {
         self.site.server.clone()
     }
 
-    /// The audit log since this test has the control plane.
+    /// The audit log from the time on at which this test got the control plane.
     pub fn audit_log(&self) -> AuditLog {
         self.audit_log.clone()
     }
@@ -153,7 +153,7 @@ impl ControlPlane {
     /// Runs kubectl as the administrator and returns its standard output.
     ///
     /// # Errors
-    /// Returns an error with the standard error output if it fails.
+    /// Returns an error with kubectl's standard error if kubectl fails.
     pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.kubectl.path).args(args)).await
     }
@@ -161,7 +161,7 @@ impl ControlPlane {
     /// Runs helm as the administrator and returns its standard output.
     ///
     /// # Errors
-    /// Returns an error with the standard error output if it fails.
+    /// Returns an error with helm's standard error if helm fails.
     pub async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.helm.path).args(args)).await
     }
@@ -169,7 +169,7 @@ impl ControlPlane {
     /// Kills the API server. Connections break without a shutdown, as when its host fails.
     ///
     /// # Errors
-    /// Returns an error if it cannot be killed, or if it belongs to the pool.
+    /// Returns an error if the API server cannot be killed, or if it belongs to the pool.
     pub async fn stop_apiserver(&mut self) -> anyhow::Result<()> {
         self.own()?.apiserver.kill().await.map(drop)
     }
@@ -177,16 +177,16 @@ impl ControlPlane {
     /// Starts the API server again, on the same port and the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// Returns an error if it does not start; it has the end of the log.
+    /// Returns an error if the API server does not start; it has the end of the log.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         self.launch_apiserver()?;
         self.own()?.wait_ready().await
     }
 
-    /// Starts the API server again, on the same port and the same data, and returns its process ID.
+    /// Starts the API server again, on the same port and the same data, and returns its process ID without waiting.
     ///
     /// # Errors
-    /// Returns an error if it runs already, or if it cannot be started.
+    /// Returns an error if the API server already runs, or if it cannot be started.
     pub(crate) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         self.own()?.launch_apiserver()
     }

@@ -1,8 +1,8 @@
 //! The demo: shows the main functions on a real control plane, step by step.
 //!
-//! `play` performs the steps and emits `Report`s; `narration` and serde render reports as text or JSON, and do nothing else. `play/` has
-//! one function per step. There are no fixed waiting times: each step polls until its result is there, and fails at its deadline with the
-//! last observation.
+//! `play` performs the steps and emits `Report`s; `narration` and serde only render reports as text or JSON. `play/` has one function per
+//! step. There are no fixed waiting times: each step polls until its result is visible, and fails at its deadline with the last
+//! observation.
 
 mod cloud;
 mod cost;
@@ -33,19 +33,19 @@ use report::{Report, Stay};
 use stage::Stage;
 use teller::Teller;
 
-/// The exit code if the user interrupted the demo, as shells report it.
+/// The exit code after an interruption by the user, the same as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// Plays all steps, waits for the user if requested, and leaves no process running.
+/// Plays all steps, waits for the user if requested, and stops all processes.
 ///
 /// # Errors
-/// Returns an error if no step could be played.
+/// Returns an error if the first step cannot begin.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Building the tools takes minutes, and Ctrl-C ends that at once: signals are caught only after it.
+    // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let teller = Teller::new(args.json);
-    // The set-up of the project is not interrupted: parts of it would be left behind.
+    // The set-up of the project is not interrupted, because parts of the project would be left behind.
     let project = match args.cloud {
         Cloud::Sim => None,
         Cloud::Openstack => Some(Arc::new(Project::make().await?)),
@@ -57,13 +57,13 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     teller.tell(&Report::CleanUp);
     tokio::select! {
         closed = close(stage, project) => closed?,
-        // If it is dropped half-way, it kills the remaining processes.
+        // If this future is dropped half-way, dropping the stage kills the remaining processes.
         () = signals.next() => (),
     }
     Ok(code)
 }
 
-/// Stops the processes that use the project before it is removed.
+/// Stops the processes that use the project, before the project is removed.
 async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::Result<()> {
     let closed = match stage {
         None => Ok(()),
@@ -75,7 +75,7 @@ async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::R
     closed
 }
 
-/// Plays until the end or until the user interrupts. Returns what still runs.
+/// Plays until the end or until the user interrupts. Returns the processes that still run.
 async fn show(
     args: &Args,
     (tools, project): (&Tools, Option<Arc<Project>>),

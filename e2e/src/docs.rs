@@ -1,5 +1,5 @@
-//! Runs the commands that the documentation tells its readers to type: collects them by page, and types them in a shell. What a page needs
-//! in addition (the stage) is provided by a test.
+//! Runs the commands that the documentation asks its readers to type: collects them by page, and types them in a shell. The test provides
+//! the environment that a page needs (the stage).
 
 mod session;
 
@@ -16,11 +16,11 @@ use crate::eventually::eventually;
 use session::Session;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// Files of the repository that commands of pages name.
+/// Files of the repository that commands of pages use.
 const FOLDERS: [&str; 2] = ["examples", "helm"];
-/// The beginning of a shown line that marks a command as failing.
+/// The beginning of an output line that shows that the command fails.
 const REFUSAL: &str = "Error:";
-/// Read-only commands are repeated until they print what the page shows, because a reader of the page would be slower.
+/// Read-only commands. They are repeated until they print what the page shows, because a reader types more slowly.
 const LOOKS: [&str; 3] = ["cloudctl explain ", "cloudctl status", "curl --silent "];
 const KUBECTL_LOOKS: [&str; 5] = ["get", "describe", "logs", "auth", "cloud"];
 const NAMESPACE: &str = "kube-system";
@@ -32,7 +32,7 @@ const BIN: &str = ".cargo/bin";
 pub struct Page {
     /// The path in the repository.
     pub path: String,
-    /// In order.
+    /// The commands in their order.
     pub commands: Vec<Command>,
 }
 
@@ -57,7 +57,7 @@ pub fn pages(stage: &str) -> anyhow::Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// The commands of the book in selected blocks, by page.
+/// The commands in selected blocks of the book, by page.
 ///
 /// # Errors
 /// Returns an error if a page cannot be read.
@@ -82,7 +82,7 @@ pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> 
 
 /// Checks that a page shows this output below the `nth` occurrence of the command.
 ///
-/// Words with digits match all other words with digits, because names, times and counts differ between runs.
+/// A word with digits matches any other word with digits, because names, times and counts differ between runs.
 ///
 /// # Errors
 /// Returns an error if the page does not show the command, or shows another output.
@@ -106,7 +106,7 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The folder in which the commands are typed. It looks like the repository.
+/// A terminal, with a folder that looks like the repository and in which the commands are typed.
 #[derive(Debug)]
 pub struct Terminal {
     dir: TempDir,
@@ -133,7 +133,7 @@ impl Terminal {
         Ok(Self { env: env.map(|(name, value)| (name.to_owned(), value)).into(), dir })
     }
 
-    /// Gives a command a name, like the aliases that the demo prints.
+    /// Makes a command available under a name, like the aliases that the demo prints.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -150,7 +150,8 @@ impl Terminal {
         self
     }
 
-    /// Types the commands of a page, and returns their errors; a failed command does not end the session. Kills what they left running.
+    /// Types the commands of a page, and returns their errors. A failed command does not end the session. Kills background processes at the
+    /// end.
     ///
     /// # Errors
     /// Returns an error if the shell cannot be started.

@@ -1,4 +1,4 @@
-//! Waiting for a condition, the only kind of waiting in these tests.
+//! Waits for a condition; these tests have no other kind of waiting.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Calls `look` until it returns a value.
 ///
-/// While the condition does not hold, `look` fails with what it observed; the last such error is the cause of the returned error. The
-/// deadline also ends a `look` that hangs.
+/// While the condition does not hold, `look` returns an error with its observation; the last such error is the cause of the returned error.
+/// The deadline also ends a call of `look` that hangs.
 ///
 /// # Errors
 /// Returns an error if the condition does not hold by the deadline.
@@ -24,12 +24,12 @@ where
     Look: Future<Output = anyhow::Result<T>>,
 {
     let end = Instant::now() + deadline;
-    let mut last_seen = anyhow!("not checked");
+    let mut last_seen = anyhow!("the condition was not checked");
     loop {
         match timeout_at(end, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => last_seen = seen,
-            Err(_) => last_seen = last_seen.context("the last check got no answer; the one before it"),
+            Err(_) => last_seen = last_seen.context("the last check got no answer; the check before it"),
         }
         if Instant::now() + LOOK_EVERY >= end {
             let text = format!("condition not met within {deadline:?}: {what}; last seen");

@@ -10,7 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::pods::Pod;
 
-/// The service whose health is checked: a replica serves all services or none.
+/// The service whose health is checked. A replica serves either all services or none.
 const LOAD_BALANCERS: &str = "cloudadapter.v1alpha1.LoadBalancerService";
 
 /// A connection to the port of an adapter.
@@ -20,7 +20,8 @@ pub struct GrpcPort {
 }
 
 impl GrpcPort {
-    /// Opens the port of `adapter` for a client with this token that trusts this authority, or that uses plaintext. Does not connect yet.
+    /// Opens the port of `adapter` for a client with this token and this certificate authority; without an authority, in plaintext. Does
+    /// not connect yet.
     ///
     /// # Errors
     /// Returns an error if a file cannot be used.
@@ -28,7 +29,7 @@ impl GrpcPort {
         Self::at(adapter.flag("--grpc-address")?, ca, token)
     }
 
-    /// Does the same for any address.
+    /// Opens any address in the same way.
     ///
     /// # Errors
     /// Returns an error if the address is invalid, or if a file cannot be used.
@@ -47,13 +48,16 @@ impl GrpcPort {
         self.channel.clone()
     }
 
-    /// Checks that the replica reports to clients that it serves the contract.
+    /// Checks that the health service of the replica reports SERVING.
     ///
     /// # Errors
-    /// Returns an error if it does not serve or does not answer.
+    /// Returns an error if the replica does not serve or does not answer.
     pub async fn look_serving(&self) -> anyhow::Result<()> {
         let request = HealthCheckRequest { service: LOAD_BALANCERS.to_owned() };
-        let answer = HealthClient::new(self.channel()).check(request).await.context("no answer")?;
+        let answer = HealthClient::new(self.channel()).check(request).await.context(
+            "the health \
+        service did not answer",
+        )?;
         let status = answer.into_inner().status();
         ensure!(status == ServingStatus::Serving, "the health status is {status:?}");
         Ok(())

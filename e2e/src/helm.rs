@@ -1,4 +1,4 @@
-//! The chart, installed by Helm as a user would.
+//! The chart, installed with Helm as by a user.
 
 use std::fs;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ impl Release {
         Ok(this)
     }
 
-    /// Upgrades the release with these values; all other values get their defaults.
+    /// Upgrades the release with these values. All other values get their defaults.
     ///
     /// # Errors
     /// Returns the error of Helm, which includes those of the chart and the API server.
@@ -47,7 +47,7 @@ impl Release {
         control_plane.helm(&["uninstall", NAME, "--namespace", &self.namespace]).await.map(drop)
     }
 
-    /// Whether an object belongs to this release, by Helm's annotation.
+    /// Whether an object belongs to this release, according to Helm's annotation.
     pub(crate) fn owns(&self, object: &impl kube::ResourceExt) -> bool {
         object.annotations().get("meta.helm.sh/release-name").is_some_and(|name| name == NAME)
     }
@@ -91,7 +91,7 @@ impl Values {
         self
     }
 
-    /// The values as JSON, to which a test can add its own.
+    /// The values as JSON, to which a test can add values.
     pub fn render(&self) -> Value {
         let [grpc, adapter, node, service, route] = self.ports;
         json!({

@@ -6,14 +6,14 @@ use anyhow::{Context, ensure};
 use http::{HeaderMap, StatusCode};
 use reqwest::{Client, Method, RequestBuilder};
 
-/// The deadline. Servers on loopback answer at once or not at all.
+/// The deadline of a request. Servers on loopback answer at once or not at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client without proxies and certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct Http(Client);
 
-/// The answer, whatever its status.
+/// An answer with any status.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -26,9 +26,9 @@ impl Http {
         Self::within(ANSWER_WITHIN)
     }
 
-    /// A client with another deadline, for slower servers.
+    /// Creates a client with another deadline, for slower servers.
     pub(crate) fn within(limit: Duration) -> anyhow::Result<Self> {
-        // Without the system's certificates, because loading them takes time and fails where there are none.
+        // Does not load the system's certificates, because loading takes time and fails if there are none.
         #[expect(
             clippy::disallowed_methods,
             reason = "the tests act as the vendor's operator, without a budget"
@@ -42,13 +42,13 @@ impl Http {
         self.text(url, |client| client.get(url)).await
     }
 
-    /// The status of the answer, whatever it is.
+    /// The status of the answer.
     pub(crate) async fn status(&self, method: Method, url: &str) -> anyhow::Result<u16> {
         let answer = self.0.request(method, url).send().await;
-        Ok(answer.with_context(|| format!("no answer from {url}"))?.status().as_u16())
+        Ok(answer.with_context(|| format!("{url} did not answer"))?.status().as_u16())
     }
 
-    /// Sends the request that `request` builds; `what` names it in errors.
+    /// Sends the request that `request` builds. Errors contain `what`.
     pub(crate) async fn text(
         &self,
         what: &str,
@@ -59,15 +59,15 @@ impl Http {
         Ok(body)
     }
 
-    /// Does the same, but returns error statuses as answers.
+    /// Sends the request in the same way, but returns answers with error statuses, too.
     pub(crate) async fn answer(
         &self,
         what: &str,
         request: impl FnOnce(&Client) -> RequestBuilder,
     ) -> anyhow::Result<Answer> {
-        let answer = request(&self.0).send().await.with_context(|| format!("no answer from {what}"))?;
+        let answer = request(&self.0).send().await.with_context(|| format!("{what} got no answer"))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let body = answer.text().await.with_context(|| format!("incomplete answer from {what}"))?;
+        let body = answer.text().await.with_context(|| format!("{what} got an incomplete answer"))?;
         Ok(Answer { status, headers, body })
     }
 }

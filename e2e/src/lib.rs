@@ -1,10 +1,10 @@
 //! Real control planes for tests, for the demo and for the benchmark.
 //!
 //! A [`ControlPlane`] is etcd and kube-apiserver on loopback. A [`Release`] is the chart, installed on it with Helm. [`Pods`] does the work
-//! of the kubelet: it runs each container's program as its Deployment says. [`Simcloud`] is the cloud that they use. A [`Cluster`] combines
-//! all of them.
+//! of the kubelet: it runs each container's program as its Deployment specifies. [`Simcloud`] is the cloud that the programs use. A
+//! [`Cluster`] combines all of them.
 //!
-//! Deliberately absent: fakes of Kubernetes. All requests are validated by a real API server.
+//! There are deliberately no fakes of Kubernetes: a real API server validates all requests.
 
 mod adapter_proxy;
 mod api_proxy;
@@ -63,7 +63,7 @@ pub use prometheus::{Alert, Pace, Prometheus, PrometheusApi, Rule, Sample};
 pub use rights::{rights, rights_listed};
 pub use simcloud::{Simcloud, State};
 
-/// Finds the tools, or builds them, with progress on standard error.
+/// Finds the tools or builds them, with progress on standard error.
 ///
 /// # Errors
 /// Returns an error if a tool can neither be found nor be built.
@@ -72,7 +72,7 @@ pub fn tools() -> anyhow::Result<Tools> {
     Ok(Tools::get(&environment, &mut e2e_tools::Terminal::new())?)
 }
 
-/// A number of seconds, for deadlines.
+/// Converts a number of seconds to a duration, for deadlines.
 pub const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }

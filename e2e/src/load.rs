@@ -1,4 +1,5 @@
-//! Load by users, while a test does something else: they create, change and delete Services, and nodes join and leave, all the time.
+//! Simulates load by users while a test does something else: they create, change and delete Services, and nodes join and leave, all the
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +21,15 @@ use crate::simcloud::Simcloud;
 
 /// Users that work on Services at the same time.
 const USERS: usize = 3;
-/// The number of Services that each user keeps, changed: the work of others must not affect them.
+/// The number of Services that each user changes once and then keeps. Changes of other Services must not affect them.
 const KEPT: usize = 2;
-/// The number of names for instances that are created and deleted; `NODES` of them are nodes at the same time.
+/// The number of instance names that are reused. At most `NODES` of the instances are nodes at the same time.
 const MACHINES: usize = 8;
-/// The first pod network, far from those that a cluster gives its own nodes.
+/// The first pod network, outside of those that a cluster gives its own nodes.
 const FIRST_NETWORK: usize = 100;
 const NODES: usize = 3;
 
-/// Running users. They work until they are stopped, or until this is dropped.
+/// Running users. They work until they are stopped, or until this value is dropped.
 #[derive(Debug)]
 pub struct Load {
     rounds: Arc<AtomicUsize>,
@@ -36,7 +37,7 @@ pub struct Load {
     users: JoinSet<anyhow::Result<Outcome>>,
 }
 
-/// What the users left.
+/// The objects that the users have created and kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The total number of Services created.
@@ -66,7 +67,7 @@ impl Load {
         Self::beside(bed.client(), &bed.cluster.cloud).await
     }
 
-    /// Does the same in any cluster, including one that has nodes already.
+    /// Starts the users in any cluster, including one that already has nodes.
     ///
     /// # Errors
     /// Returns an error if the cloud refuses, or if no node is initialised.
@@ -135,7 +136,7 @@ impl Load {
 }
 
 impl User {
-    /// Creates a Service, waits for its address, changes and deletes it, again and again; the first ones stay.
+    /// Creates a Service, waits for its address, changes and deletes it, in a loop. The first Services are kept.
     async fn services(self, number: usize) -> anyhow::Result<Outcome> {
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let (mut kept, mut n_services) = (Vec::new(), 0);
@@ -147,7 +148,7 @@ impl User {
             service(&name).port(80).create(&self.client).await?;
             n_services += 1;
             eventually(&format!("Service {name} has an address"), WITHIN, || async {
-                address(&services.get(&name).await?).context("it has no address")
+                address(&services.get(&name).await?).context("the Service has no address")
             })
             .await?;
             let more = json!({ "spec": { "ports": [{ "name": "more", "port": 443, "protocol": "TCP" }] } });
@@ -172,8 +173,8 @@ impl User {
         .await
     }
 
-    /// Adds an instance that joins as a node and gets its route. Then removes the oldest one, the instance first, as an autoscaler does,
-    /// because the number of routes that can be removed at once is limited while the instances of their nodes exist.
+    /// Adds an instance that joins as a node and gets its route. Then removes the oldest node, its instance first, as an autoscaler does:
+    /// the number of routes that can be removed at once is limited while the instances of their nodes exist.
     async fn nodes(self, cloud: Simcloud) -> anyhow::Result<Outcome> {
         let (mut there, mut n_joined) = (Vec::new(), 0);
         for number in (1..=MACHINES).cycle() {
@@ -211,7 +212,7 @@ impl User {
     }
 
     fn stops(&self) -> bool {
-        // If the sender is gone, the user stops, too.
+        // If the sender was dropped, the user stops, too.
         *self.stop.borrow() || self.stop.has_changed().is_err()
     }
 

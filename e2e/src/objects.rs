@@ -1,4 +1,4 @@
-//! Kubernetes objects as their authors create them: nodes as a kubelet registers itself, Services as a user writes them.
+//! Kubernetes objects as kubelets and users create them: Nodes and Services.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ pub struct NodeBuilder {
     ready: Ready,
 }
 
-/// A node as a kubelet with `--cloud-provider=external` registers it: tainted, without provider ID, with its hostname as the only address,
-/// ready.
+/// A node as a kubelet with `--cloud-provider=external` registers it: tainted, without provider ID, ready, and with its hostname as the
+/// only address.
 pub fn node(name: &str) -> NodeBuilder {
     let labels = [("hostname", name), ("os", "linux"), ("arch", "amd64")];
     NodeBuilder {
@@ -53,14 +53,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the provider ID, as a kubelet started with `--provider-id`.
+    /// Sets the provider ID, as a kubelet with `--provider-id` does.
     #[must_use]
     pub fn provider_id(mut self, id: &str) -> Self {
         self.provider_id = Some(id.to_owned());
         self
     }
 
-    /// Sets the address, as a kubelet started with `--node-ip`.
+    /// Sets the address, as a kubelet with `--node-ip` does.
     #[must_use]
     pub fn node_ip(self, ip: &str) -> Self {
         self.annotation("alpha.kubernetes.io/provided-node-ip", ip)
@@ -87,7 +87,7 @@ impl NodeBuilder {
         self
     }
 
-    /// The object.
+    /// Builds the Node.
     ///
     /// # Errors
     /// Returns an error if the JSON is not a valid Node.
@@ -139,7 +139,7 @@ pub enum Ready {
     True,
     /// The kubelet reports that the node cannot run pods.
     False,
-    /// The kubelet does not report.
+    /// The kubelet has stopped reporting.
     Unknown,
 }
 
@@ -154,7 +154,7 @@ impl Ready {
     }
 }
 
-/// Deletes a Node object. Its kubelet does not do that when the instance is deleted.
+/// Deletes a Node object. A kubelet does not do this when its instance is deleted.
 ///
 /// # Errors
 /// Returns an error if the API server refuses.
@@ -221,7 +221,7 @@ impl ServiceBuilder {
         self
     }
 
-    /// The object.
+    /// Builds the Service.
     ///
     /// # Errors
     /// Returns an error if the JSON is not a valid Service.

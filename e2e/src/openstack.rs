@@ -1,7 +1,7 @@
-//! A cluster on the real services of `cargo xtask openstack`: a project of its own, and, between the project and the adapter, the proxy of
-//! the conformance suite, which counts calls and injects faults.
+//! A cluster on the real services of `cargo xtask openstack`: a separate project, and the proxy of the conformance suite between the
+//! project and the adapter, which counts calls and injects faults.
 //!
-//! It starts and stops no service: `e2e/openstack/run.sh` does that for a whole run.
+//! This module starts and stops no service: `e2e/openstack/run.sh` does this for a whole run.
 
 mod account;
 mod project;
@@ -37,9 +37,9 @@ const CLOUDS: &str = "OS_CLIENT_CONFIG_FILE";
 /// The Secret with the adapter's credentials.
 const SECRET: &str = "openstack";
 const REGION: &str = "RegionOne";
-/// The cloud for users in the clouds.yaml.
+/// The name of the users' cloud in the clouds.yaml.
 pub const USERS_CLOUD: &str = "user";
-/// The services that the adapter calls, and the version with which their paths begin.
+/// The services that the adapter calls, each with the version with which its paths begin.
 const SERVICES: [(Service, &str); 4] = [
     (Service::Identity, "/v3"),
     (Service::Compute, "/v2.1"),
@@ -50,7 +50,7 @@ const SERVICES: [(Service, &str); 4] = [
 /// A project of the real services, and the proxy between it and the adapter.
 #[derive(Clone, Debug)]
 pub struct OpenStack {
-    /// The project, in which tests act as users. It outlives this.
+    /// The project, in which tests act as users. It outlives this value.
     pub project: Arc<Project>,
     /// The proxy through which the adapter calls the services.
     pub proxy: Proxy,
@@ -88,7 +88,7 @@ impl OpenStack {
         } } })
     }
 
-    /// Writes these credentials into the adapter's Secret. They reach its volume when that is refreshed.
+    /// Writes these credentials into the adapter's Secret. The adapter gets them when the Secret's volume is refreshed.
     ///
     /// # Errors
     /// Returns an error if the API server refuses.
@@ -162,7 +162,7 @@ async fn proxy(project: &Project, listen: &str) -> anyhow::Result<Proxy> {
     let mut upstreams = BTreeMap::new();
     for (service, _) in SERVICES {
         let url = project.member.endpoint(service)?;
-        // Paths contain their version.
+        // The paths of calls contain the version.
         let (scheme, rest) = url.split_once("://").context("invalid endpoint URL")?;
         let host = rest.split('/').next().unwrap_or(rest);
         upstreams.insert(format!("/{}", service.word()), format!("{scheme}://{host}"));

@@ -1,5 +1,6 @@
 //! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same control
-//! plane and the same cloud as the controllers. Benchmarks compare the controllers with it, and tests let them take over its objects.
+//! plane and the same cloud as the controllers. Benchmarks compare the controllers with the peer, and in tests the controllers take over
+//! its objects.
 
 mod build;
 mod rights;
@@ -21,12 +22,12 @@ use crate::process::{Launch, Process, tail};
 use crate::seconds;
 use crate::simcloud::Simcloud;
 
-/// The name of the log, the Lease and the ServiceAccount, as vendors use it.
+/// The name of the log, the Lease and the ServiceAccount, the same as vendors use.
 const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: &str = "kube-system";
-/// Must cover the 15 s until the Lease of a killed peer expires.
+/// Time limit for the start. Longer than the 15 s until the Lease of a killed peer expires.
 const LEADS_WITHIN: Duration = seconds(60);
-/// The peer has no graceful shutdown.
+/// Time limit for the end. The peer has no graceful shutdown.
 const ENDS_WITHIN: Duration = seconds(10);
 
 /// A controller of the reference, by its name in `--controllers`.
@@ -34,11 +35,11 @@ const ENDS_WITHIN: Duration = seconds(10);
 pub enum PeerController {
     /// Initialises nodes and keeps their addresses.
     Node,
-    /// Deletes nodes whose instances are gone, and taints those that are shut down.
+    /// Deletes nodes whose instances are gone, and taints nodes whose instances are shut down.
     NodeLifecycle,
-    /// Load balancers.
+    /// Creates, updates and deletes load balancers.
     Service,
-    /// Routes.
+    /// Creates and deletes routes.
     Route,
 }
 
@@ -56,12 +57,12 @@ impl PeerController {
     }
 }
 
-/// The flags of the peer. Unset ones have the reference's defaults.
+/// The flags of the peer. Unset flags have the reference's defaults.
 #[derive(Clone, Debug)]
 pub struct PeerFlags {
     /// The controllers to run.
     pub controllers: Vec<PeerController>,
-    /// The number of nodes, and of Services, that are processed at once. `None`: one, the reference's default.
+    /// The number of nodes, and of Services, that are reconciled at once. `None`: one, the reference's default.
     pub concurrency: Option<u32>,
     /// The pod CIDR of the cluster.
     pub cluster_cidr: String,
@@ -81,7 +82,7 @@ impl Default for PeerFlags {
 }
 
 impl PeerFlags {
-    /// All controllers, with this concurrency.
+    /// Runs all controllers, with this concurrency.
     #[must_use]
     pub fn concurrent(workers: u32) -> Self {
         Self { concurrency: Some(workers), ..Self::default() }
@@ -102,22 +103,22 @@ impl PeerFlags {
     }
 }
 
-/// The cluster of the peer.
+/// The cluster on which the peer runs.
 #[derive(Clone, Debug)]
 pub struct PeerSite {
     /// The URL of the API server.
     pub api_server: String,
     /// The file with the certificate authority of the API server.
     pub authority: PathBuf,
-    /// The folder for its kubeconfig and other files.
+    /// The folder for the peer's kubeconfig and other files.
     pub dir: PathBuf,
-    /// The folder for its log.
+    /// The folder for the peer's log.
     pub log_dir: PathBuf,
-    /// A port of loopback for its status pages.
+    /// A loopback port for the peer's status pages.
     pub port: u16,
 }
 
-/// The peer, running or not. Dropping it kills it.
+/// The peer, running or not. Dropping this value kills the peer.
 #[derive(Debug)]
 pub struct Peer {
     launch: Launch,
@@ -149,7 +150,7 @@ impl Peer {
         Self::install_at(control_plane.client(), site, cloud, flags).await
     }
 
-    /// Does the same on any cluster, with its administrator's client.
+    /// Installs the peer in the same way on any cluster, with its administrator's client.
     ///
     /// # Errors
     /// Returns the errors of [`Self::install`].
@@ -182,7 +183,7 @@ impl Peer {
         Ok(Self { launch, leases: Api::namespaced(client, NAMESPACE), process: None })
     }
 
-    /// Builds the program. Tests that later have no network access to Go's module proxy call this first.
+    /// Builds the program. Tests that later cannot access Go's module proxy call this first.
     ///
     /// # Errors
     /// Returns an error if Go is not installed, or if the build fails.
@@ -190,7 +191,7 @@ impl Peer {
         build::built().await
     }
 
-    /// Installs and starts the peer, and waits until it leads.
+    /// Installs and starts the peer, and waits until it is the leader.
     ///
     /// # Errors
     /// Returns the errors of [`Self::install`] and [`Self::start`].
@@ -204,17 +205,17 @@ impl Peer {
         Ok(this)
     }
 
-    /// Starts the peer and waits until it has the Lease, after which its controllers start. After a previous peer was ended, that takes
-    /// until its Lease has expired, 15 s.
+    /// Starts the peer and waits until it has the Lease, after which its controllers start. After a previous peer has ended, this takes up
+    /// to 15 s, until the old Lease has expired.
     ///
     /// # Errors
-    /// Returns an error if the peer runs already, ends, or does not lead by the deadline; it has the end of the log.
+    /// Returns an error if the peer already runs, ends, or is not the leader by the deadline; it has the end of the log.
     pub async fn start(&mut self) -> anyhow::Result<()> {
-        ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer runs already");
+        ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer already runs");
         let before = self.leader().await?;
         let process = self.process.insert(self.launch.start()?);
         let (leases, mut ended) = (&self.leases, None);
-        let leads = eventually("the peer leads", LEADS_WITHIN, || {
+        let leads = eventually("the peer is the leader", LEADS_WITHIN, || {
             ended = process.ensure_running().err();
             let (gone, before) = (ended.is_some(), &before);
             async move {
@@ -245,7 +246,7 @@ impl Peer {
         process.kill().await.map(drop)
     }
 
-    /// Fails with the end of the log if the peer does not run. For loops that wait for an effect of the peer.
+    /// Returns an error with the end of the log if the peer does not run. For loops that wait for an effect of the peer.
     ///
     /// # Errors
     /// Returns an error if it was not started, or if it has ended.

@@ -1,4 +1,4 @@
-//! Keys and certificates for one control plane, created for each.
+//! Keys and certificates. Each control plane has its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct Pki {
     pub(crate) ca: PathBuf,
     pub(crate) server: CertificateFiles,
     pub(crate) admin: CertificateFiles,
-    /// Signs the tokens of ServiceAccounts.
+    /// The key pair that signs the tokens of ServiceAccounts.
     pub(crate) service_accounts: KeyFiles,
 }
 
@@ -57,7 +57,7 @@ impl Pki {
 /// Creates a certificate authority: its certificate and its key, as PEM.
 ///
 /// # Errors
-/// Returns an error if the system has no random bytes.
+/// Returns an error if the system cannot provide random bytes.
 pub fn new_authority() -> anyhow::Result<(String, String)> {
     let ca = authority().context("cannot create a certificate authority")?;
     Ok((ca.pem(), ca.key().serialize_pem()))
@@ -79,7 +79,7 @@ fn server() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// A member of the administrators' group.
+/// A user in the administrators' group.
 fn admin() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name =

@@ -1,8 +1,8 @@
 //! Does the work of a kubelet and of the endpoint slice controller for the pods of the release: each container's program runs here as a
 //! process, with the arguments, environment and identity from its Deployment.
 //!
-//! Deliberately absent: images, security contexts and restarts. A process that ends stays ended, so that tests notice it; the demo restarts
-//! processes itself.
+//! Deliberately not implemented: images, security contexts and restarts. A process that ends is not restarted, so that tests notice it; the
+//! demo restarts processes itself.
 
 mod address;
 mod container;
@@ -64,10 +64,10 @@ struct Source {
 }
 
 impl Pods {
-    /// Reads the release's Deployments from the API server and prepares what their containers need. Starts nothing.
+    /// Reads the release's Deployments from the API server and prepares volumes and identities for their containers. Does not start them.
     ///
     /// # Errors
-    /// Returns an error that names the field if a Deployment uses a feature that is not implemented here.
+    /// Returns an error that names the field if a Deployment uses a feature that this module does not implement.
     pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
@@ -94,7 +94,7 @@ impl Pods {
     /// Updates the volumes of all pods with changes of ConfigMaps and Secrets, and new tokens, as a kubelet does.
     ///
     /// # Errors
-    /// Returns an error if the API server does not return one of them.
+    /// Returns an error if the API server does not return one of these objects.
     pub async fn refresh_volumes(&self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         for pod in self.pods.values() {
             let Source { namespace, spec, dir } = &pod.source;
@@ -122,7 +122,7 @@ impl Pods {
         Ok(())
     }
 
-    /// The pod of a Deployment.
+    /// The pod of a Deployment, for changes.
     ///
     /// # Errors
     /// Returns an error that lists the existing Deployments if this one does not exist.
@@ -131,7 +131,7 @@ impl Pods {
         self.pods.get_mut(deployment).with_context(|| format!("no Deployment {deployment} among {names:?}"))
     }
 
-    /// The same, read-only.
+    /// The pod of a Deployment, read-only.
     ///
     /// # Errors
     /// Returns an error that lists the existing Deployments if this one does not exist.
@@ -177,7 +177,7 @@ impl Pod {
         Ok(Self { container, launch, source, user: identity.user, process: None, http: Http::new()? })
     }
 
-    /// The name of the Deployment, with a number for all replicas but the first.
+    /// The name of the Deployment, followed by a number for all replicas but the first.
     pub fn name(&self) -> &str {
         &self.launch.name
     }
@@ -201,7 +201,7 @@ impl Pod {
         values.next().with_context(|| format!("{} is started without {name}", self.name()))
     }
 
-    /// Changes the value of one of the program's flags from its next start on, as after a change of its Deployment.
+    /// Changes the value of a flag for all later starts, as after a change of the Deployment.
     ///
     /// # Errors
     /// Returns an error if the flag is not set.
@@ -220,15 +220,15 @@ impl Pod {
     /// Starts the program.
     ///
     /// # Errors
-    /// Returns an error if it runs already, or if the program does not exist.
+    /// Returns an error if the process already runs, or if the program does not exist.
     pub fn start(&mut self) -> anyhow::Result<()> {
-        ensure!(!self.is_running(), "{} runs already", self.name());
-        let hint = "build the binaries first: `cargo xtask test e2e` does";
+        ensure!(!self.is_running(), "{} already runs", self.name());
+        let hint = "build the programs first: `cargo xtask test e2e` does this";
         self.process = Some(self.launch.start().context(hint)?);
         Ok(())
     }
 
-    /// Sends SIGKILL: the process ends between any two instructions.
+    /// Sends SIGKILL, so the process ends between any two instructions.
     ///
     /// # Errors
     /// Returns an error if it was not started.
@@ -246,7 +246,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for the end within the pod's grace period, graceful or not.
+    /// Sends SIGTERM, and waits for the end within the pod's grace period, even if it is not graceful.
     ///
     /// # Errors
     /// Returns an error if the process was not started, or if it does not end by the deadline.
@@ -264,7 +264,7 @@ impl Pod {
         self.start()
     }
 
-    /// Whether it was started and has not ended.
+    /// Whether the process was started and has not ended.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(Process::is_running)
     }
@@ -277,7 +277,7 @@ impl Pod {
         self.process.as_mut().map_or(Ok(None), Process::exit_status)
     }
 
-    /// The process ID, if it was started.
+    /// The process ID, if the process was started.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
@@ -295,7 +295,7 @@ impl Pod {
     /// Checks once whether the pod is ready.
     ///
     /// # Errors
-    /// Returns an error with the answer's text if it is not ready, or an error if it does not answer.
+    /// Returns an error with the answer's text if the pod is not ready, or an error if it does not answer.
     pub async fn look_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(self.container.readiness()?).await.map(drop)
     }
@@ -320,7 +320,7 @@ impl Pod {
         ended.map_or(Ok(()), Err)
     }
 
-    /// The metrics, as text.
+    /// The metrics of the pod, as text.
     ///
     /// # Errors
     /// Returns an error if it does not answer.
@@ -328,10 +328,10 @@ impl Pod {
         self.page("/metrics").await
     }
 
-    /// The URL of the metrics.
+    /// The URL of the pod's metrics.
     ///
     /// # Errors
-    /// Returns an error if the pod has no readiness probe, whose port the metrics share.
+    /// Returns an error if the pod has no readiness probe; the metrics are on the probe's port.
     pub fn metrics_url(&self) -> anyhow::Result<String> {
         self.container.beside_readiness("/metrics")
     }
@@ -382,18 +382,18 @@ impl Pod {
     }
 }
 
-/// The directory of the programs that cargo built, derived from the running program; tests are in `deps/` below it.
+/// The directory of the programs that cargo built, derived from the path of the running program. Tests are in `deps/` below it.
 ///
 /// # Errors
 /// Returns an error if the path of the running program is unknown.
 pub fn binaries() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find the path of this program")?;
-    let dir = exe.parent().context("this program is in no directory")?;
+    let dir = exe.parent().context("the path of this program has no directory")?;
     let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
     Ok(dir.to_path_buf())
 }
 
-/// A replica: the first has the Deployment's name and ports, each other one a number and separate ports.
+/// A replica: the first one has the Deployment's name and ports, each other one has a number in its name and separate ports.
 fn replica<'a>(deployment: &'a Deployment, number: i32) -> anyhow::Result<Replica<'a>> {
     let name = deployment.name_any();
     if number == 0 {

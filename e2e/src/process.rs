@@ -1,5 +1,5 @@
-//! Servers as child processes that never outlive this process: dropping one kills it. If util-linux's `setpriv` is installed, the kernel
-//! kills them when this process is killed.
+//! Servers as child processes that never outlive this process: dropping the value kills the server. If util-linux's `setpriv` is installed,
+//! the kernel kills the servers when this process is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -22,10 +22,10 @@ use crate::eventually::eventually;
 
 /// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
-/// A killed process is gone within milliseconds; the rest is for a host under load.
+/// Time limit for the end of a killed process. It usually takes milliseconds; the rest is for a busy host.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The description of a server, which can be started repeatedly.
+/// The description of a server, which can be started several times.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The name of the log file, also used in messages.
@@ -34,9 +34,9 @@ pub struct Launch {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its whole environment; nothing is inherited.
+    /// Its whole environment; the server inherits no variables.
     pub env: BTreeMap<String, String>,
-    /// The directory for its log; output of every start is appended to the same file.
+    /// The directory for its log. The output of every start is appended to the same file.
     pub log_dir: PathBuf,
 }
 
@@ -78,7 +78,7 @@ impl Launch {
 }
 
 impl Process {
-    /// The exit status, if the process has ended.
+    /// The exit status, if the server has ended.
     ///
     /// # Errors
     /// Returns an error if the status cannot be read.
@@ -86,7 +86,7 @@ impl Process {
         self.child.try_wait().with_context(|| format!("cannot read the status of {}", self.name))
     }
 
-    /// Whether it has not ended.
+    /// Whether the server has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -108,7 +108,7 @@ impl Process {
     /// Sends SIGTERM and waits until the process has ended.
     ///
     /// # Errors
-    /// Returns an error if it still runs after `deadline`.
+    /// Returns an error if the process still runs after `deadline`.
     pub async fn terminate(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         if let Some(status) = self.exit_status()? {
             return Ok(status);
@@ -118,10 +118,10 @@ impl Process {
         self.ended(deadline).await
     }
 
-    /// Fails with the end of the log if the process has ended. For loops that wait for an effect of the process.
+    /// Returns an error with the end of the log if the process has ended. For loops that wait for an effect of the process.
     ///
     /// # Errors
-    /// Returns an error if it has ended.
+    /// Returns an error if the process has ended.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         match self.exit_status()? {
             None => Ok(()),
@@ -134,7 +134,7 @@ impl Process {
         let child = &mut self.child;
         let ended = eventually(&what, deadline, || {
             let status = child.try_wait();
-            async { status?.context("it still runs") }
+            async { status?.context("the process still runs") }
         });
         ended.await.with_context(|| tail(&self.log))
     }
@@ -142,7 +142,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only if the process is already gone.
+        // Both calls fail only if the process has already ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -163,21 +163,21 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// A command that is killed with this process, if the system supports that.
+/// A command that is killed together with this process, if the system supports this.
 pub(crate) fn guarded(program: &Path) -> Command {
     static SETPRIV: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| in_path("setpriv").filter(|it| can_guard(it)));
     let Some(setpriv) = SETPRIV.as_ref() else {
-        // In the same process group, so that Ctrl-C reaches it, too.
+        // The command stays in this process group, so that Ctrl-C reaches it, too.
         return Command::new(program);
     };
     let mut command = Command::new(setpriv);
-    // In a process group of its own, so that on Ctrl-C this process can stop it gracefully.
+    // The command gets a separate process group, so that this process can stop it gracefully on Ctrl-C.
     command.args(["--pdeathsig", "KILL", "--"]).arg(program).process_group(0);
     command
 }
 
-/// Checks for util-linux: other programs named setpriv do not have the option.
+/// Checks for util-linux: other programs named setpriv do not have this option.
 fn can_guard(setpriv: &Path) -> bool {
     let Some(program) = in_path("true") else { return false };
     let args = [OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()];
@@ -185,8 +185,8 @@ fn can_guard(setpriv: &Path) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Starts a command from a thread that lasts as long as the process: the kernel takes the end of the *thread* that started a child for the
-/// parent's death, and threads of an async runtime come and go. The child is in the network namespace of the caller.
+/// Starts a command from a thread that lasts as long as the process: the kernel treats the end of the *thread* that started a child as the
+/// parent's death, and an async runtime ends threads at any time. The child is in the caller's network namespace.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, File, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
@@ -194,7 +194,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         thread::spawn(move || {
             for (mut command, network, answer) in inbox {
                 let child = enter(&network).and_then(|()| command.spawn());
-                // The caller waits for the answer below.
+                // The caller waits for the answer, which is sent below.
                 answer.send(child).ok();
             }
         });
@@ -208,7 +208,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
 /// The network namespace of the calling thread.
 const NETWORK: &str = "/proc/thread-self/ns/net";
 
-/// Enters that network namespace, which needs root, unless the thread is already in it.
+/// Enters this network namespace, unless the thread is already in it. Requires root.
 fn enter(network: &File) -> io::Result<()> {
     if network.metadata()?.ino() == fs::metadata(NETWORK)?.ino() {
         return Ok(());

@@ -23,7 +23,7 @@ pub use api::{Alert, PrometheusApi, Rule, Sample};
 /// The name of the job, as the Prometheus operator derives it from the chart's Service.
 const JOB: &str = "cloud-controllers-metrics";
 
-/// Killed when dropped; its data is removed with the control plane.
+/// A running Prometheus. It is killed when this value is dropped; its data is removed with the control plane.
 #[derive(Debug)]
 pub struct Prometheus {
     process: Process,
@@ -32,12 +32,12 @@ pub struct Prometheus {
     pub api: PrometheusApi,
 }
 
-/// How soon it notices and reports changes.
+/// The intervals that decide how soon Prometheus notices and reports changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// The interval of scrapes and of evaluations of the rules.
     pub every: Duration,
-    /// Replaces the `for` of all alerts, so that tests need not wait for minutes.
+    /// Replaces the `for` of all alerts, so that tests do not wait for minutes.
     pub lasts: Option<Duration>,
 }
 
@@ -80,20 +80,20 @@ impl Prometheus {
         Ok(this)
     }
 
-    /// Waits until each process was scraped: an increase is only visible relative to an earlier scrape.
+    /// Waits until each process was scraped, because an increase is only visible relative to an earlier scrape.
     ///
     /// # Errors
     /// Returns an error if a process does not answer.
     pub async fn sees_all(&self) -> anyhow::Result<()> {
         eventually("Prometheus has scraped each process", seconds(30), || async {
             let answered = self.api.query("up == 1").await?.len();
-            ensure!(answered == self.targets, "{answered} of {} answered", self.targets);
+            ensure!(answered == self.targets, "{answered} of {} processes answered", self.targets);
             Ok(())
         })
         .await
     }
 
-    /// Stops it.
+    /// Stops the server.
     ///
     /// # Errors
     /// Returns an error if it does not end, or if it fails.

@@ -1,10 +1,10 @@
-//! Whether a controller has done all its work, according to its metrics.
+//! Decides from the metrics of a controller whether it has done all its work.
 
 use anyhow::ensure;
 
 use crate::metrics::sum;
 
-/// Fails unless each work queue has processed keys and is now empty and idle.
+/// Returns an error unless each work queue has processed keys and is now empty and idle.
 pub(crate) fn quiet(metrics: &str) -> anyhow::Result<()> {
     let sum = |name| sum(metrics, name);
     let worked = sum("workqueue_work_duration_seconds_count");

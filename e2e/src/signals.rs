@@ -12,7 +12,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals, which from now on do not end the process by themselves.
+    /// Catches the signals. From now on, they do not end the process by themselves.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("cannot catch signals");
         Ok(Self {

@@ -1,5 +1,5 @@
-//! The simulated cloud as a process of its own, so that it outlives the adapter, and its admin API: the test acts as the user who creates
-//! instances and as the operator who observes and injects faults.
+//! The simulated cloud as a separate process, so that it outlives the adapter, and its admin API. Through this API the test acts as the
+//! user, who creates instances, and as the operator, who observes and injects faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ use crate::pods::binaries;
 use crate::process::{Launch, Process};
 use crate::seconds;
 
-/// A running simulated cloud. Its state is lost when it is dropped.
+/// A running simulated cloud. Dropping this value ends the cloud, and its state is lost.
 #[derive(Debug)]
 pub struct Simcloud {
-    /// `None` if it was not started here.
+    /// The process. `None` if another process started the cloud.
     process: Option<Process>,
     url: String,
     http: Http,
-    /// The token that its clients must use, once it is set.
+    /// The token that clients of the cloud must use, once one is set.
     token: Arc<Mutex<Option<String>>>,
 }
 
@@ -48,7 +48,7 @@ impl State {
     /// The load balancer of a Service.
     ///
     /// # Errors
-    /// Returns an error if there is none.
+    /// Returns an error if the Service has no load balancer.
     pub fn balancer(&self, service: &str) -> anyhow::Result<&LoadBalancer> {
         let mut all = self.load_balancers.iter();
         all.find(|it| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|name| name == service))
@@ -64,7 +64,7 @@ impl Simcloud {
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
-        let process = launch.start().context("build the binaries first: `cargo xtask test e2e` does")?;
+        let process = launch.start().context("build the programs first: `cargo xtask test e2e` does this")?;
         let this = Self {
             process: Some(process),
             url: format!("http://{address}"),
@@ -75,7 +75,7 @@ impl Simcloud {
         Ok(this)
     }
 
-    /// A simulated cloud that already runs.
+    /// A client of a simulated cloud that already runs.
     ///
     /// # Errors
     /// Returns an error if the HTTP client cannot be created.
@@ -83,13 +83,13 @@ impl Simcloud {
         Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: Arc::default() })
     }
 
-    /// Another client of the same cloud, for a task of its own.
+    /// Another client of the same cloud, for a separate task.
     pub fn caller(&self) -> Self {
         let (url, http, token) = (self.url.clone(), self.http.clone(), Arc::clone(&self.token));
         Self { process: None, url, http, token }
     }
 
-    /// Replaces it by a new one with the same address: another, empty project.
+    /// Replaces the cloud by a new one with the same address, which is another, empty project.
     ///
     /// # Errors
     /// Returns an error if it does not answer.
@@ -98,15 +98,15 @@ impl Simcloud {
         let args = vec![format!("--listen={address}"), format!("--project={project}")];
         self.process
             .as_mut()
-            .context("this simcloud was not started here and cannot be ended")?
+            .context("this simcloud was not started by this process, so it cannot be stopped")?
             .kill()
             .await?;
         self.process = Some(launch(control_plane, args)?.start()?);
-        eventually("the other simcloud answers", seconds(10), || async { self.counts().await }).await?;
+        eventually("the new simcloud answers", seconds(10), || async { self.counts().await }).await?;
         Ok(())
     }
 
-    /// The URL for the adapter.
+    /// The URL of the cloud, for the adapter.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -144,7 +144,7 @@ impl Simcloud {
     /// Sets the status of an instance: started, stopped or failed.
     ///
     /// # Errors
-    /// Returns an error if there is no instance with this ID.
+    /// Returns an error if no instance has this ID.
     pub async fn set_instance_status(&self, id: &str, status: InstanceStatus) -> anyhow::Result<Instance> {
         self.change_instance(id, &json!({ "status": status })).await
     }
@@ -152,7 +152,7 @@ impl Simcloud {
     /// Changes fields of an instance.
     ///
     /// # Errors
-    /// Returns an error if there is no instance with this ID, or if the cloud refuses.
+    /// Returns an error if no instance has this ID, or if the cloud refuses.
     pub async fn change_instance(&self, id: &str, change: &Value) -> anyhow::Result<Instance> {
         self.call(Method::PATCH, &format!("/admin/instances/{id}"), Some(change)).await
     }
@@ -160,7 +160,7 @@ impl Simcloud {
     /// Deletes an instance.
     ///
     /// # Errors
-    /// Returns an error if there is no instance with this ID.
+    /// Returns an error if no instance has this ID.
     pub async fn delete_instance(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/instances/{id}"), None).await
     }
@@ -184,10 +184,10 @@ impl Simcloud {
         self.order(method, path, body).await
     }
 
-    /// Deletes a load balancer without the adapter.
+    /// Deletes a load balancer directly in the cloud, without the adapter.
     ///
     /// # Errors
-    /// Returns an error if there is no load balancer with this ID.
+    /// Returns an error if no load balancer has this ID.
     pub async fn delete_load_balancer(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/load-balancers/{id}"), None).await
     }
@@ -208,7 +208,7 @@ impl Simcloud {
         self.call(Method::GET, "/admin/counts", None).await
     }
 
-    /// Resets the counts, and returns the counts so far.
+    /// Resets the counts, and returns the counts before the reset.
     ///
     /// # Errors
     /// Returns an error if it does not answer.
@@ -231,7 +231,7 @@ impl Simcloud {
         Ok(log.requests)
     }
 
-    /// Injects a fault; its ID ends it.
+    /// Injects a fault, and returns the ID by which the test ends it.
     ///
     /// # Errors
     /// Returns an error if the cloud refuses.
@@ -247,7 +247,7 @@ impl Simcloud {
     /// Ends one fault.
     ///
     /// # Errors
-    /// Returns an error if there is no fault with this ID.
+    /// Returns an error if no fault has this ID.
     pub async fn remove_fault(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/faults/{id}"), None).await
     }
@@ -260,7 +260,7 @@ impl Simcloud {
         self.order(Method::DELETE, "/admin/faults", None).await
     }
 
-    /// Makes only these tokens valid; this client uses the first: `{"token", "project"}`.
+    /// Makes only these tokens valid, each given as `{"token", "project"}`. This client uses the first one.
     ///
     /// # Errors
     /// Returns an error if the cloud refuses.

@@ -50,7 +50,7 @@ impl From<kube::Error> for Error {
     }
 }
 
-/// Changes of the Lease; `None` means deleted. Ends with the connection.
+/// Reports the changes of the Lease; `None` means that it was deleted. Ends with the connection.
 pub(crate) type Changes = BoxStream<'static, Option<Record>>;
 
 /// Client for one Lease.
@@ -70,7 +70,7 @@ impl LeaseApi {
         }
     }
 
-    /// Reads the Lease; `None`: it does not exist.
+    /// Reads the Lease. Returns `None` if it does not exist.
     pub(crate) async fn get(&self) -> Result<Option<Record>, Error> {
         Ok(self.within(self.api.get_opt(&self.name)).await?.map(Record::from))
     }
@@ -85,7 +85,7 @@ impl LeaseApi {
         Ok(self.within(self.api.create(&PostParams::default(), &lease)).await?.into())
     }
 
-    /// Watches the Lease from `version` on.
+    /// Watches the Lease, starting after `version`.
     pub(crate) fn watch(&self, version: &str) -> BoxFuture<'static, Result<Changes, Error>> {
         let (this, version) = (self.clone(), version.to_owned());
         let parameters = WatchParams::default().fields(&format!("metadata.name={}", self.name));

@@ -1,11 +1,11 @@
-//! State machine of a candidate. Pure: (observations, results, now) to the next step.
+//! State machine of a candidate. Its pure functions derive the next step from observations, results of requests and the time.
 //!
-//! Why at most one process relies on a lease: other candidates observe a change made at time `w` no earlier than `w`, and take the lease no
-//! earlier than `w` plus the duration, if it has not changed again. Its holder started that write no later than `w`, and relies on it for
-//! less than the duration. A write succeeds only on the version that its writer has observed, so one of two concurrent writes is refused.
+//! At most one process relies on a lease: other candidates observe a change made at time `w` no earlier than `w`, and take the lease only
+//! if it then stays unchanged for its duration. The holder started that write no later than `w`, and relies on the lease for less than the
+//! duration. A write succeeds only on the version that its writer observed, so one of two concurrent writes is refused.
 //!
-//! The record of a Lease that is missing, or that another client emptied, does not show whether a process still relies on it, so it is
-//! taken no sooner than a held one. Only a Lease that was released, or never held, is free at once.
+//! A Lease that is missing, or that another client emptied, does not show whether a process still relies on it, so candidates wait as long
+//! as for a held one. Only a Lease that was released, or never held, can be taken at once.
 
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ pub struct Candidate {
     timing: Timing,
     seen: Option<Seen>,
     held: Option<Held>,
-    /// When a standby reads the Lease again.
+    /// Time at which a standby reads the Lease again.
     next_look: Instant,
     /// Earliest time of the next write.
     next_write: Instant,
@@ -26,22 +26,22 @@ pub struct Candidate {
     failures: u32,
     /// The highest epoch of any observed record.
     highest: u64,
-    /// The consecutive terms of this process.
+    /// The consecutive terms that this process has had.
     ours: Option<Ours>,
-    /// Set if an acquisition may have succeeded without an answer: the epoch of the lease before it.
+    /// Set if an acquisition may have succeeded although no answer arrived; contains the epoch of the lease before that acquisition.
     asked_after: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Seen {
     record: Record,
-    /// Until then, by the local clock, another process may rely on the lease.
+    /// Time, by the local clock, until which another process may rely on the lease.
     taken_until: Instant,
     /// Time of the last observation.
     at: Instant,
     /// The Lease does not exist (any more).
     missing: bool,
-    /// Whether a patch of this version may succeed. False after a failed write.
+    /// Whether a patch of this version may succeed. False after a failed write, until the Lease is read again.
     current: bool,
 }
 
@@ -65,7 +65,7 @@ struct Ours {
 pub struct Acquisition {
     /// The new value of `leaseTransitions`, higher than the last observed one.
     pub transitions: u32,
-    /// The epoch of the new term must be higher than this.
+    /// Lower bound: the epoch of the new term must be higher than this value.
     pub after: u64,
     /// The version to patch. `None`: the Lease does not exist and must be created.
     pub version: Option<String>,
@@ -83,9 +83,9 @@ pub enum Step {
         /// The version to patch.
         version: String,
     },
-    /// Wait until then, or until the Lease changes.
+    /// Wait until this time, or until the Lease changes.
     Wait(Instant),
-    /// The term is over.
+    /// End the term of this process.
     Lost(Lost),
 }
 
@@ -121,19 +121,19 @@ impl Candidate {
         }
     }
 
-    /// The current term of this process: its epoch, and until when the process may rely on it.
+    /// Returns the epoch of this process's current term, and the time until which this process may rely on the lease.
     #[must_use]
     pub fn term(&self) -> Option<(u64, Instant)> {
         self.held.map(|held| (held.epoch, held.until))
     }
 
-    /// The epoch of the first of the consecutive terms of this process. 0: none.
+    /// Returns the epoch of the first of the consecutive terms of this process. 0: there was no term.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.ours.map_or(0, |ours| ours.since)
     }
 
-    /// The UID of the Lease. Empty: not observed yet.
+    /// Returns the UID of the Lease. Empty: no Lease was observed yet.
     #[must_use]
     pub fn uid(&self) -> &str {
         self.seen.as_ref().map(|seen| seen.record.uid.as_str()).unwrap_or_default()
@@ -156,7 +156,7 @@ impl Candidate {
         self.seen.as_ref().map(|seen| &seen.record)
     }
 
-    /// The time from which no other process relies on the lease.
+    /// Returns the time from which no other process relies on the lease.
     pub(crate) fn free_from(&self) -> Option<Instant> {
         self.seen.as_ref().map(|seen| seen.taken_until)
     }
@@ -172,7 +172,7 @@ impl Candidate {
         self.decide_if(true, now)
     }
 
-    /// Like [`Self::decide`]; if `may_take` is false, a free lease is only observed.
+    /// Like [`Self::decide`], but if `may_take` is false, a free lease is not acquired.
     pub(crate) fn decide_if(&self, may_take: bool, now: Instant) -> Step {
         match (&self.held, &self.seen) {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
@@ -201,7 +201,7 @@ impl Candidate {
         self.seen = Some(Seen { record, taken_until, at: now, missing, current: true });
     }
 
-    /// Records a change reported by a watch. Later changes will be reported, too, so reads can be less frequent.
+    /// Records a change reported by a watch. The watch will also report later changes, so reads can be less frequent.
     pub(crate) fn saw_change(&mut self, now: Instant, record: Option<Record>) {
         let exists = record.is_some();
         self.saw(now, record);
@@ -210,12 +210,12 @@ impl Candidate {
         }
     }
 
-    /// Reduces reads while a watch is open. Reads still detect a watch that is silent although the Lease changes.
+    /// Makes reads less frequent while a watch is open. The remaining reads detect a watch that fails to report changes.
     pub(crate) fn looks_less(&mut self, now: Instant) {
         self.next_look = now + self.timing.watched();
     }
 
-    /// Until when another process may rely on a lease with this record.
+    /// Returns the time until which another process may rely on a lease with this record.
     fn taken_until(&self, now: Instant, record: &Record, relied: bool) -> Instant {
         let expires = now + self.timing.duration;
         let free = record.released || self.is_ours(record);
@@ -224,19 +224,20 @@ impl Candidate {
         };
         let same_term = record.epoch() == last.epoch();
         match record.holder {
-            // The Lease was restored or replaced, and its content may be long outdated.
+            // The Lease was restored or replaced, so its content may be outdated.
             _ if record.epoch() < last.epoch() => expires,
             _ if free => now,
             Some(_) if record.differs(last) || *missing => expires,
             Some(_) => *taken_until,
             None if same_term && last.holder.is_none() && !last.released => *taken_until,
             None if same_term && relied => now,
-            // The last holder may have renewed the lease unobserved before it was emptied.
+            // The last holder may have renewed the lease, unobserved, before another client emptied it.
             None => expires,
         }
     }
 
-    /// Until when another process may rely on a missing Lease, which may have been renewed unobserved before its deletion.
+    /// Returns the time until which another process may rely on a missing Lease. That process may have renewed the Lease, unobserved,
+    /// before the deletion.
     fn gone_until(&mut self, now: Instant, relied: bool) -> Instant {
         match &self.seen {
             Some(seen) if seen.missing && now < self.unseen_from(seen) => seen.taken_until,
@@ -248,7 +249,7 @@ impl Candidate {
         }
     }
 
-    /// A missing Lease has no version that would reveal that it was created and deleted in between, so an old observation proves nothing.
+    /// A missing Lease has no version. So an old observation does not show whether another client created and deleted the Lease since.
     fn unseen_from(&self, seen: &Seen) -> Instant {
         seen.at + self.timing.renew_deadline
     }
@@ -284,10 +285,10 @@ impl Candidate {
         }
     }
 
-    /// Records that a write started at `started` was refused or has an unknown outcome.
+    /// Records that a write started at `started` was refused, or that its outcome is unknown.
     ///
-    /// The first failed write is repeated at once, after a read: it may have conflicted with an earlier write of this process whose answer
-    /// was lost.
+    /// The candidate repeats the first failed write at once, after a read, because that write may have conflicted with an earlier write of
+    /// this process whose answer was lost.
     pub fn failed(&mut self, started: Instant, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.next_write = if self.failures == 1 { now } else { started + self.timing.retry };

@@ -17,8 +17,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     })
 }
 
-/// Replacement text for errors that would reveal secrets: kube prints the input and output of credential plugins and the passwords of
-/// proxies.
+/// Returns a replacement text for errors that would reveal secrets: kube prints the input and output of credential plugins and the
+/// passwords of proxies.
 #[must_use]
 pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(
@@ -27,7 +27,7 @@ pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     ) = error.downcast_ref()
     {
         let (scheme, host) = (proxy_url.scheme_str().unwrap_or("http"), proxy_url.host().unwrap_or_default());
-        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported: remove it"));
+        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported, remove this setting"));
     }
     let auth: &AuthError = error.downcast_ref()?;
     if let AuthError::AuthExecRun { out, .. } = auth {
@@ -38,7 +38,7 @@ pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     } else if let AuthError::MalformedTokenExpirationDate(_) = auth {
         "the credentials of the kubeconfig have an invalid expiration time"
     } else if let AuthError::AuthExec(_) = auth {
-        "the auth-provider of the kubeconfig gives no credentials: use a credential plugin"
+        "the auth-provider of the kubeconfig returned no credentials: use a credential plugin"
     } else {
         return None;
     };

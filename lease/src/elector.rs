@@ -24,18 +24,19 @@ use crate::{
 pub enum Leadership {
     /// This process leads.
     Leader {
-        /// End of the leadership. Code that acts as leader compares it with the clock itself. Moves forward with each renewal.
+        /// Time at which the leadership ends; each renewal moves it forward. Code that acts as leader must compare this time with the
+        /// clock.
         valid_until: Instant,
         /// Identifies the term; higher than the epoch of any earlier term. See [`Record::epoch`].
         epoch: u64,
         /// The epoch of the first of the consecutive terms of this process.
         since: u64,
-        /// The UID of the Lease, which Events refer to.
+        /// The UID of the Lease. Events refer to it.
         uid: Arc<str>,
     },
-    /// Another process leads, or none.
+    /// Another process leads, or no process leads.
     Follower {
-        /// The holder of the lease. `None`: there is none, or it is not known yet.
+        /// The holder of the lease. `None`: the lease has no holder, or the holder is not known yet.
         holder: Option<String>,
     },
 }
@@ -49,18 +50,18 @@ pub struct Elector {
     beats: watch::Sender<Instant>,
     changes: Option<Changes>,
     opening: Option<Opening>,
-    /// Limits attempts to open a watch to one per read, since a failed watch is not urgent.
+    /// Limits attempts to open a watch to one per read, since opening a watch again is not urgent.
     may_watch: bool,
-    /// Wall-clock time for the Lease and for epochs: the time at start plus the time elapsed since. It never stops or jumps back, so a
-    /// renewal always changes the Lease.
+    /// Wall-clock time for the Lease and for epochs: the time at start plus the time elapsed since. This time never stops or jumps back, so
+    /// a renewal always changes the Lease.
     wall: (Timestamp, Instant),
     /// The last failure that was logged.
     trouble: Option<String>,
-    /// The part in sharing many Leases, if this Lease is one of them.
+    /// The part of this Lease in sharing, if the process shares several Leases with other replicas.
     member: Option<Member>,
 }
 
-/// A watch that is being opened.
+/// A watch that is not open yet.
 type Opening = BoxFuture<'static, Result<Changes, Error>>;
 
 impl std::fmt::Debug for Elector {
@@ -108,13 +109,13 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// The time of the last decision. If it is older than a request or a pause takes, the elector hangs.
+    /// Returns the time of the last decision. If no request or pause takes that long, the elector hangs.
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.subscribe()
     }
 
-    /// Takes part in the election until `stop` is cancelled; then releases the lease if this process holds it.
+    /// Takes part in the election until `stop` is cancelled. Then releases the lease if this process holds it.
     ///
     /// Cost: one request every two seconds, and one watch while another process leads.
     pub async fn run(mut self, stop: CancellationToken) {
@@ -131,7 +132,7 @@ impl Elector {
                 Act::Step(Step::Acquire(acquisition)) => self.acquire(acquisition).await,
                 Act::Step(Step::Renew { version }) => self.renew(&version, &Notes::new()).await,
                 Act::Step(Step::Lost(why)) => {
-                    tracing::warn!(lease = %self.lease(), %why, "No longer the leader");
+                    tracing::warn!(lease = %self.lease(), %why, "This process no longer leads");
                     self.resign();
                 }
                 Act::Step(Step::Wait(until)) => {
@@ -149,7 +150,7 @@ impl Elector {
         self.release().await;
     }
 
-    /// Waits until `until`, until the Lease changes while another process holds it, or until other seats change what is to be done.
+    /// Waits until `until`, until a Lease held by another process changes, or until observations of other seats change the next action.
     async fn wait(&mut self, until: Instant) {
         let idle = self.candidate.term().is_some();
         let woken = OptionFuture::from(self.member.as_ref().map(Member::woken));
@@ -160,7 +161,7 @@ impl Elector {
         }
     }
 
-    /// The next change. Pending if the Lease cannot be watched; then the next read detects the change.
+    /// Returns the next change. Never resolves if the Lease cannot be watched; then the next read detects the change.
     async fn change(&mut self) -> Option<Record> {
         let closed = self.changes.is_none() && self.opening.is_none();
         if let (true, true, Some(version)) = (closed, self.may_watch, self.candidate.version()) {
@@ -203,7 +204,7 @@ impl Elector {
         }
     }
 
-    /// Publishes the candidate's observation, which is no older than `started`.
+    /// Publishes the candidate's observation, which was made at `started` or later.
     fn looked(&mut self, started: Instant) {
         if let Some(member) = &mut self.member {
             member.looked(&self.candidate, started);
@@ -234,7 +235,7 @@ impl Elector {
                 Some(former) if former == self.settings.identity => "this process still held the lease",
                 Some(_) => "the holder let the lease expire",
             };
-            tracing::info!(lease, epoch, former, why, "Leader now");
+            tracing::info!(lease, epoch, former, why, "This process leads now");
         }
     }
 
@@ -253,7 +254,7 @@ impl Elector {
                 self.candidate.saw(Instant::now(), Some(record));
                 self.looked(started);
             }
-            // The holder renewed the lease at the same time; the next observation decides.
+            // The holder renewed the lease at the same time. The next observation decides whether to try again.
             Err(error) if error.status() == Some(409) => (),
             Err(error) => self.failed("write", &error),
         }
@@ -273,7 +274,7 @@ impl Elector {
             }
             Ok(None) => self.candidate.failed(started, Instant::now()),
             Err(error) => {
-                tracing::warn!(lease, %error, "Cannot release the Lease: it will expire");
+                tracing::warn!(lease, %error, "Cannot release the Lease; standbys wait until it expires");
                 self.candidate.failed(started, Instant::now());
             }
         }
@@ -302,7 +303,7 @@ impl Elector {
                 self.looked(started);
             }
             Err(error) => {
-                // On a conflict another process was faster; the next read shows which.
+                // After a conflict, the next read shows which other process was faster.
                 if error.status() != Some(409) {
                     self.failed("write", &error);
                 }
@@ -311,7 +312,7 @@ impl Elector {
         }
     }
 
-    /// Releases the lease, including one that this process holds only because the answer to its acquisition was lost.
+    /// Releases the lease, even if this process does not know that it holds the lease because the answer to its acquisition was lost.
     async fn release(mut self) {
         self.resign();
         self.tell();
@@ -320,7 +321,9 @@ impl Elector {
         match released {
             Ok(Some(_)) => tracing::info!(lease, "Lease released"),
             Ok(None) => (),
-            Err(error) => tracing::warn!(lease, %error, "Cannot release the Lease: it will expire"),
+            Err(error) => {
+                tracing::warn!(lease, %error, "Cannot release the Lease; standbys wait until it expires");
+            }
         }
     }
 
@@ -349,7 +352,7 @@ impl Elector {
         });
     }
 
-    /// Logs a failure once until it changes.
+    /// Logs a failure, unless it is the same as the last one that was logged.
     fn failed(&mut self, call: &'static str, error: &Error) {
         let text = error.to_string();
         if self.trouble.as_ref() == Some(&text) {
@@ -362,8 +365,8 @@ impl Elector {
                     lease,
                     call,
                     error = text,
-                    "Access to the Lease is forbidden: grant get, watch and patch on it, and create \
-                     it or grant create"
+                    "Access to the Lease is forbidden: grant get, watch and patch on it, and either \
+                    create the Lease or grant create"
                 );
             }
             Some(_) | None => tracing::warn!(lease, call, error = text, "Request for the Lease failed"),

@@ -1,9 +1,9 @@
-//! The division of the work into shards, and when it may change.
+//! The division of the work into shards, and the conditions for a change of that division.
 //!
-//! Why two divisions are never in force together: the Lease of the first shard states the division. A process that takes the Lease of
+//! Two divisions are never in force at the same time. The Lease of the first shard states the division. A process that takes the Lease of
 //! another shard reads the first one afterwards, before it works. A process that writes a new division into the first Lease has observed
-//! all Leases free at once, and reads the others again afterwards, before it works. So of two such processes, at least one observes the
-//! other. And a process whose Lease was observed free no longer relies on it, and must acquire it again.
+//! all Leases free at once, and reads the others again before it works. So at least one of two such processes observes the other. A process
+//! whose Lease was observed free no longer relies on that Lease, and must acquire it again.
 
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ pub(crate) enum Division {
     Fresh,
     Set {
         shards: u16,
-        /// Leases of another division, up to this number, may still be held.
+        /// Up to this many Leases of another division may still be held.
         before: Option<u16>,
     },
 }
@@ -33,8 +33,8 @@ impl Division {
         }
     }
 
-    /// Number of Leases that the division refers to. Processes that divide the work always write to the second Lease, too, so it still
-    /// states the division if the first one has lost it.
+    /// Returns the number of Leases that belong to the division. Processes that divide the work always write the division into the second
+    /// Lease, too, so that it is still stated there if the first Lease has lost it.
     fn extent(self) -> u16 {
         match self {
             Self::Unknown => 1,
@@ -43,7 +43,7 @@ impl Division {
         }
     }
 
-    /// Whether the division has this number of shards and no other is in force.
+    /// Whether the division has this number of shards and no other division is in force.
     pub(crate) fn is_settled(self, shards: u16) -> bool {
         self == Self::Set { shards, before: None }
     }
@@ -59,7 +59,7 @@ impl Division {
     }
 }
 
-/// The result of a read or of a successful write. Unlike an event of a watch, it is no older than `started`.
+/// The result of a read or of a successful write. Unlike a watch event, it shows the state at `started` or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Looked {
     pub(crate) started: Instant,
@@ -92,9 +92,9 @@ pub(crate) struct Place {
     /// The last term, and the first of the consecutive terms if they belong to this process.
     pub(crate) run: Run,
     pub(crate) looked: Option<Looked>,
-    /// A read started at this time or later is needed.
+    /// A read is needed that starts at this time or later.
     pub(crate) look_from: Option<Instant>,
-    /// Until when this process holds the Lease.
+    /// Time until which this process holds the Lease.
     pub(crate) until: Option<Instant>,
 }
 
@@ -104,12 +104,12 @@ impl Place {
         self.looked = Some(Looked { started, division, free_from, epoch });
     }
 
-    /// Whether a read is needed and was not made yet.
+    /// Whether a required read was not made yet.
     pub(crate) fn is_look_due(&self) -> bool {
         self.look_from.is_some_and(|from| self.looked_since(from).is_none())
     }
 
-    /// The last read, if it was started at `from` or later.
+    /// Returns the last read, if it was started at `from` or later.
     pub(crate) fn looked_since(&self, from: Instant) -> Option<Looked> {
         self.looked.filter(|looked| looked.started >= from)
     }
@@ -119,14 +119,14 @@ impl Place {
         self.look_from = self.look_from.max(Some(from));
     }
 
-    /// The time from which a read would help to find out whether another process used another division here after `taken`.
+    /// Returns the earliest start of a read that can show whether another process used another division here after `taken`.
     pub(crate) fn look_for(&self, mine: u16, taken: Instant, now: Instant) -> Option<Instant> {
         let from = if self.looked_since(taken).is_none() { taken } else { now };
         let helps = from == taken || self.is_clear(mine, now) && !self.was_clear(mine, taken);
         (helps && !self.is_look_due()).then_some(from)
     }
 
-    /// Whether no process works here with another division. For a missing Lease, this is known only after the lease duration.
+    /// Whether no process uses another division in this shard. For a missing Lease, this is known only after the lease duration.
     fn is_clear(&self, mine: u16, now: Instant) -> bool {
         let same = self.division.is_same(mine);
         self.division != Division::Unknown && (self.view.ours || self.view.is_free(now) || same)
@@ -140,7 +140,7 @@ impl Place {
     /// Like [`Self::is_clear`], proven by a read started at `from` or later.
     fn was_clear(&self, mine: u16, from: Instant) -> bool {
         self.looked_since(from).is_some_and(|looked| {
-            // If the Lease was free, its holder had already lost it and needs a new acquisition to get it back.
+            // The holder of a Lease that was observed free had already lost it, and must acquire it again.
             let free = looked.free_from.is_some_and(|free| free <= looked.started);
             let mine_or_free = self.view.ours || free || looked.division.is_same(mine);
             looked.division != Division::Unknown && mine_or_free
@@ -149,7 +149,7 @@ impl Place {
 }
 
 /// The terms of the first shard's Lease in which the division is known to be this one. While this process holds the first shard, no other
-/// process changes the division; otherwise a read started at `since` or later is required.
+/// process changes the division; otherwise a read that started at `since` or later is required.
 pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instant) -> Option<Run> {
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
@@ -163,14 +163,14 @@ pub(crate) fn extent(mine: u16, places: &[Place]) -> u16 {
     places.iter().map(|place| place.division.extent()).max().unwrap_or(1).max(mine)
 }
 
-/// How the first Lease may be taken.
+/// Whether and how the first Lease may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Like any other Lease: the division is already the right one.
+    /// Take it like any other Lease, because it already states the right division.
     Ours,
-    /// With a new division and a note that up to this many Leases of another one may still be held.
+    /// Take it with a new division, and record that up to this many Leases of another division may still be held.
     New { before: Option<u16> },
-    /// Not yet: another division is in force.
+    /// Do not take it yet: another division is in force.
     No,
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     let all = places.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
-    // The chart creates only the first Lease. If that is missing, too, it has its own waiting time.
+    // The chart creates only the first Lease. If the first one is missing, too, its own waiting time applies.
     let new = |place: &Place| fresh && !first.missing && place.was_never_made();
     let clear = |place: &Place| place.is_clear(mine, now) || new(place);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {
@@ -194,7 +194,7 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     Opening::New { before: (!alone).then_some(extent) }
 }
 
-/// Whether no process works with another division any more, proven by reads started after the first Lease was taken.
+/// Whether no process uses another division any more, proven by reads started after the first Lease was taken.
 pub(crate) fn is_settled(mine: u16, places: &[Place], taken: Instant, now: Instant) -> bool {
     let extent = usize::from(extent(mine, places));
     places.len() >= extent

@@ -1,12 +1,13 @@
-//! Leader election with one Lease of `coordination.k8s.io`: which process leads, until when it may rely on that, and in which term.
+//! Leader election with one Lease of `coordination.k8s.io`: shows which process leads, in which term, and until when it may rely on the
+//! lease.
 //!
 //! - A leader relies on the lease for six seconds after the *start* of its last successful renewal ([`Timing::renew_deadline`]); no other
 //!   process takes a held lease unless it has observed it unchanged for ten seconds ([`Timing::duration`]). Each side measures with its own
 //!   clock, so clocks may differ by any amount as long as they advance. Code that acts as leader checks `valid_until` itself.
-//! - Each term has an epoch, the second of `acquireTime`. It is higher than that of all earlier terms, even if the Lease was recreated or
-//!   restored ([`Record::epoch`]).
-//! - An orderly shutdown releases the lease, and a standby that watches it takes it at once. A Lease that is missing, or was emptied
-//!   without a release, is not taken until the lease duration has passed.
+//! - The epoch of a term is the second of its `acquireTime`. It is higher than the epochs of all earlier terms, even if the Lease was
+//!   recreated or restored ([`Record::epoch`]).
+//! - A process that shuts down releases its lease, and a standby that watches the Lease takes it at once. A Lease that is missing, or was
+//!   emptied without a release, is not taken until the lease duration has passed.
 //!
 //! The pure [`Candidate`] makes the decisions and [`Elector`] executes them. The process needs `get`, `watch` and `patch` on one named
 //! Lease, and `create` to create a missing one. No other client may write the record: a client that releases a Lease in the name of a live

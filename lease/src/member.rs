@@ -1,4 +1,4 @@
-//! One seat's part in sharing: what its candidate must do, given the observations of all seats of this process.
+//! The part of one seat in sharing: derives what the seat's candidate must do from the observations of all seats of this process.
 
 use std::{
     collections::BTreeMap,
@@ -37,9 +37,9 @@ pub(crate) struct Table {
     began: Instant,
     /// Whether it was logged that another division is in force.
     told: bool,
-    /// The unreadable Leases that were logged last.
+    /// The unreadable Leases in the last log line about them.
     unread: Vec<usize>,
-    /// This process takes no more Leases and releases those that it has.
+    /// Whether this process takes no more Leases and releases those that it holds.
     leaving: bool,
     changed: bool,
 }
@@ -116,7 +116,7 @@ impl Table {
         self.shares().next(now).into_iter().chain(began).chain(others.filter(|at| *at > now)).min()
     }
 
-    /// Logs once which unreadable Leases the work waits for.
+    /// Logs once the unreadable Leases that delay the work.
     fn tell_unread(&mut self, now: Instant) {
         let unread: Vec<usize> = (0..self.places.len())
             .filter(|at| self.places.get(*at).is_some_and(|place| place.division == Division::Unknown))
@@ -127,7 +127,7 @@ impl Table {
         if !unread.is_empty() {
             let leases =
                 unread.iter().map(|at| record::name_of(&self.lease, *at)).collect::<Vec<_>>().join(", ");
-            tracing::warn!(leases, "Waiting until these Leases can be read");
+            tracing::warn!(leases, "Waiting to compute fair shares until these Leases can be read");
         }
         self.unread = unread;
     }
@@ -158,7 +158,7 @@ impl Table {
         }
     }
 
-    /// Publishes what the candidate knows of its Lease.
+    /// Publishes what the candidate has observed about its Lease.
     fn publish(&mut self, at: usize, candidate: &Candidate, now: Instant) {
         let Some(place) = self.place(at) else { return };
         let view = view(&place.view, candidate, now);
@@ -188,7 +188,7 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
         Some(_) | None => (by, now),
     });
     let ours = candidate.term().is_some();
-    // Each read of a free Lease would move the time from which it is free; the first one counts.
+    // Each read of a free Lease would move the time since which it is free, so only the first read counts.
     let same = last.holder == holder && last.released == released && !last.ours;
     let first = last.free_from.filter(|from| same && *from <= now);
     let free_from = candidate.free_from().map(|from| first.filter(|_| from <= now).unwrap_or(from));
@@ -231,11 +231,11 @@ pub(crate) struct Member {
     changes: watch::Receiver<()>,
     gate: Gate,
     held: Option<Held>,
-    /// The epoch of the first Lease in which the division was last confirmed while this process held this seat.
+    /// While this process holds this seat: epoch of the first shard's Lease when the division was last confirmed.
     divided_in: Option<u64>,
-    /// The epoch of the first term here since which no process used another division.
+    /// Epoch of the first term of this seat since which no process used another division.
     since: u64,
-    /// The number of Leases of another division to state in an acquisition.
+    /// Number of Leases of another division that an acquisition must record.
     before: Option<u16>,
     /// Earliest time of the next write on a Lease of another process.
     write_from: Instant,
@@ -251,7 +251,7 @@ struct Held {
     confirmed: bool,
     /// Latest time of the handover.
     closes: Option<Instant>,
-    /// The lease is released as soon as no work is in progress.
+    /// Whether the lease is released as soon as no work is in progress.
     leaving: bool,
 }
 
@@ -272,7 +272,7 @@ impl Member {
         }
     }
 
-    /// Returns when observations of other seats may have changed what is to be done here.
+    /// Returns when observations of other seats may have changed the next action of this seat.
     pub(crate) fn woken(&self) -> impl Future<Output = ()> + Send + use<> {
         let (mut changes, gate) = (self.changes.clone(), self.gate.clone());
         let closes = self.held.is_some_and(|held| held.closes.is_some() || held.leaving);
@@ -284,7 +284,7 @@ impl Member {
         }
     }
 
-    /// Whether work may begin in a seat that this process holds.
+    /// Whether work may begin in a seat held by this process.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.held.is_some_and(|held| held.confirmed)
     }
@@ -312,7 +312,8 @@ impl Member {
         self.board.with(|table| table.publish(self.at, candidate, Instant::now()));
     }
 
-    /// The epoch of the first term here since which no process used another division. Such a process needs no term of this Lease.
+    /// Returns the epoch of the first term of this seat since which no process used another division. A process with another division needs
+    /// no term of this Lease.
     pub(crate) fn since(&self) -> u64 {
         self.since
     }
@@ -362,10 +363,10 @@ impl Member {
         if table.leaving {
             self.gate.set_closed(true);
             held.leaving = true;
-            // A replica that asked for the seat gets it as soon as no work is in progress, so no separate deadline is needed.
+            // A replica that asked for the seat gets it as soon as no work is in progress, so this case needs no deadline.
             held.closes = None;
             self.held = Some(held);
-            // Before the confirmation no work has begun.
+            // No work has begun before the confirmation.
             let over = !held.confirmed || self.gate.is_empty();
             return if over {
                 Act::GiveBack { why: "this replica is shutting down" }
@@ -387,7 +388,7 @@ impl Member {
             if !held.confirmed {
                 let settled =
                     table.is_settled() && table.places.first().is_some_and(|first| !first.is_look_due());
-                // The end of another division may be observed later than the read that was requested first.
+                // Another read may be needed before the end of another division is observed.
                 table.ask_look(0, if settled { now } else { held.taken });
             }
         } else if !held.confirmed {
@@ -402,7 +403,7 @@ impl Member {
         if held.confirmed { self.hand_over(table, held, step, now) } else { Act::Step(step) }
     }
 
-    /// Whether the first Lease states another division. Observations from before this Lease was taken do not count.
+    /// Whether the first Lease states another division. Observations made before this Lease was taken do not count.
     fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
         let Some(first) = table.places.first() else { return false };
         let mine = table.shards;
@@ -416,7 +417,7 @@ impl Member {
         false
     }
 
-    /// With the first Lease held: checks whether other divisions have ended.
+    /// Checks, while this process holds the first Lease, whether other divisions have ended.
     fn settle(
         &mut self,
         table: &mut Table,
@@ -444,7 +445,7 @@ impl Member {
         let to = if closing.is_some() && closing.as_deref() == wish {
             closing
         } else {
-            // If another replica asks now, the work in progress has already had its time to finish.
+            // If another replica asks for the seat now, the work in progress has already had its time to finish.
             table.set_closing(self.at, None);
             table.shares().grant(self.at, now).map(str::to_owned)
         };
@@ -501,7 +502,7 @@ impl Member {
                     tracing::info!(
                         shards = table.shards,
                         others = shards,
-                        "Other replicas use another number of shards: waiting until they have released all Leases"
+                        "Other replicas use another number of shards; waiting until they have released all Leases"
                     );
                 }
                 false
@@ -509,7 +510,7 @@ impl Member {
         }
     }
 
-    /// Asks the holder of this seat for it, or withdraws the request.
+    /// Asks the holder to hand this seat over, or withdraws that request.
     fn ask(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Option<Act> {
         let view = table.places.get(self.at).map(|place| &place.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;

@@ -19,25 +19,26 @@ use crate::{
 pub struct Record {
     /// The holder. `None`: not held, or released.
     pub holder: Option<String>,
-    /// Number of changes of the holder.
+    /// How often the holder has changed.
     pub transitions: u32,
     /// Creation time of the Lease, by the API server's clock.
     pub created: Option<Timestamp>,
-    /// Time of the last change of the holder, as stated by the holder. Always increases: see [`Record::epoch`].
+    /// Time of the last change of the holder, as stated by the holder. Each change has a later time: see [`Record::epoch`].
     pub acquired: Option<Timestamp>,
-    /// The last holder released the Lease and no longer relies on it. Not set if another client emptied the Lease.
+    /// Whether the last holder released the Lease and no longer relies on it. False if another client emptied the Lease.
     pub released: bool,
     /// Distinguishes this Lease from others of the same name.
     pub uid: String,
-    /// Time of the last renewal, as stated by the holder. Never compared with a clock: only a change matters, as a sign of life.
+    /// Time of the last renewal, as stated by the holder. Never compared with a clock: only a change of the value matters, because it shows
+    /// that the holder is alive.
     pub renewed: Option<Timestamp>,
-    /// The version that a patch requires. Also changes for reasons that do not matter to an election.
+    /// Version that a patch requires. It also changes for reasons that do not matter to an election.
     pub version: String,
-    /// The replica that asks the holder for the Lease, or for which the last holder released it.
+    /// The replica that asks the holder for the Lease, or for which the last holder released the Lease.
     pub wanted_by: Option<String>,
-    /// The number of shards that the holder uses. `None`: not stated, so one.
+    /// The number of shards that the holder uses. `None`: the Lease states no number, which means one shard.
     pub shards: Option<u16>,
-    /// Leases of another division, up to this number, may still be held.
+    /// Up to this many Leases of another division may still be held.
     pub before: Option<u16>,
 }
 
@@ -50,7 +51,7 @@ impl Record {
     /// its duration is over (except one that was never held), so an epoch could repeat or decrease only if the clocks of two machines
     /// differ by more than that, and only for as long as they differ.
     ///
-    /// Earlier releases counted from the creation time of the Lease, so this value is higher than theirs.
+    /// Earlier releases of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         let second = |at: Option<Timestamp>| at.and_then(|at| u64::try_from(at.as_second()).ok());
@@ -58,7 +59,7 @@ impl Record {
         second(self.acquired).unwrap_or_default().max(made.saturating_add(self.transitions.into()))
     }
 
-    /// Whether no process ever held the Lease, according to the record. The chart creates it like this.
+    /// Whether no process ever held the Lease, according to the record. The chart creates such a Lease.
     pub(crate) fn is_untouched(&self) -> bool {
         (&self.holder, self.transitions, self.acquired, self.renewed) == (&None, 0, None, None)
     }
@@ -94,8 +95,8 @@ impl From<Lease> for Record {
 
 /// The number of shards that the holder uses, and the number of another division that may still be in force.
 ///
-/// A release without support for shards keeps the annotations of others. These belong to an earlier term and only show which Leases to
-/// observe.
+/// A version without support for shards keeps the annotations that other versions wrote. Such annotations belong to an earlier term and
+/// only show which Leases to observe.
 fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>, Option<u16>) {
     let before = notes.get(BEFORE).map(|text| shards(text));
     let Some(text) = notes.get(SHARDS) else { return (None, before) };
@@ -109,18 +110,19 @@ pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
     format!("{shards}@{transitions}")
 }
 
-/// An unreadable number may mean any, so the maximum is assumed and all possible Leases are observed.
+/// An unreadable value may mean any number, so the maximum is assumed and all possible Leases are observed.
 fn shards(text: &str) -> u16 {
     text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
 }
 
 /// Limited because every replica reads the Lease of each shard.
 pub(crate) const MOST_SHARDS: u16 = 64;
-/// Names the replica that asks for the Lease. Kept when the Lease is released for that replica, and removed when it is taken.
+/// Names the replica that asks for the Lease. The annotation is kept when the Lease is released for that replica, and removed when the
+/// Lease is taken.
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
-/// Number of shards, and the `leaseTransitions` of the term in which it was written: `8@5`.
+/// Contains the number of shards, and the `leaseTransitions` of the term in which the annotation was written: `8@5`.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
-/// Set on the first shard's Lease until no process can hold a Lease of the former division.
+/// Is set on the first shard's Lease until no process can hold a Lease of the former division.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
 
 /// The name of a shard's Lease, derived from that of the first one.
@@ -244,12 +246,15 @@ mod tests {
         };
         let given_back = release("7", Timestamp::UNIX_EPOCH);
         assert!(released(given_back["spec"].clone()));
-        assert!(released(json!({ "holderIdentity": "", "leaseDurationSeconds": 1 })), "by client-go");
-        assert!(!released(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })), "by hand");
+        assert!(
+            released(json!({ "holderIdentity": "", "leaseDurationSeconds": 1 })),
+            "released by client-go"
+        );
+        assert!(!released(json!({ "holderIdentity": "", "leaseDurationSeconds": 15 })), "emptied by hand");
         assert!(!released(json!({ "holderIdentity": "a", "leaseDurationSeconds": 1 })), "held");
     }
 
-    /// The epoch of a process that takes a Lease at this time, after these epochs.
+    /// Returns the epoch of a process that takes a Lease at this time, after these epochs.
     fn taken(now: &str, after: u64) -> u64 {
         let settings = Settings {
             namespace: "kube-system".into(),
@@ -267,7 +272,7 @@ mod tests {
         let noon = 1_767_268_800;
         assert_eq!(taken("2026-01-01T12:00:00Z", 0), noon, "a Lease without a history");
         assert_eq!(taken("2026-01-01T12:00:00.9Z", noon - 1), noon);
-        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon), noon + 1, "twice in one second");
+        assert_eq!(taken("2026-01-01T12:00:00.9Z", noon), noon + 1, "two terms in one second");
         assert_eq!(taken("2025-01-01T12:00:00Z", noon), noon + 1, "a clock that is slow");
     }
 

@@ -1,4 +1,4 @@
-//! One shard from the view of the code that works in it: whether this process holds it, and how to begin a unit of work.
+//! One shard, for the code that works in it: shows whether this process holds the shard, and begins units of work.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Seat {
 
     /// Begins a unit of work in this shard. `None`: this process does not hold the shard, or is about to hand it over.
     ///
-    /// The seat is not handed over while the visit lasts, for up to 30 seconds. It may still be lost: see [`Visit::is_valid`].
+    /// The seat is not handed over while the visit lasts, for up to 30 seconds. The seat may still be lost: see [`Visit::is_valid`].
     #[must_use]
     pub fn enter(&self) -> Option<Visit> {
         let mut since = None;
@@ -76,7 +76,7 @@ impl Seat {
 /// A unit of work in progress in a shard, which ends when its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The first of the consecutive terms in which it began.
+    /// Epoch of the first of the consecutive terms in which the visit began.
     since: u64,
     leadership: watch::Receiver<Leadership>,
     _inside: Arc<Inside>,
@@ -96,7 +96,7 @@ impl Visit {
     }
 }
 
-/// The current term, by the clock: the first of the consecutive terms, and the epoch.
+/// The current term, by the clock: the epoch of the first of the consecutive terms, and its own epoch.
 fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     match &*leadership.borrow() {
         Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {
@@ -106,7 +106,7 @@ fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     }
 }
 
-/// Counts visits, and admits none while the seat is to be handed over.
+/// Counts visits, and admits no more as soon as the seat is to be handed over.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<watch::Sender<State>>);
 
@@ -135,7 +135,7 @@ impl Gate {
         self.0.borrow().inside == 0
     }
 
-    /// Returns when there are no visits.
+    /// Returns when no visit is in progress.
     pub(crate) async fn empty(&self) {
         // Cannot fail, because `self` owns the sender.
         drop(self.0.subscribe().wait_for(|gate| gate.inside == 0).await);
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(
             (visit.is_valid(), visit.epoch()),
             (true, 8),
-            "held again, without another holder between"
+            "held again, and no other process held it in between"
         );
         told.send_replace(leads(10, 10));
         assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "another process held it");

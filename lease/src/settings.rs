@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Identities are read by users, and by standbys, which find the leader's address in them.
+/// Maximum length. Users read identities, and standbys find the leader's address in them.
 const IDENTITY_MAX: usize = 256;
-/// Source: RFC 1123, as applied by Kubernetes to names and namespaces.
+/// Maximum length. Source: RFC 1123, as applied by Kubernetes to names and namespaces.
 const NAME_MAX: usize = 253;
 const NAMESPACE_MAX: usize = 63;
 
@@ -43,8 +43,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Timeout of a request to the API server: long enough for a slow one to keep its leader, and short enough to send another in time if
-    /// an answer is lost. Source: client-go, resourcelock, `NewFromKubeconfig`.
+    /// Timeout of a request to the API server. A leader survives a slow API server, and if an answer is lost, another request can be sent
+    /// in time. Source: client-go, resourcelock, `NewFromKubeconfig`.
     #[must_use]
     pub fn call_limit(&self) -> Duration {
         self.renew_deadline / 2
@@ -72,7 +72,7 @@ pub struct SettingsError {
 }
 
 impl Settings {
-    /// Validates everything that would only show later as a refusal by the API server, or not at all.
+    /// Validates everything that the API server would refuse later, or that no later check would detect.
     ///
     /// # Errors
     /// Returns the first invalid field.
@@ -102,7 +102,7 @@ impl Timing {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if self.retry.is_zero() || self.retry * 6 / 5 >= self.renew_deadline {
             let fix = format!(
-                "invalid value {:?}: must be above 0, and 1.2 times less than the renew deadline",
+                "invalid value {:?}: must be above 0, and less than the renew deadline divided by 1.2",
                 self.retry
             );
             return wrong("timing.retry", fix);
@@ -115,7 +115,7 @@ impl Timing {
         if i32::try_from(self.whole_seconds()).is_err() {
             return wrong(
                 "timing.duration",
-                format!("invalid value {:?}: longer than a Lease can express", self.duration),
+                format!("invalid value {:?}: is longer than a Lease can express", self.duration),
             );
         }
         Ok(())

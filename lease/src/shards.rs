@@ -1,4 +1,4 @@
-//! Many Leases that divide the work, in fair shares.
+//! Many Leases that divide the work into fair shares.
 
 use std::{num::NonZeroU16, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// Takes part in the elections for all shards, and ensures that each replica holds its fair share of them.
 ///
-/// With one shard it works like [`Elector`], and additionally respects replicas that use another number of shards.
+/// With one shard, this elector works like [`Elector`], but also respects replicas that use another number of shards.
 pub struct ShardElector {
     client: Client,
     settings: Settings,
@@ -36,8 +36,7 @@ impl std::fmt::Debug for ShardElector {
 }
 
 impl ShardElector {
-    /// Creates an elector without sending a request. The first shard's Lease has the name from the settings; that of shard `i` has the
-    /// suffix `-i`.
+    /// Creates an elector without sending a request. The settings name the first shard's Lease; the Lease of shard `i` has the suffix `-i`.
     ///
     /// # Errors
     /// Returns an error if the settings are invalid or there are more than 64 shards.
@@ -82,8 +81,9 @@ impl ShardElector {
         wall.checked_add(now.duration_since(since)).unwrap_or(wall)
     }
 
-    /// Takes part until `leaving` is cancelled. From then on it takes no Lease and its seats admit no work; each Lease is released as soon
-    /// as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are released at once.
+    /// Takes part in the elections until `leaving` is cancelled. From then on this process takes no Lease and its seats admit no work; each
+    /// Lease is released as soon as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are released at
+    /// once.
     ///
     /// Cost: that of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a seat.
     pub async fn run(mut self, leaving: CancellationToken, release: CancellationToken) {
@@ -91,7 +91,7 @@ impl ShardElector {
         let electors = std::mem::take(&mut self.electors);
         let mut running: FuturesUnordered<BoxFuture<'static, ()>> =
             electors.into_iter().map(|elector| elector.run(release.clone()).boxed()).collect();
-        // Electors that only observe Leases of another division, beyond those of this one.
+        // Electors for additional Leases, which belong to another division, only observe.
         let mut watching = FuturesUnordered::new();
         let mut left = false;
         loop {
@@ -138,7 +138,7 @@ impl ShardElector {
     }
 }
 
-/// Which Leases beyond those of this division must be observed.
+/// The Leases that must be observed in addition to those of this division.
 enum Beyond {
     Look(std::ops::Range<u16>),
     Forget,

@@ -1,8 +1,8 @@
-//! Decides which seats this process takes, asks for and hands over. Pure: (all observed seats, now) to an action. The candidate proves
-//! whether a seat is free; this module only decides whether to leave it to others.
+//! Decides which seats this process takes, asks for and hands over, as a pure function of all observed seats and the time. The candidate
+//! proves whether a seat is free; this module only decides whether to leave a free seat to other replicas.
 //!
-//! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two
-//! more, so each move makes the shares more even, and moving ends.
+//! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two more
+//! than the receiver, so each move makes the shares more even, and the moves come to an end.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::settings::Timing;
 
 /// How long work in progress may delay a handover.
 pub(crate) const DRAIN: Duration = Duration::from_secs(30);
-/// Number of seats taken at a time, so that two replicas that start together observe each other before one has all seats.
+/// Number of seats taken at a time. Two replicas that start together observe each other before one of them has all seats.
 const TAKEN_AT_A_TIME: usize = 4;
 
 /// One seat, as observed by this process.
@@ -22,15 +22,15 @@ pub(crate) struct View {
     pub(crate) holder: Option<String>,
     /// The time from which no other process relies on the Lease; moves with each renewal. `None`: not observed yet.
     pub(crate) free_from: Option<Instant>,
-    /// This process holds the seat.
+    /// Whether this process holds the seat.
     pub(crate) ours: bool,
-    /// This process is acquiring the seat.
+    /// Whether this process is acquiring the seat.
     pub(crate) taking: bool,
     /// The replica to which this process is about to hand the seat over.
     pub(crate) closing: Option<String>,
-    /// The holder released the seat.
+    /// Whether the holder released the seat.
     pub(crate) released: bool,
-    /// The replica that asks for the seat, or for which it was released, and since when this is known.
+    /// The replica that asks for the seat, or for which the seat was released, and the time since which this is known.
     pub(crate) wish: Option<(String, Instant)>,
 }
 
@@ -49,11 +49,11 @@ impl View {
 /// What to do with a free seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Take it.
+    /// Take the seat.
     Now,
-    /// Leave it to others until then.
+    /// Leave the seat to other replicas until this time.
     From(Instant),
-    /// Leave it to others until something changes.
+    /// Leave the seat to other replicas until something changes.
     No,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Shares<'a> {
     pub(crate) me: &'a str,
     pub(crate) timing: Timing,
     pub(crate) seats: Vec<&'a View>,
-    /// Holders that did not hand over a requested seat, and when they may be asked again.
+    /// Holders that did not hand over a requested seat, and the times from which they may be asked again.
     pub(crate) refused: &'a BTreeMap<String, Instant>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Shares<'a> {
             .map(|(at, _)| at)
     }
 
-    /// How many of the open seats this replica may take, if each goes to the replica with the fewest, and to this one in a tie.
+    /// Returns how many open seats this replica may take, if each goes to the replica with the fewest seats, and to this replica in a tie.
     fn due(&self, now: Instant) -> usize {
         let mut counts = self.counts(now);
         let mut ours = counts.remove(self.me).unwrap_or_default();
@@ -123,7 +123,7 @@ impl<'a> Shares<'a> {
         ours - before
     }
 
-    /// Whether to take a seat if it is free.
+    /// Decides whether to take a seat if it is free.
     pub(crate) fn take(&self, at: usize, now: Instant) -> Take {
         let Some((seat, from)) = self.seats.get(at).and_then(|seat| Some((*seat, seat.free_from?))) else {
             return Take::No;
@@ -143,7 +143,7 @@ impl<'a> Shares<'a> {
         if due || now >= patience { Take::Now } else { Take::From(patience) }
     }
 
-    /// The seats of others that this replica asks for.
+    /// Returns the seats of other replicas that this replica asks for.
     pub(crate) fn asks(&self, now: Instant) -> Vec<usize> {
         let mut counts = self.counts(now);
         let mine = counts.remove(self.me).unwrap_or_default();
@@ -166,7 +166,7 @@ impl<'a> Shares<'a> {
         asked
     }
 
-    /// A seat of this holder to ask for, preferably one that was asked for already.
+    /// Returns a seat of this holder to ask for, preferably a seat that this replica has asked for already.
     fn one_of(&self, holder: &str, asked: &[usize], now: Instant) -> Option<usize> {
         let held = |seat: &View| !seat.ours && !seat.is_free(now) && seat.holder.as_deref() == Some(holder);
         let others = |seat: &View| {
@@ -180,7 +180,7 @@ impl<'a> Shares<'a> {
         Some(asked_before.unwrap_or(first).0)
     }
 
-    /// The replica to which a seat of this process should be handed over.
+    /// Returns the replica to which a seat of this process should be handed over.
     pub(crate) fn grant(&self, at: usize, now: Instant) -> Option<&'a str> {
         let mut counts = self.counts(now);
         let mut wishes: Vec<(usize, &str)> = self

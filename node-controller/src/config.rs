@@ -10,9 +10,9 @@ use controller_core::{
 
 use crate::lifecycle;
 
-/// Shorter periods only cost CPU time.
+/// Minimum for the period flags; a shorter period would only cost CPU time.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
-/// Two observations at the same moment count as one.
+/// Minimum time between two observations, since observations at the same moment count only once.
 const SHORTEST_APART: Duration = Duration::from_secs(1);
 
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
@@ -40,8 +40,8 @@ struct Args {
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     concurrent_node_status_updates: String,
 
-    /// How often all nodes are compared with the cached instances, even if nothing changed. Costs no vendor call: how soon the controller
-    /// sees a change in the cloud depends on the adapter's cache.instances.maxAge (30 s).
+    /// How often all nodes are compared with the cached instances, even if nothing changed. The comparison makes no vendor call. The
+    /// adapter's cache.instances.maxAge (30 s) decides how soon the controller sees a change in the cloud.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     node_status_update_frequency: String,
 
@@ -61,12 +61,13 @@ struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Node deletion")]
 struct LifecycleArgs {
-    /// How often nodes that are not ready are compared with the cached instances. Costs no vendor call for nodes whose instances the cloud
-    /// lists.
+    /// How often nodes that are not ready are compared with the cached instances. The comparison makes no vendor call for nodes whose
+    /// instances the cloud lists.
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     node_monitor_period: String,
 
-    /// Minimum time between the two answers of the cloud that together prove that an instance is gone. Only then is its node deleted.
+    /// Minimum time between the two answers of the cloud that together prove that an instance is gone. A node is deleted only after this
+    /// proof.
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     node_deletion_confirm_after: String,
 
@@ -74,11 +75,11 @@ struct LifecycleArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     node_minimum_age: String,
 
-    /// Deletion brake: maximum percentage of all nodes deleted per window, rounded up. If more would be deleted, none is.
+    /// Deletion brake: maximum percentage of all nodes deleted per window, rounded up. If more nodes are due for deletion, none is deleted.
     #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
     node_deletion_max_share: String,
 
-    /// Deletion brake: maximum number of nodes deleted per window, whatever percentage they are.
+    /// Deletion brake: maximum number of nodes deleted per window, in addition to the percentage.
     #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
     node_deletion_max_number: String,
 

@@ -1,7 +1,7 @@
-//! Remembers nodes that were just initialised until the cache shows the write.
+//! Remembers each node that was just initialised, until the cache shows the write.
 //!
-//! The watch reports a write shortly after the API server has answered it. If another change woke the node in between, the controller would
-//! write it again, and the guard of the patch would refuse that write.
+//! The watch reports a write shortly after the API server has answered it. If another change triggered a reconcile in between, the
+//! controller would repeat the write, and the guard of the patch would refuse the repeated write.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// Longer than a working watch ever lags. After that, the cache is trusted again.
+/// Time after which the cache is trusted again; longer than the lag of a working watch.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Time of the write, by UID.

@@ -1,8 +1,8 @@
-//! Step 4: the errors: which are retried, when, and which are reported as Events.
+//! Step 4: defines the errors, decides which are retried and when, and which are reported as Events.
 
 use controller_core::{Again, kube_api};
 
-/// The step that failed. The cause is its source and not part of the text.
+/// The step that failed. The text does not include the cause, which is the error's source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cannot write addresses")]
@@ -16,11 +16,12 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// When to reconcile the node again.
+    /// Returns when to reconcile the node again.
     pub(crate) fn again(&self) -> Again {
         match self {
             Self::Addresses { source } | Self::Labels { source } | Self::Initialise { source } => {
-                // If the node is gone, the watch reports it. Any other error may pass; a newer version of the node wakes this key earlier.
+                // If the node is gone, the watch reports the deletion. Any other error may be temporary; a change of the node triggers an
+                // earlier reconcile.
                 if source.is_not_found() { Again::OnChange } else { Again::Backoff }
             }
             Self::Patch { .. } => Again::OnChange,

@@ -1,4 +1,4 @@
-//! The Events on Nodes, each with a constructor.
+//! Defines the Events on Nodes, with a constructor for each.
 
 use controller_core::events::{Kind, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -50,31 +50,31 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
             )
         }
         Refusal::Ambiguous { provider_ids } => format!(
-            "Waiting: {} instances are named {:?} ({}). Rename all but one, or set the node's \
-             provider ID in its kubelet",
+            "Waiting: {} instances are named {:?} ({}). Rename all but one, or set --provider-id on \
+            the node's kubelet",
             provider_ids.len(),
             node.name,
             provider_ids.join(", ")
         ),
         Refusal::Failed { error, .. } => {
-            format!("Waiting: the cloud returned an error for {looked_for}: {error}")
+            format!("Waiting because the cloud returned an error for {looked_for}: {error}")
         }
-        Refusal::Away { link } => format!("Waiting for the cloud adapter, which is {link}"),
+        Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
-            format!("Waiting: the controller selects no instance by its name, since {why}")
+            format!("Waiting: the controller cannot select an instance by name because {why}")
         }
         Refusal::NoProviderId => {
             format!("Waiting: neither the cloud nor the node has a provider ID for {looked_for}")
         }
         Refusal::NoAddresses => {
             format!(
-                "Waiting: the cloud lists no address of {looked_for}, and the node has none: pods on \
-                 it would not be reachable"
+                "Waiting: neither the cloud nor the node lists an address of {looked_for}. Pods on \
+                this node would not be reachable"
             )
         }
         Refusal::ProvidedNodeIp { error } => {
             format!(
-                "Waiting: the controller cannot apply annotation alpha.kubernetes.io/provided-node-ip: {error}"
+                "Waiting because the controller cannot apply annotation alpha.kubernetes.io/provided-node-ip: {error}"
             )
         }
     };
@@ -118,9 +118,9 @@ mod tests {
             },
             Refusal::Failed {
                 reason: Reason::VendorAuth,
-                error: "VENDOR_AUTH: the token is rejected".to_owned(),
+                error: "VENDOR_AUTH: the token was rejected".to_owned(),
             },
-            Refusal::Away { link: "not reachable since 12:00:00 (connection refused)".to_owned() },
+            Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
             Refusal::Elsewhere {
                 why: "the cloud adapter works in another part of the cloud now: project b; so far this controller worked in: project a"
                     .to_owned(),

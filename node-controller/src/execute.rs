@@ -1,4 +1,4 @@
-//! Step 3: executes a plan: writes the addresses first, then one patch that initialises the node, then emits the Event.
+//! Step 3: executes a plan. The addresses are written first, then one patch initialises the node, then the Event is emitted.
 //!
 //! The controller writes only fields that it owns, with patches that test the node's UID: a node that was recreated under the same name is
 //! another node.
@@ -55,12 +55,12 @@ impl Executor {
         Self { api, clock, recorder, lookup, metrics, echo: Arc::default(), address_turns }
     }
 
-    /// Whether the cache does not show the last write to the node yet.
+    /// Whether the last write to the node is still missing in the cache.
     pub(crate) fn is_ahead_of(&self, node: &Node) -> bool {
         self.echo.is_awaited(node)
     }
 
-    /// Executes the actions in their order and stops at the first that fails.
+    /// Executes the actions in order and stops at the first failure.
     pub(crate) async fn carry_out(&self, node: &Arc<Node>, plan: &Plan) -> Result<(), Error> {
         for action in &plan.actions {
             match action {
@@ -71,7 +71,7 @@ impl Executor {
                     self.patch(node, Patch::Merge(&patch))
                         .await
                         .map_err(|source| Error::Labels { source })?;
-                    info!(node = node.name, %action, "Wrote labels");
+                    info!(node = node.name, %action, "Wrote node labels");
                 }
                 Action::Initialise(initialisation) => self.initialise(node, initialisation).await?,
             }
@@ -80,7 +80,7 @@ impl Executor {
     }
 
     /// The schema merges addresses by type: in a strategic merge patch, a second address of a type replaces the first, and even with
-    /// `$patch: replace` the API server groups them by type. A list in another order would be written again and again.
+    /// `$patch: replace` the API server groups addresses by type. A list in another order would be rewritten in each reconcile.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
         let Ok(_turn) = timeout(TURN, self.address_turns.acquire()).await else {
@@ -88,7 +88,7 @@ impl Executor {
         };
         let written = within(self.api.patch_status(&node.name, &patch_params(), &Patch::Merge(&patch))).await;
         written.map_err(|source| Error::Addresses { source })?;
-        info!(node = node.name, n_addresses = addresses.len(), "Wrote addresses");
+        info!(node = node.name, n_addresses = addresses.len(), "Wrote node addresses");
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Executor {
         self.lookup.forget(node);
         self.metrics.initialised(node.created, self.clock.now());
         self.recorder.tell(&events::about(node), events::synced());
-        // Logged after the write, so that a failed attempt does not log it too.
+        // Logged after the write, so that retries do not repeat the log line.
         for Withheld { key, value, why } in &initialisation.withheld {
             warn!(node = node.name, key, value, %why, "Label from the cloud is not set on the node");
         }
@@ -121,7 +121,7 @@ pub(crate) fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(NAMES.controller.to_owned()), ..PatchParams::default() }
 }
 
-/// A JSON patch that tests the UID and the observed taints: the taints are one list, and another client may have added one.
+/// Builds a JSON patch that tests the UID and the observed taints. All taints are one list, so another client may have added a taint to it.
 fn initialising_patch(node: &Node, initialisation: &Initialisation) -> Value {
     let Initialisation { provider_id, labels, withheld: _, taints } = initialisation;
     let mut operations = vec![

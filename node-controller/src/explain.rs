@@ -1,4 +1,5 @@
-//! What the status pages show for a node: lines made from the caches at that moment, and the note of the Event for what it waits for.
+//! Builds what the status pages show for a node: lines made from the current caches, and the note of the Event that names what the node
+//! waits for.
 
 use cloud_api_proto::Reason;
 use controller_core::{
@@ -14,7 +15,7 @@ use crate::{
     plan::{Instance, Node, Pairs, Refusal},
 };
 
-/// What a node waits for.
+/// Returns what a node waits for.
 pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
     let reason = match refusal {
         Refusal::Failed { reason, .. } => Some(*reason).filter(|it| *it != Reason::Unspecified),
@@ -31,17 +32,17 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         text: events::refused(node, refusal).note,
         reason: reason.map(Reason::word),
         topic: refusal.reason().to_owned(),
-        // For initialised nodes there is only a log line, no Event.
+        // For initialised nodes the controller only logs the cause and emits no Event.
         told: node.is_uninitialised(),
     }
 }
 
-/// The error of a write that failed.
+/// Returns the cause of a failed write.
 pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
     Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), told: error.refused() }
 }
 
-/// The first listing is in progress: a normal state, not reported as an Event.
+/// The first listing is in progress. This state is normal and has no Event.
 pub(crate) fn listing() -> Waits {
     let text = "Waiting for the first listing of the cloud's instances".to_owned();
     Waits { text, reason: None, topic: "listing".to_owned(), told: false }
@@ -78,7 +79,7 @@ impl Look for Mirrors {
     }
 }
 
-/// What is wanted for a node whose instance is not known.
+/// Describes the desired state of a node whose instance is not known.
 fn asked(node: &Node) -> Vec<String> {
     vec![match &node.provider_id {
         Some(id) => format!("the instance {id}"),
@@ -86,7 +87,7 @@ fn asked(node: &Node) -> Vec<String> {
     }]
 }
 
-/// Whether nothing claims that the node has an instance in this cloud.
+/// Whether there is no sign that the node has an instance in this cloud.
 fn is_nobodys(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }
@@ -99,7 +100,7 @@ fn not_looked_for(node: &Node) -> String {
     )
 }
 
-/// What the node should show according to its instance.
+/// Describes what the node should show according to its instance.
 fn as_it_says(instance: &Instance) -> Vec<String> {
     let Instance { provider_id, instance_type, region, zone, .. } = instance;
     let labels = [("instance type", instance_type), ("region", region), ("zone", zone)];

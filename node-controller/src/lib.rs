@@ -1,9 +1,9 @@
 //! Initialises nodes and keeps their addresses and labels in sync with their instances.
 //!
 //! A kubelet with `--cloud-provider=external` registers its Node with a taint. This controller finds the node's instance in its cache of
-//! the cloud, writes addresses, provider ID and labels, and removes the taint. Later it writes addresses and labels again whenever the
-//! cloud changes them. It sends no request to the adapter except one batch for all new nodes whose instances were not listed since the
-//! nodes were created.
+//! the cloud, writes addresses, provider ID and labels, and removes the taint. Later the controller updates addresses and labels when they
+//! change in the cloud. It sends no request to the adapter except one batch for all new nodes whose instances have not been listed since
+//! the nodes were created.
 //!
 //! Nodes whose instances are switched off get a taint, and nodes whose instances are proven to be gone are deleted.
 //!
@@ -44,7 +44,7 @@ const NAMES: Names = Names {
     managed: &["cloud-node", "cloud-node-lifecycle"],
 };
 
-/// The first retry follows after a second, later ones less often; a change that fixes the cause usually wakes the node sooner.
+/// Backoff of a failed node. A change that fixes the cause usually triggers an earlier reconcile.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(5) };
 
 /// Runs the controller until it receives a signal to stop. Exit code 2: invalid flags, which are printed.
@@ -99,7 +99,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
         let mut gains = shards.gains();
         loop {
             let gained = gains.next().await;
-            // Another replica may have worked on these nodes before.
+            // Another replica may have reconciled these nodes before.
             known.forget(|uid| gained.contains(&shards.of(uid)));
             all.look_at_all(&wakes);
         }

@@ -1,17 +1,17 @@
 //! The end of a node: the shutdown taint for instances that are switched off, and the deletion of nodes whose instances are gone.
 //!
-//! Every few seconds the controller checks all nodes that are not ready. The cached instances suffice, except for those that the cache does
-//! not show. The controller asks the cloud about these, live and all in one call, twice, some time apart. It deletes only nodes whose
-//! instances are gone in both answers, with evidence, and only as many per window as the deletion brake allows.
+//! Every few seconds the controller checks all nodes that are not ready. The cache suffices for instances that it shows. The controller
+//! asks the cloud about the others with a live request, twice, some time apart, and in one call for all of them. It deletes only nodes
+//! whose instances are gone in both answers, with evidence, within the limit of the deletion brake.
 //!
-//! - [`absence`]: pure; the answers about each instance, and whether they prove that it is gone.
-//! - [`plan`]: pure; which nodes get or lose the taint, and about which the cloud is asked.
-//! - [`gate`]: pure; which nodes with a proof of absence are deleted now.
-//! - [`question`], [`execute`]: the calls to the cloud and to the API server.
-//! - [`notices`]: the Events, emitted once and not in each pass.
+//! - [`absence`]: pure; keeps the answers about each instance, and decides whether they prove that the instance is gone.
+//! - [`plan`]: pure; decides which nodes get or lose the taint, and about which nodes the controller asks the cloud.
+//! - [`gate`]: pure; decides which nodes with a proof of absence are deleted now.
+//! - [`question`], [`execute`]: make the calls to the cloud and to the API server.
+//! - [`notices`]: emits the Events, once and not in each pass.
 //!
-//! Taints and deletions have separate loops: a cloud that answers slowly does not delay the removal of a taint from a node that is ready
-//! again.
+//! Taints and deletions have separate loops, so that a cloud that answers slowly does not delay the removal of a taint from a node that is
+//! ready again.
 
 mod absence;
 mod execute;
@@ -61,15 +61,15 @@ use crate::{
 
 /// The component of these Events, as in the former cloud controller manager, which ran several controllers.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
-/// Number of nodes written at once, so that a write that hangs does not block the others.
+/// Number of nodes written at once, so that a hanging write does not block the others.
 const AT_ONCE: usize = 10;
 /// Name of this brake on the status pages.
 const BRAKE: &str = "node deletions";
-/// Number of witnesses: known instances that are asked about along with one that the cloud does not show. Two, since one may end at that
-/// moment.
+/// Number of witnesses: known instances that are queried together with the instance that the cloud does not show. There are two, since one
+/// of them may be deleted at that moment.
 const WITNESSES: usize = 2;
 
-/// Periods and limits, all of them flags.
+/// Periods and limits; each of them is a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Pause between two passes.
@@ -82,8 +82,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
 }
 
-/// Signs of life, which the caches report as they change: a pass every few seconds would miss those that last for a short time. Clones
-/// share the state.
+/// Signs of life, which the caches report as they change, since a pass every few seconds would miss short ones. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs(Arc<Mutex<Ledger>>);
 
@@ -110,7 +109,7 @@ impl Signs {
 /// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// Nodes that may be deleted, and why they are not.
+    /// Nodes that may be deleted, and why the others are not.
     pub(crate) ends: told::Ledger,
     /// Nodes whose taint would change, in a dry run.
     pub(crate) taints: told::Ledger,
@@ -152,7 +151,7 @@ pub(crate) fn start(
         let holdings = Holdings::default();
         let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None, told, brakes };
         loop {
-            // A replica without a shard may get its shards back: the brake and the answers stay.
+            // A replica without a shard may acquire its shards again, so it keeps the brake and the answers.
             if deletions.lifecycle.shards.held() > 0 {
                 deletions.begin();
                 deletions.pass().await;
@@ -173,11 +172,11 @@ struct Lifecycle {
     executor: Executor,
     metrics: Metrics,
     scheme: Scheme,
-    /// Also holds the cloud's answers.
+    /// The state of each node, including the answers of the cloud.
     signs: Signs,
-    /// Nodes of other shards serve only as witnesses.
+    /// Nodes in the shards of other replicas serve only as witnesses.
     shards: Shards,
-    /// Where a dry run shows what it would write. `None`: the controller writes.
+    /// Where a dry run records its plans. `None`: the controller executes its plans.
     dry_run: Option<told::Ledger>,
     settings: Settings,
 }
@@ -218,8 +217,8 @@ impl Lifecycle {
         self.facts_of(node, instance.as_deref(), look)
     }
 
-    /// The same, but for a node without a provider ID it uses the only instance of the node's name. That is enough for a taint, which can
-    /// be removed again, and never for a deletion.
+    /// Like the function above, but for a node without a provider ID it uses the only instance with the node's name. A name is enough for a
+    /// taint, which can be removed again, but never for a deletion.
     fn facts_for_the_taint<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         if node.provider_id.is_some() || node.life.ready == Ready::True {
             return self.facts(node, look);
@@ -255,20 +254,20 @@ struct Candidate {
 struct Deletions {
     lifecycle: Lifecycle,
     gate: Gate,
-    /// The shards for which the gate was made.
+    /// The shards for which the gate was created.
     holdings: Holdings,
     board: Board,
     clock: Clock,
     /// The trace of the last request to the cloud.
     asked: Option<Origin>,
-    /// The nodes that may be deleted, and why they are not, for the status pages.
+    /// The nodes that may be deleted, and why the others are not, for the status pages.
     told: told::Ledger,
     /// What the brake holds, for the status pages.
     brakes: told::Brakes,
 }
 
 impl Deletions {
-    /// A replica that acquires a shard has deleted nothing there, but another replica may have: the brake starts again.
+    /// Resets the brake when this replica acquires a shard: another replica may have deleted nodes there.
     fn begin(&mut self) {
         let Lifecycle { shards, settings, .. } = &self.lifecycle;
         let limits = settings.limits.of_share(shards.held(), shards.count());
@@ -279,7 +278,8 @@ impl Deletions {
         }
     }
 
-    /// Checks all nodes once: asks about those that are due, and deletes those that are proven to be gone and that the brake allows.
+    /// Checks all nodes once: asks the cloud about those that are due, and deletes those that are proven to be gone and that the brake
+    /// allows.
     async fn pass(&mut self) {
         let candidates = self.candidates();
         let (asked, unproven) = {
@@ -300,7 +300,7 @@ impl Deletions {
             let witnesses = if unproven { self.witnesses() } else { Vec::new() };
             self.ask(asked, &witnesses).instrument(span).await;
         }
-        // Recomputed: the request may have taken long.
+        // Computed again, since the request may have taken long.
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);
@@ -346,8 +346,8 @@ impl Deletions {
         others.iter().for_each(|node| notices.of_another_cloud(node, &scheme));
     }
 
-    /// Returns instances of other nodes, which the cloud lists. An adapter that has just started, or whose last listing was empty, knows no
-    /// instance of this cluster; the witnesses show it that it asks in the right scope.
+    /// Returns listed instances of other nodes. An adapter that has just started, or whose last listing was empty, knows no instance of
+    /// this cluster; the witnesses prove to the adapter that it queries the right scope.
     fn witnesses(&self) -> Vec<String> {
         let is_listed = |node: &&Arc<Node>| {
             self.lifecycle.facts(node, |facts| {
@@ -371,7 +371,7 @@ impl Deletions {
         }
     }
 
-    /// Returns the nodes whose instances are proven to be gone, and adds notices for those that stay.
+    /// Returns the nodes whose instances are proven to be gone, and adds notices for nodes that are not deleted.
     fn proven(&self, candidates: &BTreeMap<Subject, Candidate>, notices: &mut Notices) -> Vec<Arc<Node>> {
         let (now, ledger) = (Instant::now(), self.lifecycle.ledger());
         let mut proven = Vec::new();
@@ -398,7 +398,7 @@ impl Deletions {
         proven
     }
 
-    /// Groups the proven nodes with all nodes among which the brake counts them.
+    /// Groups the proven nodes with all nodes that count for the brake's percentage.
     fn crowd(&self, proven: Vec<Arc<Node>>) -> Crowd {
         let present = self.present();
         let before = self.lifecycle.ledger().held();
@@ -439,7 +439,7 @@ impl Deletions {
         going
     }
 
-    /// The nodes of this cloud in the shards of this replica: the brake's percentage counts no others.
+    /// Returns the nodes of this cloud in the shards of this replica, which are the base of the brake's percentage.
     fn present(&self) -> Vec<Arc<Node>> {
         let mut nodes = self.of_this_cloud();
         nodes.retain(|node| self.lifecycle.shards.has(&node.uid));
@@ -453,7 +453,7 @@ impl Deletions {
     }
 
     async fn delete(&mut self, going: Vec<Arc<Node>>) {
-        // The request that proved the absence has a trace of its own.
+        // The request that proved the absence has its own trace.
         self.asked.iter().for_each(Origin::link);
         let Lifecycle { executor, shards, .. } = &self.lifecycle;
         let recorder = self.board.recorder();

@@ -1,10 +1,10 @@
 //! Batches the look-ups of new nodes whose instances the cache does not show yet.
 //!
-//! Nodes that join at about the same time share one call, and the next call waits for the first to end. So a hundred nodes that join at
-//! once cost no more calls than one. An answer wakes its node, which consumes it.
+//! Nodes that join at about the same time share one call, and the next call waits until the first has ended. So a hundred nodes that join
+//! at once cost no more calls than a single node. An answer wakes its node, whose reconcile consumes the answer.
 //!
 //! The controller writes `spec.providerID` from an answer, and that field is immutable. An answer is therefore valid only for the node that
-//! asked, known by its UID, and only for a while.
+//! the question was about, known by its UID, and only for a while.
 
 use std::{
     collections::BTreeMap,
@@ -36,17 +36,17 @@ use crate::{
     plan::{Instance, Node},
 };
 
-/// The call starts when no further node was added for this time …
+/// The call starts when no further node was added for this time.
 const QUIET: Duration = Duration::from_millis(200);
-/// … or at the latest after this time.
+/// Maximum delay of the call while further nodes are added.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Minimum time between the starts of two calls, so that nodes that join one after the other share calls.
+/// Minimum time between the starts of two calls, so that nodes that join in succession share calls.
 const APART: Duration = Duration::from_secs(2);
 /// The RPC that looks instances up.
 const CALL: &str = "BatchGetInstances";
-/// Maximum number of references in one call, as the contract says.
+/// Maximum number of references in one call. Source: contract.
 const BATCH: usize = 500;
-/// Answers that their nodes have not consumed within this time expire.
+/// Time after which an answer expires that its node has not consumed.
 const KEEP: Duration = Duration::from_mins(1);
 
 /// The answer of the cloud.
@@ -70,13 +70,13 @@ struct Inner {
     asked: Notify,
 }
 
-/// Name and UID: a node that was recreated under the same name is another node.
+/// Name and UID: a recreated node of the same name is a different node.
 type Asker = (ObjectName, String);
 
 #[derive(Debug, Default)]
 struct State {
     wanted: BTreeMap<Asker, Arc<Node>>,
-    /// The trace of the reconcile in which each of them was added last.
+    /// The trace of the last reconcile that added each of them.
     turns: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
     answers: BTreeMap<Asker, (Instant, Answer)>,
@@ -114,7 +114,7 @@ impl Lookup {
         self.inner.asked.notify_one();
     }
 
-    /// Takes the answer for a node, if there is one. An instance stays available for a while; any other answer is returned once.
+    /// Takes the answer for a node, if there is one. An instance stays available for a while; any other answer is returned only once.
     pub(crate) fn answer(&self, node: &Node) -> Option<Answer> {
         let mut state = self.state();
         let (asker, (since, answer)) = state.answers.remove_entry(&asker(node))?;
@@ -127,14 +127,14 @@ impl Lookup {
         Some(answer)
     }
 
-    /// Returns the answer for a node and does not consume it.
+    /// Returns the answer for a node without consuming it.
     pub(crate) fn peek(&self, node: &Node) -> Option<Answer> {
         let state = self.state();
         let (since, answer) = state.answers.get(&asker(node))?;
         (since.elapsed() < KEEP).then(|| answer.clone())
     }
 
-    /// Drops the answer: the node does not need it any more.
+    /// Drops the answer, which the node no longer needs.
     pub(crate) fn forget(&self, node: &Node) {
         self.state().answers.remove(&asker(node));
     }
@@ -155,9 +155,9 @@ impl Lookup {
         }
     }
 
-    /// Asks for at most one batch, and wakes its nodes. Returns the pause that the adapter asks for.
+    /// Looks up at most one batch, and wakes its nodes. Returns the pause that the adapter asks for.
     ///
-    /// If the adapter is unavailable for a moment, the nodes go into the next call, and no Event is emitted.
+    /// If the adapter is briefly unavailable, the nodes go into the next call, and no Event is emitted.
     async fn ask_all(
         &self,
         adapter: &Adapter,
@@ -168,7 +168,7 @@ impl Lookup {
         if batch.is_empty() {
             return None;
         }
-        // A trace of its own: the call serves several reconciles.
+        // The call has its own trace, since it serves several reconciles.
         let span =
             traces::child(traces::span!("look up", otel.name = "look up instances", nodes = batch.len()));
         self.question(adapter, queue, batch).instrument(span).await
@@ -182,7 +182,8 @@ impl Lookup {
     ) -> Option<Duration> {
         self.state().link(&batch);
         let refs = batch.iter().map(|node| reference(node)).collect();
-        // Not older than the call, and so younger than these nodes: no instance of an earlier node with the same name is returned.
+        // The answer is not older than the call, and so is younger than these nodes: it contains no instance of an earlier node with the
+        // same name.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
         let answered = match adapter.batch_get_instances(call, refs).await {
             Ok(response) => located(adapter, &batch).await.map(|()| response),
@@ -222,7 +223,7 @@ impl Lookup {
         state.wanted.extend(unanswered);
     }
 
-    /// Takes the next batch. Nodes that the cache shows by now are woken and left out.
+    /// Takes the next batch. Nodes that the cache shows by now are woken and not looked up.
     fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
         for (asker, node) in mem::take(&mut state.wanted) {
@@ -270,13 +271,13 @@ fn reference(node: &Node) -> InstanceRef {
 fn answer(node: &Node, result: InstanceResult) -> Answer {
     let existence = result.existence();
     match (existence, result.instance.map(trim_instance), result.error) {
-        // A new node does not run on an instance that is ending: an earlier node had the name.
+        // A new node cannot run on an instance that is ending: such an instance belongs to an earlier node of that name.
         (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
             Answer::NotVisible
         }
         (Existence::Exists, Some(instance), _) => Answer::Seen(Arc::new(instance)),
         (Existence::Foreign, ..) => Answer::Foreign,
-        // A new node whose instance is gone waits as for any other reason: `lifecycle` deletes nodes.
+        // A new node whose instance is gone is treated like other waiting nodes, since `lifecycle` deletes nodes.
         (Existence::Gone | Existence::NotVisible, ..) => Answer::NotVisible,
         (Existence::Exists | Existence::Unknown | Existence::Unspecified, _, error) => {
             let error = error.map(|item| {
@@ -291,14 +292,14 @@ fn answer(node: &Node, result: InstanceResult) -> Answer {
     }
 }
 
-/// Learns the scope of the adapter that answered, which a watch may report later: in another scope, an instance of the node's name is
-/// another one. Cost: no vendor call.
+/// Gets the scope of the adapter that answered, which a watch might report too late: in another scope, another instance may have the node's
+/// name. Cost: no vendor call.
 async fn located(adapter: &Adapter, batch: &[Arc<Node>]) -> Result<(), AdapterError> {
     let by_name = batch.iter().any(|node| node.provider_id.is_none());
     if by_name { adapter.get_info().await.map(drop) } else { Ok(()) }
 }
 
-/// No watch reports that the cause of an error is fixed, so the look-up is retried; only an error about the message size is permanent.
+/// Retries after an error, since no watch reports that its cause is fixed. Only an error about the message size is permanent.
 fn failed(error: &AdapterError) -> Answer {
     let again = Again::after_error(error);
     let again = if is_message_limit(error) { again } else { again.sooner(Again::Backoff) };

@@ -37,7 +37,7 @@ struct RefusalLabels {
 
 impl Metrics {
     pub(crate) fn register(process: &mut Process, nodes: &Mirror<ObjectName, Node>) -> Self {
-        // 1 s to 1024 s.
+        // The buckets reach from 1 s to 1024 s.
         let buckets = || exponential_buckets(1.0, 4.0, 6);
         let metrics = Self {
             taint_removal_delay: Histogram::new(buckets()),
@@ -88,7 +88,7 @@ impl Collector for Uninitialised {
             waiting(ours.map(Arc::as_ref), clock.now())
         });
         let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-        let help = "Nodes of this replica's shards that are not initialised, and get no pods";
+        let help = "Nodes of this replica's shards that are not initialised and therefore get no pods";
         count.encode(encoder.encode_descriptor("nodes_uninitialised", help, None, count.metric_type())?)?;
         let oldest = ConstGauge::new(oldest.as_secs_f64());
         let (name, help) = (
@@ -100,7 +100,7 @@ impl Collector for Uninitialised {
     }
 }
 
-/// Number of uninitialised nodes, and the time since the oldest of them was created.
+/// Returns the number of uninitialised nodes, and the time since the oldest of them was created.
 fn waiting<'a>(nodes: impl Iterator<Item = &'a Node>, now: Timestamp) -> (usize, SignedDuration) {
     let waiting: Vec<&Node> = nodes.filter(|node| node.is_uninitialised()).collect();
     let first = waiting.iter().filter_map(|node| node.created).min();

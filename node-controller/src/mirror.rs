@@ -1,6 +1,6 @@
-//! Step 1: the caches of Nodes and instances: which fields they keep, and which change wakes which node.
+//! Step 1: keeps the caches of Nodes and instances. Defines which fields they contain, and which change wakes which node.
 //!
-//! Kubelets update their Nodes every few seconds; the trimmed copy changes only if the controller has something to decide.
+//! Kubelets update their Nodes every few seconds. The trimmed copy changes only if the controller has something to decide.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,7 @@ use crate::{
 
 /// Resolution of creation times.
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
-/// An older cache of the cloud is not relied on for conclusions about the end of a node.
+/// Age above which the cache of the cloud is not used to decide about the end of a node.
 const YOUNG: Duration = Duration::from_mins(5);
 /// The effect of the shutdown taint.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
@@ -52,7 +52,7 @@ pub(crate) struct Mirrors {
 /// Pairs of provider ID and node name. Several nodes with one provider ID are a configuration mistake; all of them are reconciled.
 type RunningOn = BTreeSet<(String, String)>;
 
-/// Starts to follow Nodes and instances; each relevant change adds a node to the queue.
+/// Starts to watch Nodes and instances; each relevant change adds a node to the queue.
 pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Signs) -> Mirrors {
     let mirrors = Mirrors {
         nodes: Mirror::new("nodes", process.clock),
@@ -85,17 +85,17 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
 impl Mirrors {
     /// Returns the cached instance of a node.
     ///
-    /// The instance is found by provider ID if the node has one, else by name among the instances that are not ending. By name only if the
-    /// listing is younger than the node and of this controller's scope: an older listing or another scope may show another instance of that
-    /// name, and `spec.providerID` cannot be changed.
+    /// The instance is found by provider ID if the node has one, else by name among the instances that are not ending. A name is used only
+    /// if the listing is younger than the node and of this controller's scope: an older listing, or one of another scope, may show another
+    /// instance of that name, and `spec.providerID` cannot be changed.
     ///
-    /// An uninitialised node has no labels from this controller yet: earlier label values of its instance are forgotten here.
+    /// This controller has not yet written labels to an uninitialised node, so earlier label values of its instance are forgotten here.
     pub(crate) fn sight(&self, node: &Node) -> Found {
         let found = self.find(node);
         match found {
             Found::One(instance) if node.is_uninitialised() => {
                 self.former().remove(&instance.provider_id);
-                // Looked up again, without the former values that were just removed.
+                // The second look-up returns the instance without the former values that were just removed.
                 self.find(node)
             }
             Found::One(instance) => Found::One(self.with_former(instance)),
@@ -103,7 +103,7 @@ impl Mirrors {
         }
     }
 
-    /// Like [`sight`](Self::sight), without forgetting.
+    /// Like [`sight`](Self::sight), but keeps the earlier label values.
     pub(crate) fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
             return self.instance(id).map_or(Found::Nothing, Found::One);
@@ -124,7 +124,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns the instance of a provider ID, in either form of the ID.
+    /// Returns the instance of a provider ID, in either form of the ID (with or without region).
     pub(crate) fn instance(&self, id: &str) -> Option<Arc<Instance>> {
         self.instances.get(id).or_else(|| self.instances.get(&self.scope.other_form(id)?))
     }
@@ -135,7 +135,7 @@ impl Mirrors {
             .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
     }
 
-    /// Returns why no instance may be selected by the node's name, if so.
+    /// Returns why the controller cannot select an instance by the node's name, if so.
     pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
@@ -146,7 +146,8 @@ impl Mirrors {
         })
     }
 
-    /// Compares the adapter's clock with the API server's. If the adapter's clock is ahead, the cache seems younger by that much.
+    /// Compares the adapter's clock with the API server's clock. If the adapter's clock is ahead, the cache seems younger by the
+    /// difference.
     fn is_younger_than(&self, node: &Node) -> bool {
         match (node.created, self.instances.observed()) {
             (Some(created), Some(observed)) => observed.duration_since(created) >= CREATION_UNIT,
@@ -172,7 +173,7 @@ impl Mirrors {
         }
     }
 
-    /// Adds the earlier values of its extra labels.
+    /// Adds the earlier values of the instance's extra labels.
     fn with_former(&self, instance: Arc<Instance>) -> Arc<Instance> {
         let former = self.former();
         match former.get(&instance.provider_id) {
@@ -201,8 +202,8 @@ impl Mirrors {
         }
     }
 
-    /// Queues all initialised nodes for a comparison with the cache: it costs no call, and changes nothing if no update was missed.
-    /// Uninitialised nodes are not queued, since their reconcile may call the cloud; they have their own retries.
+    /// Queues all initialised nodes for a comparison with the cache. The comparison makes no call, and changes nothing if no update was
+    /// missed. Uninitialised nodes are not queued: their reconcile may call the cloud, and they have their own retries.
     pub(crate) fn compare_all(&self, queue: &Queue<ObjectName>) {
         let known = self.nodes.items().into_iter().filter(|(_, node)| !node.is_uninitialised());
         for (name, _) in known {
@@ -210,7 +211,7 @@ impl Mirrors {
         }
     }
 
-    /// Queues all nodes: some are in shards that belonged to another replica.
+    /// Queues all nodes, since some are in shards that belonged to another replica.
     pub(crate) fn look_at_all(&self, queue: &Queue<ObjectName>) {
         self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add_with_all(name.clone())));
     }
@@ -221,7 +222,7 @@ impl Mirrors {
         {
             self.signs.of_node(&node.uid);
         }
-        // At its initialisation, by whichever replica, a node has no labels from this controller yet.
+        // When a node is initialised, by any replica, this controller has not written labels to it yet.
         for node in [&change.old, &change.new].into_iter().flatten().filter(|node| node.is_uninitialised()) {
             if let Found::One(instance) = self.find(node) {
                 self.former().remove(&instance.provider_id);
@@ -241,7 +242,7 @@ impl Mirrors {
         queue.add(change.key);
     }
 
-    /// Wakes the node that runs on the instance, and the node of the same name, which may wait for it.
+    /// Wakes the node that runs on the instance, and the node of the same name, which may wait for this instance.
     fn instance_changed(&self, change: &Change<String, Instance>, queue: &Queue<ObjectName>) {
         self.note_former(change);
         // A node may have the ID in either form.
@@ -269,7 +270,7 @@ impl Mirrors {
             .collect()
     }
 
-    /// Reconciles waiting nodes when the adapter disconnects, connects, or has listed the cloud.
+    /// Wakes waiting nodes when the adapter disconnects, connects, or has listed the cloud.
     async fn link_changes(&self, queue: &Queue<ObjectName>) {
         let mut links = self.instances.links();
         while links.changed().await.is_ok() {
@@ -327,7 +328,7 @@ fn trim_life(node: &core::Node) -> Life {
 }
 
 fn trim_taint(taint: &core::Taint) -> Taint {
-    // Serialised as the API server does it, since the patch tests equality with the server's copy.
+    // Serialised exactly like the API server does, since the patch tests equality with the server's copy.
     let time = taint.time_added.as_ref().and_then(|time| serde_json::to_value(time).ok());
     Taint {
         key: taint.key.clone(),
@@ -354,7 +355,7 @@ pub(crate) fn trim_instance(instance: wire::Instance) -> Instance {
     }
 }
 
-/// An address of a type that only a newer contract defines is left out: a Node could not list it.
+/// Leaves out an address of a type that only a newer contract defines, since a Node cannot list such an address.
 fn address(address: &wire::InstanceAddress) -> Option<(&'static str, &str)> {
     use wire::instance_address::{Type, Value};
     let type_ = match address.r#type() {

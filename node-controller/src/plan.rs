@@ -1,4 +1,4 @@
-//! Step 2: pure; makes a [`Plan`] from a node and what is known about its instance.
+//! Step 2: makes a [`Plan`] from a node and what is known about its instance. Pure.
 //!
 //! The rules for single fields are in [`addresses`] and [`labels`].
 
@@ -17,10 +17,10 @@ use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
 
-/// Interval of reminders while the adapter is unavailable. Its return wakes the waiting nodes.
+/// Interval of reminders while the adapter is unavailable. When the adapter is available again, waiting nodes are woken.
 const REMIND: Duration = Duration::from_mins(5);
 
-/// Longer than the deadline of the call: no answer comes after this time.
+/// Maximum wait for an answer; longer than the deadline of the call.
 const ANSWER: Duration = Duration::from_mins(1);
 
 /// Time after which the adapter's scope, or the listing of that scope, is probably known.
@@ -36,25 +36,25 @@ pub(crate) struct Node {
     pub(crate) provider_id: Option<String>,
     /// All labels of an uninitialised node, else only those that may come from the cloud.
     pub(crate) labels: Pairs,
-    /// All taints of an uninitialised node in their order, else none.
+    /// All taints of an uninitialised node in their order. Empty for an initialised node.
     pub(crate) taints: Vec<Taint>,
     /// Addresses with their types, in their order.
     pub(crate) addresses: Pairs,
     /// The annotation `alpha.kubernetes.io/provided-node-ip`.
     pub(crate) provided_node_ip: Option<String>,
-    /// What decides about the shutdown taint and the deletion.
+    /// The fields that decide about the shutdown taint and the deletion.
     pub(crate) life: Life,
 }
 
-/// What decides about the shutdown taint and the deletion.
+/// The fields that decide about the shutdown taint and the deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) ready: Ready,
-    /// It has the shutdown taint.
+    /// Whether the node has the shutdown taint.
     pub(crate) shutdown: bool,
-    /// It is being deleted, and a finalizer holds it.
+    /// Whether the node is being deleted and still has a finalizer.
     pub(crate) deleting: bool,
-    /// An operator released it from the brake, or the autoscaler marked it for removal.
+    /// Whether an operator released the node from the brake, or the autoscaler marked it for removal.
     pub(crate) let_go: bool,
 }
 
@@ -83,12 +83,12 @@ impl Plan {
         !waits && self.refusal.is_none()
     }
 
-    /// Whether the plan has a write.
+    /// Whether the plan contains a write.
     pub(crate) fn writes(&self) -> bool {
         self.actions.iter().any(|action| !matches!(action, Action::LookUp))
     }
 
-    /// Whether the plan only looks the instance up.
+    /// Whether the plan contains only a look-up of the instance.
     pub(crate) fn asks(&self) -> bool {
         self.actions == [Action::LookUp]
     }
@@ -112,9 +112,9 @@ pub(crate) struct Instance {
     pub(crate) provider_id: String,
     /// The name in the cloud, by which a node without a provider ID finds its instance.
     pub(crate) name: String,
-    /// Gone or ending: no new node runs on it.
+    /// Gone or ending, so that no new node can run on it.
     pub(crate) ends: bool,
-    /// Switched off or ended, and not in transition to that.
+    /// Switched off or ended, and not in transition to these states.
     pub(crate) stopped: bool,
     /// Addresses with their types, in the order in which a Node lists them.
     pub(crate) addresses: Pairs,
@@ -131,11 +131,11 @@ pub(crate) struct Instance {
 pub(crate) enum Sighting<'a> {
     /// The instance is known.
     Seen(&'a Instance),
-    /// The cache does not show it, and the cloud has not been asked.
+    /// The cache does not show the instance, and the controller has not asked the cloud.
     Unasked,
     /// The first listing of the cloud is in progress.
     Listing,
-    /// The cloud was asked and does not show it, which proves nothing.
+    /// The controller asked the cloud, which does not show the instance. This proves nothing.
     NotVisible,
     /// The provider ID belongs to another cloud.
     Foreign,
@@ -155,10 +155,10 @@ pub(crate) enum Sighting<'a> {
     },
     /// The adapter is unavailable.
     Away {
-        /// Since when, and why.
+        /// Since when, and the error.
         link: String,
     },
-    /// The adapter works in another scope, where an instance of the node's name is another one.
+    /// The adapter works in another scope, where another instance may have the node's name.
     Elsewhere {
         /// Both scopes, and what the operator can do.
         why: String,
@@ -224,7 +224,7 @@ pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
         (true, Sighting::Seen(instance)) => initialise(node, instance),
         (true, sighting) => wait(sighting),
         (false, Sighting::Seen(instance)) => refresh(node, instance),
-        // Without a known instance, only the older label names of an initialised node are updated: `lifecycle` handles the end of nodes.
+        // Without a known instance, only the older label names of an initialised node are updated. `lifecycle` handles the end of nodes.
         (false, _) => done(relabel(labels::mirrored(&node.labels))),
     }
 }
@@ -251,8 +251,8 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
     done(addresses.into_iter().chain([Action::Initialise(initialisation)]).collect())
 }
 
-/// Without a provider ID and the taint, a node gets no labels from the cloud: the matching name of an instance may be a coincidence, and a
-/// user may have set the labels. Its addresses are updated.
+/// Plans for an initialised node. A node without a provider ID gets no labels from the cloud: an instance may have the node's name by
+/// coincidence, and a user may have set the labels. Its addresses are updated.
 fn refresh(node: &Node, instance: &Instance) -> Plan {
     let labels = relabel(match &node.provider_id {
         Some(_) => labels::of_a_known_node(&node.labels, instance),
@@ -273,7 +273,7 @@ fn relabel(labels: BTreeMap<String, String>) -> Vec<Action> {
 fn wait(sighting: &Sighting<'_>) -> Plan {
     match sighting.clone() {
         Sighting::Seen(_) | Sighting::Listing => Plan { again: Again::OnChange, ..done(Vec::new()) },
-        // The answer wakes the node. Until then `Again::After` keeps the count of failures, so that backoff continues.
+        // The answer wakes the node. Until then `Again::After` keeps the count of failures, so that the backoff continues.
         Sighting::Unasked => Plan { again: Again::After(ANSWER), ..done(vec![Action::LookUp]) },
         Sighting::NotVisible => refuse(Refusal::NotVisible, Again::Backoff),
         Sighting::Foreign => refuse(Refusal::Foreign, Again::OnChange),
@@ -305,7 +305,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Prints one line per action, and one per label below it.
+/// Prints one line per action, followed by one line per label.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

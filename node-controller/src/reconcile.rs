@@ -1,4 +1,4 @@
-//! Takes a node through the four steps. It decides nothing itself.
+//! Takes a node through the four steps. All decisions are made in the steps.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ pub(crate) struct Reconciler {
     pub(crate) shards: Shards,
     /// The nodes that are not in sync, for the status pages.
     pub(crate) ledger: Ledger,
-    /// Re-emits Events whose conditions last.
+    /// Re-emits Events whose conditions still apply.
     pub(crate) reminders: Reminders,
-    /// Dry run: plans are made and not executed.
+    /// Whether this is a dry run: plans are made and not executed.
     pub(crate) dry_run: bool,
 }
 
@@ -56,7 +56,7 @@ impl Reconciler {
     async fn turn(&self, node: Arc<Node>) -> Again {
         let object = Object::node(&node.name, &node.uid);
         self.ledger.begins(&object);
-        // Drop entries of earlier nodes with the same name.
+        // Drop the entries of earlier nodes with the same name.
         self.ledger.only(&object);
         self.reminders.only(&object);
         let again = Box::pin(self.look(&node, &object)).await;
@@ -108,7 +108,7 @@ impl Reconciler {
         }
     }
 
-    /// Plans for a node. `answer` decides whether the answer from the cloud is consumed.
+    /// Plans for a node. `answer` decides whether the cloud's answer is consumed.
     pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<Answer>) -> Plan {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
@@ -137,11 +137,11 @@ impl Reconciler {
         }
     }
 
-    /// Reports a refusal: by an Event for an uninitialised node, and only in the log for an initialised one, since it works.
+    /// Reports a refusal: with an Event for an uninitialised node, and only in the log for an initialised node, which keeps working.
     fn tell(&self, node: &Node, object: &Object, plan: &Plan) {
         let Some(refusal) = &plan.refusal else {
             if plan.asks() {
-                // Another look-up is not progress.
+                // Another look-up is not progress, so the ledger keeps its entry.
                 self.ledger.stays(object);
                 return;
             }
@@ -159,7 +159,7 @@ impl Reconciler {
             self.reminders.stands(object, about, vec![(Instant::now(), notice)]);
         } else {
             self.reminders.over(object);
-            warn!(node = node.name, ?refusal, "Addresses are not updated");
+            warn!(node = node.name, ?refusal, "Refused to update node addresses");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The whole controller with a fake API server and a fake cloud, on paused time.
+//! Tests the whole controller with a fake API server and a fake cloud, on paused time.
 
 mod brake;
 mod cost;
@@ -52,7 +52,7 @@ async fn node_older_than_the_listing_is_initialised_without_a_call() {
     assert_eq!(
         paths,
         ["/api/v1/nodes/a/status", "/api/v1/nodes/a"],
-        "addresses first, then the rest, then nothing"
+        "first the addresses, then the other fields, then no further write"
     );
 }
 
@@ -157,7 +157,7 @@ async fn instance_that_never_appears_is_looked_up_with_backoff() {
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
     tokio::time::sleep(Duration::from_hours(1)).await;
-    // 1 s doubling to 5 min, within an hour: 9 until the longest pause, then 11.
+    // The delay doubles from 1 s to 5 min: within an hour 9 attempts until the longest delay, then 11.
     let questions = world.cloud.calls("BatchGetInstances");
     assert!((15..=20).contains(&questions), "{questions}");
     assert!(world.kube.events().len() <= 3, "{}", world.kube.events().join("\n"));
@@ -255,13 +255,13 @@ async fn nodes_wait_for_an_unavailable_adapter_with_an_event() {
     world.cloud.away(true);
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "not reachable since"))
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unreachable since"))
         .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(world.kube.writes().is_empty());
     assert!(world.kube.events().len() <= 10, "no Event flood:\n{}", world.kube.events().join("\n"));
     world.cloud.away(false);
-    eventually("it continues", || world.is_initialised("a")).await;
+    eventually("the controller continues", || world.is_initialised("a")).await;
 }
 
 // Behaviour: NI5
@@ -278,10 +278,10 @@ async fn throttled_look_up_is_retried_after_its_delay() {
     .await;
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
-    eventually("it asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
+    eventually("the controller asks again", || world.cloud.calls("BatchGetInstances") == 2).await;
 }
 
-/// A fail-over of the adapter, or a burst of calls, ends within a moment.
+/// The fail-over of an adapter, or a burst of calls, ends within a moment.
 #[tokio::test(start_paused = true)]
 async fn short_outage_of_the_adapter_emits_no_event() {
     let mut world = World::new();
@@ -295,7 +295,7 @@ async fn short_outage_of_the_adapter_emits_no_event() {
         world.cloud.fail_next("BatchGetInstances", AdapterError::new(reason, "not now"));
     }
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.cloud.calls("BatchGetInstances"), 3);
     assert!(!world.has_event("CloudProviderFailed", ""), "{:?}", world.kube.events());
 }
@@ -321,17 +321,17 @@ async fn later_changes_in_the_cloud_are_written_alone() {
     world.cloud.put(machine.clone());
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     let before = world.kube.writes().len();
 
     world.cloud.put(machine.clone().of_type("large").external("192.0.2.1"));
-    eventually("the address comes", || {
+    eventually("the address is written", || {
         world.addresses("a") == ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1"]
     })
     .await;
     let size = || world.label("a", "node.kubernetes.io/instance-type");
-    eventually("the label comes", || size().as_deref() == Some("large")).await;
+    eventually("the label is written", || size().as_deref() == Some("large")).await;
     assert_eq!(world.label("a", "beta.kubernetes.io/instance-type").as_deref(), Some("large"));
     assert_eq!(world.kube.writes().len(), before + 2);
 
@@ -349,7 +349,7 @@ async fn addresses_keep_the_clouds_order_and_are_written_once() {
     world.cloud.put(machine.at("10.0.0.1").external("192.0.2.1").at("fd00::1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1", "InternalIP=fd00::1"]);
 
@@ -368,7 +368,7 @@ async fn heartbeats_and_users_labels_cause_no_work() {
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     let before = world.kube.writes().len();
     for n in 0..100 {
@@ -386,12 +386,12 @@ async fn heartbeats_and_users_labels_cause_no_work() {
 async fn taint_added_by_another_client_survives() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a"));
-    // Its address is written already, so that the only write is the patch.
+    // The address is written already, so that the only write is the patch.
     world.kube.put::<Node>(node("a").at("10.0.0.1").uninitialised());
-    // The patch that removes the taint is refused as if the list had changed in between.
+    // The patch that removes the taint is refused, as if the list of taints had changed in between.
     world.kube.refuse_next(422);
     world.start();
-    eventually("it retries", || world.is_initialised("a")).await;
+    eventually("the controller retries", || world.is_initialised("a")).await;
     assert_eq!(world.kube.writes().len(), 2);
 }
 
@@ -402,10 +402,10 @@ async fn recreated_node_is_another_node() {
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
-    eventually("the second one too", || world.is_initialised("a")).await;
+    eventually("the second node is initialised, too", || world.is_initialised("a")).await;
     assert_eq!(world.node("a").metadata.uid.as_deref(), Some("uid-a2"));
 }
 
@@ -423,7 +423,7 @@ async fn replaced_instance_is_not_confused_with_the_new_one() {
         state.instances.insert(new.provider_id.clone(), new);
     });
     world.kube.put::<Node>(node("a").uninitialised().created(world.cloud.clock().now()));
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
     assert_eq!(world.cloud.calls("BatchGetInstances"), 1);
 }
@@ -435,14 +435,14 @@ async fn answer_is_not_given_to_the_next_node_of_the_name() {
     world.start();
     world.put_unlisted("sim://north/i-1", "a");
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-1"));
 
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     world.cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
     world.put_unlisted("sim://north/i-2", "a");
     world.kube.put::<Node>(node("a").uid("uid-a2").uninitialised());
-    eventually("the second one too", || world.is_initialised("a")).await;
+    eventually("the second node is initialised, too", || world.is_initialised("a")).await;
     assert_eq!(world.provider_id("a").as_deref(), Some("sim://north/i-2"));
 }
 
@@ -455,6 +455,6 @@ async fn recovered_api_server_receives_all_writes() {
     world.start();
     tokio::time::sleep(Duration::from_mins(10)).await;
     world.kube.away(false);
-    eventually("it continues", || world.is_initialised("a")).await;
+    eventually("the controller continues", || world.is_initialised("a")).await;
     world.stop().await;
 }

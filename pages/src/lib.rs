@@ -1,8 +1,8 @@
-//! The port of metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes, so
-//! the cost of unknown clients is bounded: few connections, each for one request and a short time. When all connections are in use, the
-//! oldest is closed for a new one: a probe takes milliseconds, and a connection that lasts longer serves no purpose here.
+//! Serves metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes, so the
+//! cost of unknown clients is limited: few connections, each for one request and a short time. If all connections are in use, the oldest is
+//! closed for a new one: a probe takes milliseconds, and no useful connection lasts longer.
 //!
-//! [`report`] defines the contents of the status pages, [`Readers`] which clients may read them.
+//! [`report`] defines the contents of the status pages, and [`Readers`] defines which clients may read them.
 
 mod listener;
 mod readers;
@@ -38,10 +38,10 @@ const TIME: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum size of a request including headers, in bytes; hyper's minimum.
 const REQUEST: usize = 8 * 1024;
-/// Pause after running out of file descriptors or memory: another connection has to end first.
+/// Pause after file descriptors or memory have run out: another connection has to end first.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves the pages over plain HTTP until `stop` is cancelled, and then requests in flight for at most a second.
+/// Serves the pages over plain HTTP until `stop` is cancelled. Then finishes requests in flight, for at most a second.
 ///
 /// # Errors
 /// Returns an error if the runtime does not accept the socket.
@@ -49,7 +49,7 @@ pub async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) ->
     serve_over(listener, None, pages, stop).await
 }
 
-/// Like [`serve`], over TLS.
+/// Like [`serve`], but over TLS.
 ///
 /// # Errors
 /// Returns an error if the runtime does not accept the socket.
@@ -77,24 +77,24 @@ async fn serve_over(
                     open.admit(Box::pin(connection(stream, tls.clone(), pages.of(from.ip())))).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "Cannot accept a connection");
+                    tracing::warn!(%error, "Cannot accept a connection on the port of metrics and probes");
                     sleep(BREATH).await;
                 }
             }
         }
     };
     stop.run_until_cancelled(accept).await;
-    // New clients are refused at once instead of waiting in vain.
+    // The listener closes here, so that new clients are refused at once instead of waiting in vain.
     drop(listener);
     let _cut = timeout(GRACE, open.end()).await.is_err();
     Ok(())
 }
 
-/// The open connections; dropping this closes all.
+/// The open connections. Dropping this value closes all of them.
 #[derive(Debug, Default)]
 struct Open {
     all: JoinSet<()>,
-    /// Oldest first. May include connections that have ended.
+    /// The tasks of the connections, oldest first. Some of the connections may have ended.
     by_age: VecDeque<AbortHandle>,
 }
 
@@ -118,7 +118,7 @@ impl Open {
     }
 }
 
-/// Answers one request, after the TLS handshake if there is one. The time limit covers both.
+/// Answers one request, after the TLS handshake if TLS is used. The time limit covers both.
 async fn connection(stream: TcpStream, tls: Option<Arc<Tls>>, pages: Router) {
     let served = async {
         match tls {

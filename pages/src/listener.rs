@@ -1,4 +1,4 @@
-//! The sockets of the port of metrics, probes and status pages.
+//! The sockets that serve metrics, probes and status pages.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug)]
 pub struct Listener {
     at: Bound,
-    /// The same port on the loopback address, for status pages, if `at` does not cover it.
+    /// The same port on the loopback address, for status pages. `None` if `at` covers the loopback address.
     near: Option<Bound>,
 }
 
@@ -22,14 +22,14 @@ impl Listener {
     /// Binds the port.
     ///
     /// # Errors
-    /// Returns an error if the address is in use, or not an address of this machine.
+    /// Returns an error if the address is in use, or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let at = bound(address)?;
         let near = beside(at.local_addr()?).and_then(|near| {
             let bound = bound(near);
             bound
                 .inspect_err(
-                    |error| tracing::warn!(%near, %error, "Cannot serve status pages on this address"),
+                    |error| tracing::warn!(%near, %error, "Cannot serve status pages on the loopback address"),
                 )
                 .ok()
         });
@@ -76,7 +76,7 @@ fn bound(address: SocketAddr) -> io::Result<Bound> {
     Ok(bound)
 }
 
-/// The loopback address that `address` does not cover, if any.
+/// Returns the loopback address that `address` does not cover, if there is one.
 fn beside(address: SocketAddr) -> Option<SocketAddr> {
     let (ip, port) = (address.ip().to_canonical(), address.port());
     if ip.is_unspecified() || ip.is_loopback() {

@@ -1,21 +1,21 @@
-//! Which clients may read which pages. Pure, except for the routes.
+//! Decides which clients may read which pages. Pure functions, except for the routes.
 //!
-//! Any client may read metrics and probes, which describe a process. Status pages name objects of all namespaces, repeat messages of the
-//! cloud, and one of them triggers work. They are read through `kubectl port-forward`, which requires a permission and connects from the
-//! loopback address. A connection from a loopback address was opened on this machine: responses to a forged address never leave it.
+//! Any client may read metrics and probes, which describe a process. Status pages name objects of all namespaces and repeat messages of the
+//! cloud, and one page triggers work. Users read them through `kubectl port-forward`, which requires a permission and connects from the
+//! loopback address. A connection from there was opened on this machine, because responses to a forged address never leave it.
 
 use std::net::IpAddr;
 
 use axum::{Router, extract::Request, http::StatusCode, middleware};
 
-/// The response to other clients.
+/// The response to clients that may not read status pages.
 const REFUSED: &str = "status pages can only be read on this machine: use cloudctl, or kubectl \
                        port-forward to the pod of this process, or start the process with --status-pages=all\n";
 
 /// Which clients may read the status pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Readers {
-    /// Clients on the same machine or in the same pod, which includes port-forwards.
+    /// Clients on the same machine or in the same pod, including port-forwards.
     #[default]
     Local,
     /// All clients that reach the port.
@@ -30,7 +30,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `open`: metrics and probes. `status`: the pages for `readers`.
+    /// Combines the pages. `open`: metrics and probes, for any client. `status`: the pages for `readers`.
     #[must_use]
     pub fn new(open: Router, status: Router, readers: Readers) -> Self {
         let near = open.clone().merge(status.clone());
@@ -41,7 +41,7 @@ impl Pages {
         Self { near, far }
     }
 
-    /// The pages for a client at this address.
+    /// Returns the pages that a client at this address may read.
     pub(crate) fn of(&self, caller: IpAddr) -> Router {
         let pages = if caller.to_canonical().is_loopback() { &self.near } else { &self.far };
         pages.clone()

@@ -1,8 +1,8 @@
 //! The contents of status pages as JSON: written by the controllers (`/status`, `/explain`, `/plan`) and the adapter (`/status.json`), and
 //! read by users and by `cloudctl`.
 //!
-//! Field names are camelCase and never change their meaning. A reader ignores unknown fields and treats missing ones as empty, so that it
-//! can read the pages of older and newer processes. The pages contain no secrets, as any client that may reach the port can read them.
+//! Field names are camelCase and never change their meaning. A reader ignores unknown fields and treats missing fields as empty, so that it
+//! can read the pages of older and newer processes. The pages contain no secrets, because any client that may reach the port can read them.
 
 mod adapter;
 mod controller;

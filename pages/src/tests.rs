@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 
-/// Timeout, longer than anything here takes.
+/// Timeout, longer than any wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The default probe timeout of the kubelet.
 const PROBE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Port {
     }
 }
 
-/// Reads until the peer closes the connection.
+/// Reads until the peer closes the connection. Returns what was read.
 async fn said(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     // A connection that was cut may end with a reset.
@@ -61,7 +61,7 @@ async fn said(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The connections that the peer has not closed.
+/// Returns the connections that the peer has not closed.
 fn still_open(streams: &[TcpStream]) -> usize {
     let open = |stream: &&TcpStream| {
         let read = stream.try_read(&mut [0; 16]);
@@ -90,7 +90,7 @@ async fn half_sent_requests_delay_no_probe() {
         }
     }
     assert!(timeout(PROBE, port.healthz()).await.expect("soon").contains("200 OK"));
-    // Accepted connections may not have replaced the oldest ones yet.
+    // The connections that were accepted may not have replaced the oldest ones yet.
     timeout(PATIENCE, async {
         while still_open(&halves) >= CONNECTIONS {
             sleep(Duration::from_millis(10)).await;
@@ -109,9 +109,9 @@ async fn stalled_clients_are_cut() {
     deaf.readable().await.expect("begins");
     let began = Instant::now();
     assert_eq!(said(&mut half).await, "");
-    assert!(began.elapsed() > TIME / 2, "it timed out: {:?}", began.elapsed());
+    assert!(began.elapsed() > TIME / 2, "the connection timed out: {:?}", began.elapsed());
     let read = said(&mut deaf).await;
-    assert!(read.len() < 64 << 20, "{} bytes for a client that did not read them", read.len());
+    assert!(read.len() < 64 << 20, "{} bytes were sent to a client that did not read them", read.len());
 }
 
 #[tokio::test]
@@ -121,11 +121,11 @@ async fn stop_waits_only_briefly_for_open_connections() {
     assert!(port.healthz().await.contains("200 OK"));
     port.stop.cancel();
     let ended = timeout(GRACE * 5, port.serving.join_next()).await.expect("soon");
-    ended.expect("it served").expect("no panic").expect("the port was taken");
+    ended.expect("the server ran").expect("no panic").expect("the port was taken");
     assert!(TcpStream::connect(port.address).await.is_err(), "closed");
 }
 
-/// The response of a page to a client at this address.
+/// Returns the response of a page to a client at this address.
 async fn answered(pages: &Pages, caller: &str, path: &str) -> StatusCode {
     let caller: IpAddr = caller.parse().expect("an address");
     let asked = Request::get(path).body(Body::empty()).expect("a request");
@@ -157,7 +157,7 @@ async fn status_pages_are_read_on_this_machine_alone() {
     }
 }
 
-/// A client on this machine that connects to a network address cannot be distinguished from a remote one; it must use the loopback address.
+/// A client on this machine that connects to a network address looks like a remote one, so it must use the loopback address.
 #[tokio::test]
 async fn the_loopback_address_is_served_beside_another_one() {
     let port = Port::open().await;

@@ -1,6 +1,6 @@
-//! TLS for pages: the source of the certificate, and its renewal while the process runs.
+//! TLS for pages. Reads or creates the certificate, and renews it while the process runs.
 //!
-//! Clients are not authenticated: as over plain HTTP, any client that reaches the port may read.
+//! Clients are not authenticated: any client that reaches the port may read, as over plain HTTP.
 
 use std::{
     fmt, fs, io,
@@ -26,14 +26,14 @@ const PAIR: &str = "cloud-controller-manager";
 /// Source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// Files that another process renews. PEM, the leaf first. Read again for each connection.
+    /// Files that another process renews, in PEM format, the leaf certificate first. They are read again for each connection.
     Files {
         /// The certificate and its intermediate certificates.
         certificate: PathBuf,
         /// The private key.
         key: PathBuf,
     },
-    /// `cloud-controller-manager.crt` and `.key` in this directory. If neither exists, a self-signed pair is created.
+    /// `cloud-controller-manager.crt` and `.key` in this directory. If neither file exists, a self-signed pair is created.
     Directory(PathBuf),
     /// A self-signed certificate in memory.
     Own,
@@ -54,20 +54,20 @@ pub enum TlsError {
     /// A file cannot be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The cause of the error.
         source: io::Error,
     },
-    /// A file is not PEM, or contains something else.
+    /// The file is not PEM, or has the wrong content.
     #[error("{path}: {why}", path = .path.display())]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause, without any contents of the file.
+        /// The cause of the error, without any contents of the file.
         why: String,
     },
-    /// The key does not match the certificate, or the TLS library refuses them.
+    /// The key does not match the certificate, or the TLS library refuses one of them.
     #[error("cannot use the certificate and its key: {0}")]
     Pair(rustls::Error),
     /// A self-signed certificate cannot be created.
@@ -75,19 +75,19 @@ pub enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
-/// TLS of a port.
+/// TLS settings of one listening port.
 pub struct Tls {
-    /// `None`: the certificate is in memory and never changes.
+    /// The files to reload. `None`: the certificate is in memory and never changes.
     files: Option<(PathBuf, PathBuf)>,
     minimum: Version,
     current: Mutex<Current>,
 }
 
 struct Current {
-    /// The contents of the files that `config` was made from.
+    /// The contents of the files from which `config` was built.
     content: Option<Content>,
     config: Arc<ServerConfig>,
-    /// The error in the current files, so that each error is logged once.
+    /// The error in the current files. Kept so that each error is logged once.
     trouble: Option<String>,
 }
 
@@ -104,10 +104,10 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads or creates the certificate. `names`: the names in a created certificate.
+    /// Reads or creates the certificate. `names`: the names in a certificate that is created.
     ///
     /// # Errors
-    /// Returns the file or the part that cannot be used.
+    /// Returns the file that cannot be used, or the part that is invalid.
     pub fn start(certificate: Certificate, minimum: Version, names: &[String]) -> Result<Self, TlsError> {
         let files = match certificate {
             Certificate::Files { certificate, key } => Some((certificate, key)),
@@ -134,9 +134,9 @@ impl Tls {
         TlsAcceptor::from(self.config()).accept(stream).await
     }
 
-    /// The configuration from the current files. If they are invalid, the last valid one stays in force.
+    /// Returns the configuration from the current files. If they are invalid, the last valid configuration remains in use.
     ///
-    /// The files are small and local, so they are read once for each connection.
+    /// The files are small and local, so they are read for each connection.
     fn config(&self) -> Arc<ServerConfig> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(files) = &self.files else { return Arc::clone(&current.config) };
@@ -144,7 +144,7 @@ impl Tls {
             Ok(fresh) => {
                 current.trouble = None;
                 if let Some((content, config)) = fresh {
-                    info!(certificate = %files.0.display(), "Using a new certificate for metrics and probes");
+                    info!(certificate = %files.0.display(), "Using the changed certificate for metrics and probes");
                     (current.content, current.config) = (Some(content), config);
                 }
             }
@@ -153,8 +153,7 @@ impl Tls {
                 if current.trouble.as_ref() != Some(&trouble) {
                     warn!(
                         error = trouble,
-                        "Cannot use the new certificate for metrics and probes; \
-                         keeping the last valid one"
+                        "Cannot use the changed certificate for metrics and probes; keeping the last valid one"
                     );
                     current.trouble = Some(trouble);
                 }
@@ -163,7 +162,7 @@ impl Tls {
         Arc::clone(&current.config)
     }
 
-    /// The contents of the files, if they have changed.
+    /// Returns the contents of the files, if they have changed.
     fn fresh(
         &self,
         (certificate, key): &(PathBuf, PathBuf),
@@ -193,7 +192,7 @@ fn from_files(
     if chain.is_empty() {
         return Err(wrong(certificate_path, "contains no certificate in PEM format".to_owned()));
     }
-    // The parser's errors name the PEM section, never the content.
+    // The parser's errors name the PEM section, but never its content.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(key_path, error.to_string()))?;
     config(chain, key, minimum)
 }
@@ -214,7 +213,7 @@ fn config(
     Ok(Arc::new(config))
 }
 
-/// Reads the pair in a directory, which is created if neither file exists.
+/// Reads the pair in a directory. If neither file exists, creates both.
 fn pair_in(directory: &Path, names: &[String]) -> Result<(PathBuf, PathBuf), TlsError> {
     let [certificate, key] = ["crt", "key"].map(|end| directory.join(format!("{PAIR}.{end}")));
     if !certificate.exists() && !key.exists() {

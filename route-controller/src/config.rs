@@ -11,7 +11,7 @@ use controller_core::config::{CommonArgs, CommonConfig, Faults, read};
 
 pub(crate) use self::cluster_cidrs::ClusterCidrs;
 
-/// More frequent comparisons are useless: nothing changes in the caches that fast.
+/// Minimum reconciliation period, since the caches do not change faster.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would
@@ -27,16 +27,16 @@ Example, outside of a cluster, with an adapter on this machine:
 Run it only where the CNI neither routes nor encapsulates by itself. Each
 node's condition NetworkUnavailable says whether its routes are there.";
 
-/// Creates a route to the pods of each node in the cloud, and sets the node's condition accordingly.
+/// Creates a route to the pods of each node in the cloud, and sets the node's condition NetworkUnavailable.
 #[derive(Debug, Parser)]
 #[command(name = "route-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// Pod CIDRs of the cluster: one CIDR, or one of each address family, separated by a comma. Routes to pod CIDRs outside are created,
-    /// and not removed when the node is deleted.
+    /// Pod CIDRs of the cluster: one CIDR, or one of each address family, separated by a comma. Routes to pod CIDRs outside of these are
+    /// created, but not removed when the node is deleted.
     #[arg(long, value_name = "CIDR[,CIDR]")]
     cluster_cidr: String,
 
-    /// How often all routes are compared with all nodes even if nothing changed, such as 5m. Costs no vendor call.
+    /// How often all routes are compared with all nodes even if nothing changed, such as 5m. The comparison makes no vendor call.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     route_reconciliation_period: String,
 
@@ -46,11 +46,11 @@ pub(crate) struct Args {
     route_removal_grace: String,
 
     /// Maximum percentage of the routes removed per window because their nodes were deleted, or are not listed any more, while their
-    /// instances exist. If more would be removed, none is. 100 allows all, also if no node is listed.
+    /// instances exist. If more removals are due, none is made. 100 allows all, even if no node is listed.
     #[arg(long, value_name = "PERCENT", default_value = "30", allow_negative_numbers = true)]
     route_removal_max_share: String,
 
-    /// Maximum number of routes removed per window because their nodes are gone. If more would be removed, none is.
+    /// Maximum number of routes removed per window because their nodes are gone. If more removals are due, none is made.
     #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
     route_removal_max_number: String,
 
@@ -73,7 +73,7 @@ pub(crate) struct Config {
     pub(crate) common: CommonConfig,
     pub(crate) cluster_cidrs: ClusterCidrs,
     pub(crate) period: Duration,
-    /// How long a route is kept that no node needs.
+    /// How long an unneeded route is kept.
     pub(crate) removal_grace: Duration,
     /// Limits of the removals.
     pub(crate) removal_limits: Limits,

@@ -1,4 +1,4 @@
-//! Step 4: the errors: which are retried, when, and how they are reported.
+//! Step 4: defines the errors, decides which are retried and when, and how they are reported.
 
 pub(crate) mod attempts;
 pub(crate) mod guard;
@@ -12,38 +12,38 @@ use controller_core::Again;
 
 use self::attempts::Outcome;
 
-/// Retry delay after a start, until the adapter's scope and its routes are known. Short, since nodes wait for their routes.
+/// Retry delay after a start, until the adapter's scope and its routes are known. The delay is short, since nodes wait for their routes.
 const UNPLACED: Duration = Duration::from_millis(100);
-/// Retry delay while the adapter works in another scope. Costs no call.
+/// Retry delay while the adapter works in another scope. A retry makes no call.
 const ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// Why a pass ended early. The cause is its source and not part of the text.
+/// Why a pass ended early. The text does not include the cause, which is the error's source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The whole call failed: the adapter or the cloud behind it is unavailable, throttles, or refuses access.
     #[error("adapter rejected {call}")]
     Adapter { call: &'static str, source: Box<AdapterError> },
-    /// The adapter's scope is unknown, or not the one of this controller: its routes say nothing about this cluster's nodes.
+    /// The adapter's scope is unknown or differs from this controller's, so its routes say nothing about this cluster's nodes.
     #[error("the routes of this cluster are not known")]
     Elsewhere { source: Box<AdapterError> },
-    /// A newer route-controller is active. This one must stop.
+    /// A newer process of route-controller is active, so this process must stop.
     #[error("a newer route-controller is active for this cluster")]
     Superseded { source: Box<AdapterError> },
     #[error("cannot write the conditions of {n_nodes} nodes")]
     Conditions { n_nodes: usize, source: Box<controller_core::kube_api::Error> },
-    /// Routes are still updated, but after a restart the ownership of untagged routes is not known.
+    /// Routes are still updated, but after a restart this controller would not know which untagged routes the cluster owns.
     #[error("the record of routes could not be {done}")]
     Record { done: &'static str, source: Box<controller_core::kube_api::Error> },
 }
 
-/// What the error of a whole call means.
+/// The meaning of an error that concerns a whole call.
 #[derive(Debug, PartialEq)]
 pub(crate) enum CallFailure {
-    /// The pass ends and is retried; no single route is the cause.
+    /// The pass ends and is retried. No single route caused the error.
     Pass,
-    /// As [`Error::Superseded`].
+    /// This process must stop, as with [`Error::Superseded`].
     Superseded,
-    /// The same outcome for each route of the call.
+    /// Each route of the call has the same outcome.
     Routes(Outcome),
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
     }
 }
 
-/// Classifies the result for one route. `None`: the adapter left it out.
+/// Classifies the result for one route. `None`: the adapter returned no result for it.
 pub(crate) fn judge_item(result: Option<&RouteResult>) -> Outcome {
     use route_result::Outcome as Answer;
     let Some(result) = result else { return Outcome::Pending { again: None } };
@@ -150,7 +150,7 @@ fn from_item(item: &ItemError) -> AdapterError {
     }
 }
 
-/// Negative durations are ignored.
+/// Converts a duration. Negative durations are ignored.
 fn duration(duration: &prost_types::Duration) -> Option<Duration> {
     Duration::try_from(*duration).ok()
 }

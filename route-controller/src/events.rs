@@ -1,4 +1,4 @@
-//! The Events on Nodes, each with a constructor. The recorder also logs their notes.
+//! Defines the Events on Nodes, with a constructor for each. The recorder also logs their notes.
 
 pub(crate) mod told;
 
@@ -14,14 +14,14 @@ use crate::plan::refusal::{Refusal, Why};
 
 /// A route could not be created. Reason and note are those of the route controller of k8s.io/cloud-provider.
 const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
-/// The pod CIDR of a node is invalid or taken: no route is created.
+/// The pod CIDR of a node is invalid or belongs to another node, so no route is created.
 const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
-/// The pod CIDR of a node is outside of the cluster's: its route is created and never removed.
+/// The pod CIDR of a node is outside of the cluster's CIDRs. Its route is created and never removed.
 const POD_CIDR_OUTSIDE: &str = "PodCIDROutside";
-/// Nothing can be done, because the adapter or the cloud behind it is unavailable.
+/// The adapter or the cloud is unavailable, so no route can be created.
 const WAITS_FOR_CLOUD: &str = "WaitsForCloud";
 
-/// More routes would be removed than the limits allow, so none is.
+/// More removals are due than the limits allow, so no route is removed.
 const ROUTE_REMOVAL_HELD: &str = "RouteRemovalHeld";
 
 /// The action of Events about the creation of a route.
@@ -38,24 +38,24 @@ impl Events {
         Self(recorder)
     }
 
-    /// Emits that the route of a node could not be created.
+    /// Emits the Event that the route of a node could not be created.
     pub(crate) fn failed_to_create(&self, lay: &Lay, after: Duration, why: &str) {
         self.tell(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_laid(lay, after, why));
     }
 
-    /// Emits that a pod CIDR gets no route, or a route that stays.
+    /// Emits the Event for a pod CIDR that gets no route, or whose route is never removed.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let (reason, note) = refused(refusal);
         self.tell(&refusal.node_name, &refusal.node_uid, reason, note);
     }
 
-    /// Emits that a node has no route yet because the cloud is unavailable.
+    /// Emits the Event for a node that has no route yet because the cloud is unavailable.
     pub(crate) fn waits(&self, node: &Node, why: &str) {
         self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
     }
 
-    /// Emits that removals are held until an operator allows them. The Event is on the object that represents the cluster, since the nodes
-    /// are gone.
+    /// Emits the Event for removals that are held until an operator allows them. The Event is on the object that represents the cluster,
+    /// since the nodes are gone.
     pub(crate) fn held(&self, about: &ObjectReference, held: &Held) {
         let note = held.to_string();
         self.0.tell(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
@@ -73,13 +73,13 @@ impl Events {
     }
 }
 
-/// The note for a route that could not be created.
+/// Returns the note for a route that could not be created.
 pub(crate) fn not_laid(lay: &Lay, after: Duration, why: &str) -> String {
     let Lay { claim, node_name, .. } = lay;
     could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
 }
 
-/// Reason and note for a pod CIDR that gets no route, or a route that stays.
+/// Returns reason and note for a pod CIDR that gets no route, or whose route is never removed.
 pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
     let Refusal { node_name, node_uid, cidr, why } = refusal;
     match why {
@@ -87,19 +87,21 @@ pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
             let note = could_not_create(node_uid, cidr, node_name, Duration::ZERO, &why.to_string());
             (FAILED_TO_CREATE_ROUTE, note)
         }
-        Why::OutsideCluster { .. } => (POD_CIDR_OUTSIDE, format!("Pod CIDR {cidr}: {why}")),
+        Why::OutsideCluster { .. } => (POD_CIDR_OUTSIDE, format!("Pod CIDR {cidr} is {why}")),
         Why::Unreadable | Why::Claimed { .. } => {
             (POD_CIDR_REFUSED, format!("No route to pod CIDR {cidr}: {why}"))
         }
     }
 }
 
-/// The note for a node that waits for the cloud.
+/// Returns the note for a node without a route while the cloud is unavailable.
 pub(crate) fn waits(why: &str) -> String {
-    format!("Route to this node's pods waits for the cloud: {why}; retried automatically")
+    format!(
+        "The route to this node's pods cannot be created yet; the controller retries automatically: {why}"
+    )
 }
 
-/// The note of the route controller of k8s.io/cloud-provider. The `hint` in the route's name is the node's UID.
+/// Returns the note of the route controller of k8s.io/cloud-provider. The `hint` in the route's name is the node's UID.
 fn could_not_create(hint: &str, cidr: &str, node: &str, after: Duration, why: &str) -> String {
     format!("Could not create route {hint} {cidr} for node {node} after {after:.1?}: {why}")
 }
@@ -123,7 +125,7 @@ mod tests {
     #[test]
     fn events_are_in_the_reference() {
         let after = Duration::from_millis(1234);
-        let quota = "VENDOR_QUOTA: 50 routes are there, and no more may be";
+        let quota = "VENDOR_QUOTA: route quota reached (50)";
         let refusal = |why| Refusal {
             node_name: "worker-1".to_owned(),
             node_uid: "67e08cc1".to_owned(),
@@ -147,7 +149,7 @@ mod tests {
             refused(&refusal(Why::OutsideCluster { cluster: "10.0.0.0/16".to_owned() })),
             (
                 WAITS_FOR_CLOUD,
-                waits("the cloud adapter is not reachable since 12:00:00 (connection refused)"),
+                waits("the cloud adapter has been unreachable since 12:00:00 (connection refused)"),
             ),
             (ROUTE_REMOVAL_HELD, held.to_string()),
         ];

@@ -1,6 +1,6 @@
-//! Step 3: executes a plan: calls the adapter first, then writes the conditions of the nodes, then emits the Events.
+//! Step 3: executes a plan. Calls the adapter first, then writes the conditions of the nodes, then emits the Events.
 //!
-//! It decides nothing: `error` interprets the adapter's answers.
+//! All decisions are made elsewhere: `error` interprets the adapter's answers.
 
 mod batch;
 pub(crate) mod record;
@@ -32,13 +32,13 @@ use crate::metrics::Metrics;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::{Lay, Plan, Removal};
 
-/// Conditions written at once. In a cluster of a thousand nodes, each node's condition is usually written only once.
+/// Number of conditions written at once. In a cluster of a thousand nodes, each node's condition is usually written only once.
 const PATCHES_AT_ONCE: usize = 16;
 
-/// A pass starts no further route call after this time. If the vendor is slow, a call takes half as long.
+/// Time after which a pass starts no further route call. With a slow vendor, one call takes up to half of this time.
 const APPLY: Duration = Duration::from_mins(1);
 
-/// A pass starts no further write of a condition after this time. Each write has a deadline of about the same length.
+/// Time after which a pass starts no further write of a condition. Each write has a deadline of about the same length.
 const SAY: Duration = Duration::from_secs(15);
 
 /// The field manager of all writes.
@@ -59,17 +59,17 @@ pub(crate) struct Executor {
 /// Outcome of the route calls of a pass.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Whether routes were left for the next pass, which should begin at once; or the error that ended the pass.
+    /// Whether routes were left for the next pass, which should then begin at once; or the error that ended the pass.
     pub(crate) left_out: Result<bool, Error>,
     /// The shard that was processed last.
     pub(crate) reached: usize,
 }
 
 impl Executor {
-    /// Creates and removes routes, records the outcomes, and starts no further call after [`APPLY`]: a slow cloud must not delay the
-    /// conditions of other nodes, nor the end of the pass.
+    /// Creates and removes routes and records the outcomes. Starts no further call after [`APPLY`], so that a slow cloud delays neither the
+    /// conditions of other nodes nor the end of the pass.
     ///
-    /// Cost: one call per 200 routes of a shard, and as many before that for routes that must be removed first.
+    /// Cost: one call per 200 routes of a shard, and as many earlier calls for routes that must be removed first.
     pub(crate) async fn apply(&self, turns: &[&Turn], due: &Plan, attempts: &mut Attempts) -> Applied {
         let until = Instant::now() + APPLY;
         let (mut reached, mut lapsed) = (0, false);
@@ -77,7 +77,7 @@ impl Executor {
             reached = turn.shard();
             match turn.run(self.apply_shard(turn, due, attempts, until)).await {
                 Ok(false) => (),
-                // Only this shard was lost, to another replica or for a moment: the other shards are still valid.
+                // Only this shard was lost, to another replica or temporarily. The other shards are still valid.
                 Err(Error::Adapter { .. }) if !turn.is_valid() => lapsed = true,
                 ended => return Applied { left_out: ended, reached },
             }
@@ -85,7 +85,7 @@ impl Executor {
         Applied { left_out: Ok(lapsed), reached }
     }
 
-    /// Returns whether routes were left for the next pass. After an error, the remaining calls are left for it, too.
+    /// Returns whether routes were left for the next pass. After an error, the next pass makes the remaining calls, too.
     async fn apply_shard(
         &self,
         turn: &Turn,
@@ -122,10 +122,10 @@ impl Executor {
         Ok(false)
     }
 
-    /// Writes conditions, a few at a time, and starts no further write after [`SAY`]: an API server that hangs must not delay routes. Nodes
-    /// that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers a pass itself.
+    /// Writes conditions, a few at a time, and starts no further write after [`SAY`], so that a hanging API server does not delay routes.
+    /// Nodes that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers its own pass.
     ///
-    /// Returns whether conditions were left for the next pass. After an error, those that were not written are left for it, too.
+    /// Returns whether conditions were left for the next pass. After an error, the next pass also writes the remaining ones.
     pub(crate) async fn say(
         &self,
         here: &[Turn],
@@ -198,7 +198,7 @@ impl Executor {
         }
     }
 
-    /// `outcomes` are first those of the new routes, then those of the removals.
+    /// `outcomes` are those of the new routes, followed by those of the removals.
     fn note(
         &self,
         batch: &Batch<'_>,

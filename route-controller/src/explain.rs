@@ -1,5 +1,5 @@
-//! What the status pages show for a node's routes: the findings of the last pass, with the notes of its Events, and lines made from the
-//! caches at that moment.
+//! Builds what the status pages show for a node's routes: the findings of the last pass, with the notes of its Events, and lines made from
+//! the current caches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,14 +61,14 @@ pub(crate) fn findings(
     nodes.iter().filter_map(of).collect()
 }
 
-/// A node without a provider ID: its instance is not known yet.
+/// Returns the wait of a node without a provider ID, whose instance is not known yet.
 fn uninitialised(node: &Node) -> Option<Finding> {
-    let text = "Route to this node's pods waits for its provider ID, which node-controller writes";
+    let text = "The route to this node's pods waits until node-controller writes the node's provider ID";
     let waits = || Finding { waits: Some(said(text.to_owned(), None, false)), ..Finding::default() };
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
-/// The wait that such an answer would cause. Without `lay` it is about a removal.
+/// Returns the wait that this answer would cause. Without `lay` the answer is about a removal.
 pub(crate) fn would_fail(lay: Option<&Lay>, why: &str, reason: Reason) -> Waits {
     let text = match lay {
         Some(lay) => not_laid(lay, Duration::ZERO, why),
@@ -77,17 +77,17 @@ pub(crate) fn would_fail(lay: Option<&Lay>, why: &str, reason: Reason) -> Waits 
     said(text, Some(reason), false)
 }
 
-/// The wait of an action that is not attempted.
+/// Returns the wait of an action that is not attempted.
 pub(crate) fn not_tried(text: String) -> Waits {
     said(text, None, false)
 }
 
-/// The condition that would be written to a node.
+/// Returns the condition that would be written to a node.
 pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
     format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
 }
 
-/// Adds the nodes whose condition a dry run does not write: they are not in sync, either.
+/// Adds the nodes whose condition a dry run does not write, since they are not in sync, either.
 pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     for change in changes {
         let finding = found.entry(Object::node(&change.node_name, &change.node_uid)).or_default();
@@ -98,7 +98,7 @@ pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
     }
 }
 
-/// The wait while the cloud is unavailable.
+/// Returns the wait while the cloud is unavailable.
 pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
     Waits { topic: "cloud".to_owned(), ..said(waits(why), reason, told) }
 }
@@ -117,7 +117,7 @@ impl Look for Mirrors {
         self.nodes.read(|all| all.values().map(|node| Object::node(&node.name, &node.uid)).collect())
     }
 
-    /// An adapter without routes lists none, so the nodes suffice.
+    /// Whether the caches are complete. An adapter without routes lists none, so the cache of nodes is enough.
     fn listed(&self) -> bool {
         self.nodes.is_synced() && (self.ability() == Some(Ability::None) || self.routes.is_synced())
     }

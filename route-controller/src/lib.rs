@@ -1,11 +1,11 @@
 //! The route-controller: creates a route to the pods of each node in the cloud, and sets the node's condition `NetworkUnavailable`.
 //!
-//! It joins the Nodes of the API server with the routes of the cloud adapter. Whenever one of them changes, and at regular intervals, one
-//! pass compares all nodes with all routes:
+//! The controller combines the Nodes of the API server with the routes of the cloud adapter. Whenever a node or a route changes, and at
+//! regular intervals, a pass compares all nodes with all routes:
 //!
 //! - each CIDR of `spec.podCIDRs` gets a route to the node's instance;
-//! - routes of this cluster, inside `--cluster-cidr`, that no node needs are removed, unless the list of nodes is not plausible; other
-//!   routes are reported and never touched;
+//! - routes of this cluster, inside `--cluster-cidr`, that no node needs are removed, unless the list of nodes is implausible; other routes
+//!   are reported and never changed;
 //! - the node's condition `NetworkUnavailable` shows the result, and is written only if it changes.
 //!
 //! If nothing differs, a pass costs no vendor call and no write, also after a restart.
@@ -69,7 +69,7 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
         let mut gains = shards.gains();
         loop {
             let gained = gains.next().await;
-            // Another replica may have worked on these nodes before.
+            // Another replica may have reconciled these nodes before.
             known.forget(|uid| gained.contains(&shards.of(uid)));
             waker.wake();
         }

@@ -1,5 +1,5 @@
-//! Metrics of this controller. Names that dashboards know from k8s.io/cloud-provider are kept; the other names begin with
-//! `cloud_controller_`.
+//! Metrics of this controller. Metrics that also exist in k8s.io/cloud-provider keep their names, for existing dashboards; the other names
+//! begin with `cloud_controller_`.
 
 use controller_core::start::Process;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -18,7 +18,7 @@ pub(crate) struct Metrics {
     pub(crate) passes: Counter,
     /// Conditions written.
     pub(crate) conditions: Counter,
-    /// Pod CIDRs that are refused at present.
+    /// Pod CIDRs that are refused now.
     pub(crate) refusals: Gauge,
     /// Routes whose removal is held until an operator allows it.
     pub(crate) held: Gauge,

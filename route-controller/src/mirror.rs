@@ -1,4 +1,4 @@
-//! Step 1: the caches of Nodes and routes: which fields they keep, and which change wakes the only key of the queue.
+//! Step 1: keeps the caches of Nodes and routes. Defines which fields they contain, and which change wakes the only key of the queue.
 
 pub(crate) mod ability;
 mod nodes;
@@ -26,15 +26,15 @@ use crate::plan::condition::{Change as Said, Judged, Network, changes};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
-/// The only key of the queue: a pass compares all nodes with all routes.
+/// The only key of the queue, since a pass compares all nodes with all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AllRoutes;
 
 /// Minimum time between the starts of two passes, so that a hundred nodes that join at once are handled in one batch.
 const GAP: Duration = Duration::from_secs(1);
 
-/// Delay before this controller overwrites the condition of another controller. If the other one overwrites it again, each writes once in
-/// that time. Source: the period of the route controller of k8s.io/cloud-provider.
+/// Delay before this controller overwrites the condition of another controller. If the other controller overwrites it again, each of them
+/// writes once in that time. Source: the period of the route controller of k8s.io/cloud-provider.
 const PEACE: Duration = Duration::from_secs(10);
 
 /// Backoff while the adapter or the API server is unavailable.
@@ -43,19 +43,19 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 /// Name of the queue in metrics. Source: the route controller of k8s.io/cloud-provider.
 const QUEUE_NAME: &str = "Routes";
 
-/// The destinations for which routes of other owners are watched.
+/// The CIDRs for which the controller also watches routes of other owners.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// How long the deletion of a node is remembered without a route to it: the last route that was created may not be listed yet.
+/// How long a deleted node is remembered if no route to it is listed. The route that was created last may not be listed yet.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The caches of Nodes and routes, with trimmed objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) nodes: Mirror<ObjectName, Node>,
-    /// By the vendor's ID. `None`: the destination is not a valid CIDR.
+    /// Routes by the vendor's ID. `None`: the destination is not a valid CIDR.
     pub(crate) routes: Mirror<String, Option<Route>>,
-    /// `None`: not known yet.
+    /// What the adapter can do about routes. `None`: not known yet.
     ability: watch::Sender<Option<Ability>>,
     /// The provider ID scheme of the adapter's cloud. `None`: not known yet, or the adapter does not report it.
     scheme: Arc<Mutex<Option<String>>>,
@@ -66,7 +66,7 @@ pub(crate) struct Mirrors {
     judged: Arc<Mutex<Judged>>,
 }
 
-/// Nodes whose deletion was observed. Nodes that are only missing in a listing are not included.
+/// Nodes whose deletion was observed. Nodes that are merely absent from a listing are not included.
 #[derive(Clone, Debug, Default)]
 struct Deleted(Arc<Mutex<Tombs>>);
 
@@ -74,7 +74,7 @@ struct Deleted(Arc<Mutex<Tombs>>);
 struct Tombs {
     /// Time of the deletion, by UID.
     at: BTreeMap<String, Instant>,
-    /// UIDs that are not forgotten: the last pass saw a route to them.
+    /// UIDs that are kept because the last pass saw a route to their nodes.
     reached: BTreeSet<String>,
 }
 
@@ -93,7 +93,7 @@ impl Mirrors {
         Self { nodes, routes, ability, scheme, scope: ScopeGuard::default(), deleted, judged }
     }
 
-    /// Uses the scope of the adapter.
+    /// Sets the guard that compares scopes.
     pub(crate) fn in_scope(self, scope: &ScopeGuard) -> Self {
         Self { scope: scope.clone(), ..self }
     }
@@ -136,22 +136,22 @@ impl Mirrors {
         *self.ability.borrow()
     }
 
-    /// Records the conclusions of a pass before they are written, so that this controller's own writes trigger no pass. Returns the changes
-    /// to write.
+    /// Records the conclusions of a pass before they are written, so that this controller's own writes do not trigger a pass. Returns the
+    /// changes to write.
     ///
-    /// Compares with the current nodes: during the first pass there were no conclusions yet, so a condition that another controller wrote
-    /// then triggered no pass.
+    /// Compares with the current nodes: before the first pass has ended, a condition that another controller writes does not trigger a
+    /// pass, since there are no conclusions yet.
     pub(crate) fn judge(&self, judged: &Judged) -> Vec<Said> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone_from(judged);
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
 
-    /// The last pass's conclusion about a node. `None`: nothing certain.
+    /// Returns the last pass's conclusion about a node. `None`: there is no certain conclusion.
     pub(crate) fn judged(&self, uid: &str) -> Option<Network> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(uid).copied()
     }
 
-    /// Returns when nodes were deleted, by UID. Forgets them after a while, except those that a route still leads to (`reached`).
+    /// Returns when nodes were deleted, by UID. Forgets them after a while, except the nodes to which a route still leads (`reached`).
     pub(crate) fn deleted(&self, reached: BTreeSet<String>) -> BTreeMap<String, Instant> {
         let mut tombs = self.deleted.tombs();
         tombs.reached = reached;
@@ -173,8 +173,8 @@ impl Mirrors {
         }
     }
 
-    /// Returns all current nodes as the adapter's cloud sees them. They are shared with the cache, except nodes of other clouds: copies of
-    /// a large cluster would double the memory.
+    /// Returns all current nodes as the adapter's cloud sees them. They share memory with the cache, except nodes of other clouds: copies
+    /// of all nodes of a large cluster would double the memory.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         let nodes: Vec<Arc<Node>> = self.nodes.read(|content| content.values().cloned().collect());
         match self.scheme() {
@@ -195,8 +195,8 @@ impl Mirrors {
         self.scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns all current routes. If a route leads to a node's instance, its provider ID is replaced by the node's form of the ID, since
-    /// the adapter may use another form.
+    /// Returns all current routes. If a route leads to a node's instance, the route's provider ID is replaced by the node's form of the ID,
+    /// since the adapter may use another form.
     pub(crate) fn routes(&self) -> Vec<Arc<Option<Route>>> {
         let routes: Vec<Arc<Option<Route>>> = self.routes.read(|content| content.values().cloned().collect());
         let others = self.other_forms();
@@ -212,7 +212,7 @@ impl Mirrors {
         routes.into_iter().map(as_of_the_node).collect()
     }
 
-    /// Maps the other form of each node's provider ID to the node's form, except where that other form is the ID of another node.
+    /// Maps the other form of each node's provider ID to the node's form, except if another node has that other form as its ID.
     fn other_forms(&self) -> BTreeMap<String, String> {
         self.nodes.read(|nodes| {
             let own: BTreeSet<&str> = nodes.values().filter_map(|node| node.provider_id.as_deref()).collect();
@@ -221,13 +221,13 @@ impl Mirrors {
         })
     }
 
-    /// Returns what is missing before anything can be decided.
+    /// Returns what is missing before a pass can decide anything.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.nodes.readiness()?;
         self.routes_readiness()
     }
 
-    /// Returns what is missing on the side of the adapter.
+    /// Returns what is missing from the adapter.
     pub(crate) fn routes_readiness(&self) -> Result<(), String> {
         match self.ability() {
             Some(Ability::None) => Err(format!("routes: {NO_ROUTES}")),
@@ -241,7 +241,7 @@ impl Mirrors {
 }
 
 impl Deleted {
-    /// Records a deletion: one that the API server reports, or that a new node of the same name implies.
+    /// Records a deletion, which the API server reports, or a new node of the same name implies.
     fn note(&self, change: &Change<ObjectName, Node>) {
         let mut tombs = self.tombs();
         match (&change.old, &change.new) {
@@ -260,7 +260,7 @@ impl Deleted {
 }
 
 impl Tombs {
-    /// Forgets here, too, since no pass runs while the adapter is unavailable or has no routes.
+    /// Forgets old entries here, too, since no pass runs while the adapter is unavailable or has no routes.
     fn put(&mut self, uid: &str) {
         self.forget();
         self.at.insert(uid.to_owned(), Instant::now());

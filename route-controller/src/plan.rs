@@ -25,28 +25,28 @@ use self::refusal::{Refusal, Why};
 use self::route::{NextHop, Owner, Route, State};
 use crate::config::ClusterCidrs;
 
-/// The actions to execute, and the standing of the claims that need none.
+/// The actions to execute, and the standing of the claims that need no action.
 ///
-/// Routes are created before unneeded ones are removed: after a crash in between there are too many, never too few.
+/// Routes are created before unneeded ones are removed: a crash in between leaves too many routes, never too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) lays: Vec<Lay>,
     /// Routes that no node needs and that block no other route.
     pub(crate) removals: Vec<Removal>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Pod CIDRs outside of the cluster's: their routes are created, and stay when their nodes are deleted.
+    /// Pod CIDRs outside of the cluster's CIDRs. Their routes are created, and stay when their nodes are deleted.
     pub(crate) outside: Vec<Refusal>,
     /// The standing of each claim that needs no action.
     pub(crate) standings: BTreeMap<Claim, Standing>,
     /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
-    /// The node that a route serves, by the vendor's ID, where it was created for another node.
+    /// By the vendor's ID, the node that a route serves if the route was created for another node.
     pub(crate) heirs: BTreeMap<String, String>,
     /// Number of routes owned by this cluster.
     pub(crate) n_ours: usize,
-    /// Routes that overlap the cluster's CIDRs or a pod CIDR, and that another owner has.
+    /// Routes of other owners that overlap the cluster's CIDRs or a pod CIDR.
     pub(crate) foreign: Vec<Foreign>,
-    /// The record of untagged routes that belong to this cluster, updated by this pass.
+    /// The record of untagged routes that belong to this cluster, updated in this pass.
     pub(crate) record: Record,
 }
 
@@ -69,14 +69,14 @@ pub(crate) struct Foreign {
     pub(crate) owner: Owner,
 }
 
-/// Why a route of this cluster is to be removed.
+/// Why a route of this cluster must be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// Another route to the destination exists or is created: packets are delivered in any case.
+    /// Another route to the destination exists or is created, so packets are delivered in any case.
     Replaced,
-    /// No node needs it, and its instance is gone.
+    /// No node needs the route, and its instance is gone.
     LeadsNowhere,
-    /// No node needs it, according to the list of nodes.
+    /// No node needs the route, according to the list of nodes.
     Unasked,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Removal {
     pub(crate) cause: Cause,
     pub(crate) vendor_id: String,
     pub(crate) to: IpNet,
-    /// The node that it was created for, according to the cloud, the instance that it leads to, or the record.
+    /// The node that the route was created for, according to the cloud, the instance that the route leads to, or the record.
     pub(crate) node_uid: Option<String>,
     /// The cached next hop of an untagged route: the adapter removes the route only if it still has this next hop.
     pub(crate) via: Option<NextHop>,
@@ -94,8 +94,7 @@ pub(crate) struct Removal {
 
 /// Compares the routes that the nodes need with those of the cloud. Cost: no vendor calls, O(n log n).
 ///
-/// `record`: untagged routes known from earlier passes. `None`: this cloud tags routes, so that untagged ones are not owned by this
-/// cluster.
+/// `record`: untagged routes known from earlier passes. `None`: this cloud tags routes, so this cluster does not own untagged ones.
 pub(crate) fn plan(
     nodes: &[impl Borrow<Node>],
     routes: &[impl Borrow<Route>],
@@ -144,19 +143,19 @@ struct Table<'a> {
     by_destination: BTreeMap<IpNet, Vec<Known<'a>>>,
 }
 
-/// A route, and the node that it was created for as far as that is known.
+/// A route, and the node that it was created for, if that is known.
 struct Known<'a> {
     route: &'a Route,
-    /// The node that it was created for.
+    /// The node that the route was created for.
     holder: Option<&'a str>,
-    /// The node that runs on the instance it leads to.
+    /// The node that runs on the instance to which the route leads.
     machine: Option<&'a str>,
-    /// Owned by this cluster, according to the cloud or the record.
+    /// Whether this cluster owns the route, according to the cloud or the record.
     ours: bool,
 }
 
 impl Plan {
-    /// Keeps the part of the plan about places for which `ours` is true: see [`Lay::place`].
+    /// Keeps the part of the plan about places for which `ours` is true. See [`Lay::place`].
     pub(crate) fn of(mut self, ours: impl Fn(&str) -> bool) -> Self {
         self.lays.retain(|lay| ours(lay.place()));
         self.removals.retain(|removal| ours(&removal.place()));
@@ -165,7 +164,7 @@ impl Plan {
         self
     }
 
-    /// Whether the cloud needs no change.
+    /// Whether the plan changes nothing in the cloud.
     pub(crate) const fn is_settled(&self) -> bool {
         self.lays.is_empty() && self.removals.is_empty()
     }
@@ -178,12 +177,12 @@ impl Plan {
             if good.holder.is_some_and(|holder| holder != node.uid) {
                 self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
-            // Only those with other keys. A second route with the same key stays: a removal by key would be ambiguous.
+            // Only routes with other keys are removed. A second route with the same key stays, since a removal by key would be ambiguous.
             let others = known.iter().filter(|other| other.ours && other.holder != good.holder);
             self.removals.extend(others.map(Known::replaced));
             return;
         }
-        // The route is right but not tagged, and not on record: it is used, and stays when the node is deleted.
+        // The route is right but neither tagged nor on record: it is used, and stays when the node is deleted.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
             self.standings.insert(claim, good.standing());
@@ -200,14 +199,14 @@ impl Plan {
 }
 
 impl Lay {
-    /// The node's UID: the shard that has it creates the route, and removes conflicting routes.
+    /// Returns the node's UID. The replica with this shard creates the route and removes conflicting routes.
     pub(crate) fn place(&self) -> &str {
         &self.claim.node_uid
     }
 }
 
 impl Removal {
-    /// For other removals: the UID of the node that the route was created for, or its destination.
+    /// Returns the place of other removals: the UID of the node that the route was created for, or its destination.
     pub(crate) fn place(&self) -> Cow<'_, str> {
         match &self.node_uid {
             Some(uid) => Cow::Borrowed(uid),
@@ -257,8 +256,8 @@ impl<'a> Table<'a> {
 }
 
 impl Known<'_> {
-    /// Returns a route of this cluster with the right next hop, preferably the node's own. A route that was created for an earlier node on
-    /// the same instance serves as well: a route's key cannot be changed in place, and a replacement would lose packets.
+    /// Returns a route of this cluster with the right next hop, preferably the node's own route. A route for an earlier node on the same
+    /// instance serves as well: its key cannot be changed in place, and a replacement would lose packets.
     fn that_serves<'a, 'b>(known: &'a [Known<'b>], node: &Node, via: &NextHop) -> Option<&'a Known<'b>> {
         let good = || known.iter().filter(|known| known.ours && known.leads_to(via));
         good().find(|known| known.holder == Some(&node.uid)).or_else(|| good().next())
@@ -272,8 +271,8 @@ impl Known<'_> {
         if self.route.state == State::Active { Standing::Ready } else { Standing::Open }
     }
 
-    /// Whether creating the claim's route replaces this one: a key identifies one route. Only a key stored in the cloud counts; one that
-    /// was inferred from the instance is unknown to the adapter.
+    /// Whether creating the claim's route replaces this route, because both have the same key. Only a key stored in the cloud counts, since
+    /// the adapter does not know a key that was inferred from the instance.
     fn is_replaced_by(&self, claim: &Claim) -> bool {
         self.route.node_uid.as_ref() == Some(&claim.node_uid)
     }
@@ -282,7 +281,8 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
-    /// A cloud also reports a black hole for an instance that exists but takes no such packets: its route is treated like any other.
+    /// A cloud also reports a black hole for an instance that exists but does not accept such packets. Such a route is treated like any
+    /// other.
     fn unasked(&self) -> Removal {
         let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();
         self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })

@@ -1,4 +1,4 @@
-//! Takes the only key through the four steps. It decides nothing itself.
+//! Takes the only key through the four steps. All decisions are made in the steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Plain, PoisonError};
@@ -41,13 +41,13 @@ use crate::plan::refusal::Refusal;
 use crate::plan::route::Route;
 use crate::plan::{Foreign, Plan, plan};
 
-/// A shorter outage is not reported: the adapter is probably being restarted.
+/// Minimum duration of a reported outage. A shorter outage is probably a restart of the adapter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Name of the guard among the brakes on the status pages.
 const BRAKE: &str = "route removals";
 
-/// Delay before shards are tried again that another replica has, or whose Lease is uncertain.
+/// Delay before shards are tried again that another replica holds, or whose Lease is uncertain.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// Compares all nodes with all routes in passes.
@@ -58,7 +58,7 @@ pub(crate) struct Reconciler {
     cluster_cidrs: ClusterCidrs,
     /// Maximum time between two passes.
     period: Duration,
-    /// Stops the passes, and with them the process, unless a stop was requested.
+    /// Stops the passes, and with them the process. Cancelled on purpose by a requested stop.
     stop: CancellationToken,
     shards: Shards,
     removal_limits: Limits,
@@ -69,20 +69,20 @@ pub(crate) struct Reconciler {
     brakes: Brakes,
     /// What the last pass planned, for the dry run.
     wanted: Plain<Arc<Wanted>>,
-    /// Dry run: plans are made and not executed.
+    /// Whether this is a dry run: plans are made and not executed.
     dry_run: bool,
 }
 
-/// State from earlier passes. A restart loses it except for the record, at the cost of early retries and repeated Events.
+/// State from earlier passes. A restart loses all of it except the record, at the cost of early retries and repeated Events.
 #[derive(Debug)]
 pub(crate) struct Memory {
     attempts: Attempts,
-    /// Order and recent writes of conditions.
+    /// The order of condition writes, and the recent writes.
     turns: Turns,
     guard: Guard,
-    /// The shards for which the guard was made.
+    /// The shards for which the guard was created.
     holdings: Holdings,
-    /// The replica had no shard for a while, and made no passes.
+    /// Whether the replica had no shard for a while, and made no passes.
     was_idle: bool,
     /// The shard with which the next pass begins.
     next: usize,
@@ -91,13 +91,13 @@ pub(crate) struct Memory {
     /// The stored copy of the record. `None`: not loaded yet.
     stored: Option<Record>,
     told_refusals: Told<Refusal>,
-    /// By UID of the node, and the gist of why it waits.
+    /// Reported waits, by UID of the node and gist of the cause.
     told_waiting: Told<(String, String)>,
     told_held: Told<&'static str>,
     /// Routes of other owners that were logged.
     foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
-    /// The adapter asked to wait until this time, whatever changes.
+    /// Time until which the adapter asked to wait, even if something changes.
     resume: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl Memory {
         }
     }
 
-    /// The cloud is available again: the next outage is reported again.
+    /// The cloud is available again, so that the next outage is reported.
     fn is_served(&mut self) {
         self.waits_since = None;
         self.resume = None;
@@ -174,7 +174,7 @@ impl Reconciler {
         mirror::register(process.metrics(), measured);
     }
 
-    /// Makes passes, one at a time, until the process stops or a newer one takes over.
+    /// Makes passes, one at a time, until the process stops or a newer process takes over.
     pub(crate) async fn run(self: Arc<Self>) {
         self.trigger.wake();
         let (queue, stop) = (self.trigger.queue.clone(), self.stop.clone());
@@ -185,7 +185,7 @@ impl Reconciler {
         queue.run(1, stop, pass).await;
     }
 
-    /// Makes one pass and decides when the next one is.
+    /// Makes one pass and decides when to make the next one.
     async fn reconcile(&self) -> Again {
         let (memory, now) = (&mut *self.memory.lock().await, Instant::now());
         if let Some(resume) = memory.resume.filter(|resume| *resume > now) {
@@ -194,8 +194,8 @@ impl Reconciler {
         }
         self.executor.metrics.passes.inc();
         if let Err(missing) = self.mirrors.readiness() {
-            debug!(%missing, "Waiting for the caches");
-            // If the adapter has no routes, nodes do not wait for it.
+            debug!(%missing, "Waiting until the caches are complete");
+            // If the adapter does not support routes, no Event says that nodes wait for it.
             if self.mirrors.ability() == Some(Ability::None) {
                 self.ledger.replace(BTreeMap::new(), |_| true);
                 self.looked_at(&self.mirrors.nodes());
@@ -237,8 +237,8 @@ impl Reconciler {
         again
     }
 
-    /// After acquiring a shard, the guard starts again and the stored record is loaded again. After a time without any shard, all earlier
-    /// state is dropped.
+    /// After the replica acquires a shard, the guard starts again and the stored record is reloaded. After a time without any shard, all
+    /// earlier state is dropped.
     fn begin(&self, memory: &mut Memory) {
         let limits = self.removal_limits.of_share(self.shards.held(), self.shards.count());
         match memory.holdings.look(&self.shards) {
@@ -276,7 +276,7 @@ impl Reconciler {
         if unmarked.is_some() {
             memory.record.clone_from(&plan.record);
         } else {
-            // During a rolling upgrade the adapter may report marks for a moment: entries stay as long as their routes exist.
+            // During a rolling upgrade the adapter may report marks for a moment, so entries stay as long as their routes exist.
             memory.record.keep(&routes);
         }
         let is_ours = |place: &str| turns.iter().any(|turn| turn.is_for(place));
@@ -286,14 +286,14 @@ impl Reconciler {
         let (plan, judgement) = self.guarded(memory, plan, nodes.len());
         let due = memory.attempts.due(&plan, Instant::now());
         if !due.is_settled() {
-            debug!(plan = %due, "Executing plan");
+            debug!(plan = %due, "Executing the plan of this pass");
         }
         self.wants(Wanted { plan: plan.clone(), held: judgement.held.clone() });
         let turns_in_turn = if self.dry_run { Vec::new() } else { in_turn(turns, memory.next) };
         let Applied { left_out, reached } =
             self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
-        // Certain conclusions are written even if the adapter became unavailable.
+        // Certain conclusions are written even if the adapter became unavailable in this pass.
         let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
         judged.retain(|uid, _| is_ours(uid));
         let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
@@ -321,7 +321,7 @@ impl Reconciler {
         (nodes, (left_out.and(said).and(recalled).and(kept), again))
     }
 
-    /// Removes the removals from the plan that are not allowed yet.
+    /// Drops the removals from the plan that are not allowed yet.
     fn guarded(&self, memory: &mut Memory, mut plan: Plan, n_listed: usize) -> (Plan, Judgement) {
         let reached = plan.reached.iter().chain(memory.guard.heirs()).cloned().collect();
         let deleted = self.mirrors.deleted(reached);
@@ -329,7 +329,7 @@ impl Reconciler {
         (plan, judgement)
     }
 
-    /// What the last pass planned.
+    /// Records the plan of this pass for the dry run.
     pub(crate) fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -343,7 +343,7 @@ impl Reconciler {
         self.ledger.looked_at_all(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
 
-    /// Loads, once, the record of earlier processes. Without it passes go on, but routes of earlier processes are not removed.
+    /// Loads, once, the record of earlier processes. If that fails, passes continue, but routes of earlier processes are not removed.
     async fn recall(&self, memory: &mut Memory) -> Result<(), Error> {
         if self.mirrors.ability() == Some(Ability::Unmarked) && memory.stored.is_none() {
             let loaded = self.executor.store.load().await;
@@ -371,14 +371,16 @@ impl Reconciler {
                 self.stop.cancel();
             }
             Error::Adapter { .. } => {
-                warn!(%error, cause, "Pass failed, waiting for the cloud adapter");
+                warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
                 self.tell_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
             }
             Error::Elsewhere { source } => {
-                warn!(%error, cause, "Pass failed, waiting for the cloud adapter");
+                warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
                 self.tell_waiting(memory, nodes, (&source.message, None));
             }
-            Error::Conditions { .. } | Error::Record { .. } => warn!(%error, cause, "Pass failed, retrying"),
+            Error::Conditions { .. } | Error::Record { .. } => {
+                warn!(%error, cause, "Route pass failed, retrying");
+            }
         }
     }
 
@@ -436,7 +438,7 @@ impl Reconciler {
     }
 }
 
-/// Returns the turns in their order, beginning with shard `first` or the next one.
+/// Returns the turns in their order, beginning with shard `first` or the next existing one.
 fn in_turn(turns: &[Turn], first: usize) -> Vec<&Turn> {
     let (before, from): (Vec<&Turn>, Vec<&Turn>) = turns.iter().partition(|turn| turn.shard() < first);
     [from, before].concat()

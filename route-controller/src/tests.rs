@@ -1,4 +1,4 @@
-//! The whole controller with a fake API server and a fake cloud, on paused time.
+//! Tests the whole controller with a fake API server and a fake cloud, on paused time.
 
 mod conditions;
 mod cost;
@@ -30,7 +30,7 @@ struct World {
     stop: CancellationToken,
     health: Health,
     explain: Explain,
-    /// Whether it is in dry run.
+    /// Whether the controller is in dry run.
     dry_run: bool,
     controller: JoinSet<anyhow::Result<()>>,
 }
@@ -74,7 +74,10 @@ impl World {
         world.marks_routes();
         (0..n).for_each(|n| world.put(numbered(n)));
         world.start();
-        eventually("all conditions", || (0..n).all(|n| world.condition(&format!("n{n}")) == SERVED)).await;
+        eventually("all conditions are written", || {
+            (0..n).all(|n| world.condition(&format!("n{n}")) == SERVED)
+        })
+        .await;
         world
     }
 
@@ -82,12 +85,12 @@ impl World {
         self.kube.delete::<Node>(&ObjectName::cluster(name));
     }
 
-    /// Calls that change routes, and writes to the API server other than Events.
+    /// Counts calls that change routes, and writes to the API server other than Events.
     fn spent(&self) -> (u32, usize) {
         (self.cloud.calls("ApplyRoutes"), self.kube.writes().len())
     }
 
-    /// `status reason` of the condition.
+    /// Returns the condition as `status reason`.
     fn condition(&self, name: &str) -> String {
         let node: Option<Node> = self.kube.get(&ObjectName::cluster(name));
         let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
@@ -95,7 +98,7 @@ impl World {
         condition.map(|it| format!("{} {}", it.status, it.reason.unwrap_or_default())).unwrap_or_default()
     }
 
-    /// `destination via instance at address`, sorted.
+    /// Returns the routes as `destination via instance at address`, sorted.
     fn routes(&self) -> Vec<String> {
         let told = |route: &Route| {
             let hop = route.next_hop.clone().unwrap_or_default();
@@ -136,7 +139,7 @@ fn foreign(destination: &str) -> Route {
     }
 }
 
-/// Long enough for any further reaction.
+/// Waits long enough for any further reaction.
 async fn settle() {
     tokio::time::sleep(Duration::from_mins(20)).await;
 }
@@ -147,7 +150,7 @@ async fn node_gets_its_route_and_a_restart_writes_nothing() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/a at 192.0.2.1"]);
     settle().await;
     world.stop().await;
@@ -160,7 +163,7 @@ async fn node_gets_its_route_and_a_restart_writes_nothing() {
     assert_eq!(world.kube.events(), [""; 0]);
 }
 
-/// Nodes may have the ID with the region or without it, and the adapter lists one of the forms.
+/// Nodes may have the ID with or without the region, and the adapter lists one of the forms.
 #[tokio::test(start_paused = true)]
 async fn route_serves_its_node_with_both_forms_of_the_provider_id() {
     for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
@@ -182,7 +185,7 @@ async fn route_serves_its_node_with_both_forms_of_the_provider_id() {
         });
         world.put(ready("a", &to).provider_id(written));
         world.start();
-        eventually("the condition", || world.condition("a") == SERVED).await;
+        eventually("the condition is written", || world.condition("a") == SERVED).await;
         settle().await;
         assert_eq!(world.cloud.calls("ApplyRoutes"), 0, "{written}");
         assert_eq!(world.routes(), [format!("{to} via {listed} at 192.0.2.1")]);
@@ -198,7 +201,7 @@ async fn only_the_network_condition_is_patched() {
     a.status.as_mut().expect("a status").conditions = serde_json::from_value(condition).expect("conditions");
     world.kube.put::<Node>(a);
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
 
     let a: Node = world.kube.get(&ObjectName::cluster("a")).expect("a node");
     let conditions = a.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -219,7 +222,7 @@ async fn hundred_nodes_that_join_at_once_take_at_most_two_calls() {
     for n in 0..100 {
         world.put(ready(&format!("n{n}"), &format!("10.244.{n}.0/24")));
     }
-    eventually("all conditions", || {
+    eventually("all conditions are written", || {
         (0..100).all(|n| world.condition(&format!("n{n}")) == "False RouteCreated")
     })
     .await;
@@ -239,11 +242,11 @@ async fn uninitialised_node_waits_without_an_event() {
     assert_eq!(world.kube.events(), [""; 0]);
 
     world.put(ready("a", "10.244.1.0/24"));
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.stop().await;
 }
 
-/// As for a former controller with a `--cluster-cidr` that does not contain the nodes' CIDRs.
+/// A former controller may have had a `--cluster-cidr` that does not contain the nodes' CIDRs.
 // Behaviour: R3
 #[tokio::test(start_paused = true)]
 async fn outside_cidr_gets_its_route_and_an_event() {
@@ -251,7 +254,7 @@ async fn outside_cidr_gets_its_route_and_an_event() {
     world.marks_routes();
     world.put(ready("a", "10.99.1.0/24"));
     world.start();
-    eventually("the condition", || world.condition("a") == SERVED).await;
+    eventually("the condition is written", || world.condition("a") == SERVED).await;
     assert_eq!(world.routes(), ["10.99.1.0/24 via sim://north/a at 192.0.2.1"]);
     let (seen, asked) = world.cloud.read(|state| {
         (state.route_watches[0].cluster_cidrs.clone(), state.route_changes[0].cluster_cidrs.clone())
@@ -281,7 +284,7 @@ async fn cidr_spelling_is_ignored_and_one_watch_is_enough() {
         world.lay(Route { owner: RouteOwner::Mine.into(), ..unmarked(id, destination, Some("a")) });
     }
     world.start();
-    eventually("the condition", || world.condition("a") == SERVED).await;
+    eventually("the condition is written", || world.condition("a") == SERVED).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((world.spent(), world.cloud.calls("WatchRoutes")), ((0, 1), 1));
     world.stop().await;
@@ -294,7 +297,7 @@ async fn route_is_removed_with_its_node_and_a_foreign_one_stays() {
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.edit(|state| drop(state.routes.insert("rt-7".to_owned(), foreign("10.244.7.0/24"))));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     eventually("the route is removed", || world.routes().len() == 1).await;
     settle().await;
@@ -302,7 +305,7 @@ async fn route_is_removed_with_its_node_and_a_foreign_one_stays() {
     world.stop().await;
 }
 
-/// A route of a cloud without owner tags, via the instance of node `name`, or via an address alone.
+/// Returns a route of a cloud without owner tags, via the instance of node `name`, or via an address alone.
 fn unmarked(id: &str, destination: &str, machine: Option<&str>) -> Route {
     let provider_id = machine.map(|name| format!("sim://north/{name}")).unwrap_or_default();
     let state = if machine.is_some() { RouteState::Active } else { RouteState::Blackhole };
@@ -322,7 +325,7 @@ impl World {
         self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
     }
 
-    /// The entries of the stored record.
+    /// Returns the entries of the stored record.
     fn kept(&self) -> Vec<String> {
         let map: Option<ConfigMap> =
             self.kube.get(&ObjectName::namespaced("default", "route-controller-routes"));
@@ -341,7 +344,7 @@ async fn untagged_route_is_removed_after_a_restart() {
     world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
     world.lay(unmarked("operator", "10.244.9.0/24", None));
     world.start();
-    eventually("the record", || world.kept().len() == 2).await;
+    eventually("the record is stored", || world.kept().len() == 2).await;
     assert_eq!(world.kept(), ["one uid-a", "two uid-b"]);
     settle().await;
     world.stop().await;
@@ -350,7 +353,7 @@ async fn untagged_route_is_removed_after_a_restart() {
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     world.lay(unmarked("one", "10.244.1.0/24", None));
     world.start();
-    eventually("the record forgets", || world.kept() == ["two uid-b"]).await;
+    eventually("the record drops the entry", || world.kept() == ["two uid-b"]).await;
     assert_eq!(
         world.routes(),
         ["10.244.2.0/24 via sim://north/b at 192.0.2.1", "10.244.9.0/24 via  at 192.0.2.1"]
@@ -370,7 +373,7 @@ async fn deleted_record_is_recreated_completely() {
         world.lay(unmarked(name, &cidr, Some(name)));
     }
     world.start();
-    eventually("the record", || world.kept() == ["a uid-a", "b uid-b"]).await;
+    eventually("the record is stored", || world.kept() == ["a uid-a", "b uid-b"]).await;
     world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", "route-controller-routes"));
     world.lay(unmarked("c", "10.244.7.0/24", Some("c")));
     world.put(ready("c", "10.244.7.0/24"));
@@ -386,7 +389,7 @@ async fn cloud_with_tags_has_no_record_and_untagged_routes_stay() {
     world.put(ready("a", "10.244.1.0/24"));
     world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     settle().await;
     world.stop().await;
@@ -399,12 +402,12 @@ async fn unwritable_record_blocks_no_route_and_is_retried() {
     world.put(ready("a", "10.244.1.0/24"));
     world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
-    eventually("the record", || world.kept() == ["one uid-a"]).await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
+    eventually("the record is stored", || world.kept() == ["one uid-a"]).await;
     world.kube.refuse_next(403);
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     eventually("the route is removed", || world.routes().is_empty()).await;
-    eventually("the record forgets", || world.kept().is_empty()).await;
+    eventually("the record drops the entry", || world.kept().is_empty()).await;
     world.stop().await;
 }
 
@@ -414,10 +417,10 @@ async fn moved_cidr_is_freed_first() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
     world.put(ready("b", "10.244.1.0/24"));
-    eventually("the condition", || world.condition("b") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("b") == "False RouteCreated").await;
     assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/b at 192.0.2.1"]);
     let sizes: Vec<_> = world.cloud.read(|state| {
         state.route_changes.iter().map(|change| (change.upserts.len(), change.deletes.len())).collect()
@@ -435,7 +438,7 @@ async fn failed_route_is_reported_and_retried() {
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
     world.start();
     eventually("the failure is written", || world.condition("a") == "True NoRouteCreated").await;
-    eventually("the repair is written", || world.condition("a") == "False RouteCreated").await;
+    eventually("the new condition is written", || world.condition("a") == "False RouteCreated").await;
     settle().await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 3);
     assert_eq!(world.kube.writes().len(), 2);
@@ -463,7 +466,7 @@ async fn conflicting_foreign_route_is_reported_and_costs_nothing() {
     assert!(events[0].contains("FailedToCreateRoute a: ") && events[0].contains("route rt-7"), "{events:?}");
 
     world.cloud.edit(|state| drop(state.routes.remove("rt-7")));
-    eventually("the repair is written", || world.condition("a") == "False RouteCreated").await;
+    eventually("the new condition is written", || world.condition("a") == "False RouteCreated").await;
     world.stop().await;
 }
 
@@ -485,7 +488,7 @@ async fn unavailable_adapter_is_reported_on_the_node() {
     assert_eq!(world.condition("a"), "");
 
     world.cloud.away(false);
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.stop().await;
 }
 
@@ -496,11 +499,11 @@ async fn throttling_adapter_is_called_after_its_delay() {
     let busy = AdapterError::new(Reason::VendorThrottled, "slow down").retry_after(Duration::from_secs(60));
     world.cloud.fail_next("ApplyRoutes", busy);
     world.start();
-    eventually("the first call", || world.cloud.calls("ApplyRoutes") == 1).await;
+    eventually("the first call is made", || world.cloud.calls("ApplyRoutes") == 1).await;
     world.put(ready("b", "10.244.2.0/24"));
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!((world.cloud.calls("ApplyRoutes"), world.condition("a")), (1, String::new()));
-    eventually("both conditions", || {
+    eventually("both conditions are written", || {
         world.condition("a") == "False RouteCreated" && world.condition("b") == "False RouteCreated"
     })
     .await;
@@ -514,7 +517,7 @@ async fn unavailable_api_server_removes_nothing() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.stop().await;
 
     world.kube.away(true);
@@ -533,7 +536,7 @@ async fn failed_condition_write_is_retried() {
     world.put(ready("a", "10.244.1.0/24"));
     world.kube.refuse_next(500);
     world.start();
-    eventually("the condition", || world.condition("a") == "False RouteCreated").await;
+    eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
     world.stop().await;
 }
@@ -544,7 +547,7 @@ async fn newer_controller_stops_this_one() {
     world.put(ready("a", "10.244.1.0/24"));
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::StaleFence, "epoch 7 was here"));
     world.start();
-    let ended = world.controller.join_next().await.expect("one controller").expect("no panic");
+    let ended = world.controller.join_next().await.expect("a single controller").expect("no panic");
     assert!(ended.is_err(), "the exit code differs from that of a requested stop");
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1);
 }

@@ -1,4 +1,4 @@
-//! Converts flags and environment into a validated [`Config`]. All errors are reported at once.
+//! Converts flags and environment variables into a validated [`Config`], and reports all errors at once.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// More concurrent syncs than any cloud can handle.
+/// Upper limit of `--concurrent-service-syncs`: more syncs than any cloud can handle.
 const MOST_SYNCS: usize = 1000;
-/// More members than any cloud allows, so effectively no limit.
+/// Upper limit of `--max-members-per-service`: more members than any cloud allows, so effectively no limit.
 const MOST_MEMBERS: usize = 1_000_000_000;
 
 /// End of the help. Lines have at most 76 characters: clap wraps longer ones on a terminal, which breaks commands when they are copied.
@@ -29,22 +29,22 @@ Example, outside of a cluster, with an adapter on this machine:
     --cluster-id \"$(kubectl get namespace kube-system \\
       -o jsonpath='{.metadata.uid}')\"
 
-Services of type LoadBalancer without a class get a load balancer; their
-Events say what it waits for.
+Services of type LoadBalancer without a class get a load balancer; the
+Events of a Service say what its load balancer waits for.
 
-`service-controller self-test` makes such a Service, waits for its address
-and removes it; `self-test --help` has its flags.";
+`service-controller self-test` creates such a Service, waits for its address
+and deletes the Service; `self-test --help` lists the flags.";
 
 /// Create and maintain load balancers for Services of type LoadBalancer, through a cloud adapter.
 #[derive(Debug, Parser)]
 #[command(name = "service-controller", version, next_help_heading = "Work", after_long_help = EXAMPLE)]
 struct Args {
-    /// Maximum number of Services that are synced at once. The adapter's budget limits the calls to the cloud, not this flag.
+    /// Maximum number of Services that are synced at once. This flag does not limit the calls to the cloud; the adapter's budget does.
     #[arg(long, value_name = "N", default_value = "50", allow_negative_numbers = true)]
     concurrent_service_syncs: String,
 
-    /// Default for an annotation, by its name without the prefix, such as idle-timeout=5m. For all Services without that annotation.
-    /// Repeatable.
+    /// Default value of an annotation, by the annotation's name without the prefix, such as idle-timeout=5m. Applies to all Services
+    /// without that annotation. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     service_default: Vec<String>,
 
@@ -57,8 +57,8 @@ struct Args {
 
     /// Maximum number of members of a new load balancer, which are listeners times nodes (default 20000).
     ///
-    /// A Service that asks for more is refused. An existing load balancer continues to follow the nodes while its ports and its
-    /// node-selector do not grow or change.
+    /// A Service that would have more is refused. An existing load balancer still follows node changes while the Service's ports and
+    /// node-selector stay the same or shrink.
     #[arg(long, value_name = "N", default_value = "20000", allow_negative_numbers = true)]
     max_members_per_service: String,
 
@@ -73,7 +73,7 @@ struct Args {
     #[arg(long, value_name = "TEMPLATE")]
     load_balancer_name_template: Option<String>,
 
-    /// Other controller whose annotations are understood, too, for Services that were managed by it. Its load balancers are adopted.
+    /// Another controller that managed the Services before. Its annotations are honoured, too, and its load balancers are adopted.
     #[arg(long, value_name = "CONTROLLER")]
     compat: Option<Compat>,
 
@@ -89,8 +89,8 @@ struct Args {
     #[arg(long, value_name = "WHAT", default_value = "report")]
     orphans: OrphansArg,
 
-    /// Minimum time that a load balancer has no Service before --orphans=delete deletes it. Also the window in which at most 10, and at
-    /// most 30 % of all, are deleted.
+    /// Minimum time that a load balancer must have been without a Service before --orphans=delete deletes it. Per window of this length at
+    /// most 10 load balancers, and at most 30 % of all, are deleted.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     orphan_minimum_age: String,
 
@@ -98,7 +98,7 @@ struct Args {
     #[arg(long)]
     remove_all: bool,
 
-    // This must be last, because its help headings also apply to the flags after it.
+    // This field must be last, because its help headings also apply to the flags after it.
     #[command(flatten)]
     common: CommonArgs,
 
@@ -112,7 +112,7 @@ struct Args {
 enum OrphansArg {
     /// Report them with a log line, an Event and a metric, and keep them.
     Report,
-    /// Report them, and delete them after some time.
+    /// Report them, and delete them after --orphan-minimum-age.
     Delete,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Config {
     pub(crate) work: Work,
 }
 
-/// Settings of the controller's work.
+/// Settings that decide what the controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Maximum number of Services that are synced at once.
@@ -153,7 +153,7 @@ fn judge(args: &Args, faults: &mut Faults) -> Option<Config> {
         faults.add(
             "--remove-all",
             "true",
-            "with --dry-run nothing is deleted, so it would never end: remove one of the two flags",
+            "--dry-run deletes nothing, so the removal would never end: remove one of the two flags",
         );
     }
     let orphans = orphans(args, faults);
@@ -173,7 +173,7 @@ fn classes(args: &Args, faults: &mut Faults) -> Option<Classes> {
         Some(_) | None => Ok(()),
     };
     let any = if own.is_none() && !args.default_load_balancer {
-        Err("leaves nothing to do: set --load-balancer-class")
+        Err("leaves no Service to manage: set --load-balancer-class")
     } else {
         Ok(())
     };
@@ -189,7 +189,7 @@ fn names(args: &Args, faults: &mut Faults) -> Option<Template> {
     faults.check("--load-balancer-name-template <TEMPLATE>", given, read)
 }
 
-/// Whether it is a label name, with or without a prefix, as the API server requires.
+/// Whether the class is a label name, with or without a prefix, as the API server requires.
 fn is_class(class: &str) -> bool {
     let (prefix, name) = class.split_once('/').unwrap_or(("a", class));
     let fits = |word: &str, longest: usize, rest: &[char]| {
@@ -261,7 +261,7 @@ mod tests {
         assert!(parse(&["--dry-run"]).unwrap().common.dry_run);
         assert!(!parse(&["--dry-run=false", "--remove-all"]).unwrap().common.dry_run);
         let error = parse(&["--dry-run", "--remove-all"]).unwrap_err();
-        assert!(error.contains("with --dry-run nothing is deleted"), "{error}");
+        assert!(error.contains("--dry-run deletes nothing"), "{error}");
     }
 
     // Behaviour: P1
@@ -292,9 +292,9 @@ mod tests {
         insta::assert_snapshot!(faults.join("\n"), @r#"
         error: invalid value 'idle-timeout=5' for '--service-default <KEY=VALUE>': "5" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
         error: invalid value 'intrenal=true' for '--service-default <KEY=VALUE>': no such annotation, did you mean lb.cloudadapter.dev/internal?
-        error: invalid value 'hostname=a.example.com' for '--service-default <KEY=VALUE>': hostname is about one Service or port, and has no default
+        error: invalid value 'hostname=a.example.com' for '--service-default <KEY=VALUE>': hostname applies to a single Service or port, so it cannot have a default
         error: invalid value 'size' for '--service-default <KEY=VALUE>': write it as idle-timeout=5m
-        error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is there twice: give it once
+        error: invalid value 'size=b' for '--service-default <KEY=VALUE>': size is set twice: set it once
         "#);
     }
 
@@ -369,7 +369,7 @@ mod tests {
             assert!(error.contains("is not a valid class"), "{bad}: {error}");
         }
         let error = classes(&["--default-load-balancer=false"]).unwrap_err();
-        assert!(error.contains("leaves nothing to do"), "{error}");
+        assert!(error.contains("leaves no Service to manage"), "{error}");
     }
 
     #[test]

@@ -18,14 +18,14 @@ use crate::plan::{
 /// Fallback delay. Normally all Services are requeued when the adapter's capabilities arrive.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
-/// HTTP statuses of the API server that may change at the next try: not found, timeout, conflict, gone, too many requests. Each is reported
-/// only if it [lasts](crate::plan::memory::Memory::lasts).
+/// HTTP statuses of the API server that may differ on the next try: not found, timeout, conflict, gone, too many requests. Such an error is
+/// reported only if it [lasts](crate::plan::memory::Memory::lasts).
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
 
 /// An error that ended a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The Service asks for something that is not possible. No call was made.
+    /// The Service requests something that is not possible. No call was made.
     #[error("{}", list(.0))]
     Refused(Vec<Refusal>),
     /// The adapter was never reached.
@@ -42,17 +42,17 @@ pub(crate) enum Error {
     Adapter {
         /// The name of the RPC.
         call: &'static str,
-        /// What the call was for.
+        /// The step that the call belongs to.
         step: Step,
-        /// Why.
+        /// The cause.
         source: AdapterError,
     },
     /// Error from the API server or from the connection to it.
     #[error("cannot {call}")]
     ApiServer {
-        /// What was to be done, as a verb phrase.
+        /// The failed operation, as a verb phrase.
         call: &'static str,
-        /// Why.
+        /// The cause.
         source: kube_api::Error,
     },
 }
@@ -65,15 +65,15 @@ impl Error {
             Self::Refused(_) | Self::WithoutLoadBalancers => Again::OnChange,
             Self::AdapterAway(_) => Again::After(ADAPTER_AWAY),
             Self::Adapter { source, .. } => Again::after_error(source),
-            // The Service is gone. Its deletion requeues the key if anything is left to do.
+            // The Service is gone. Its deletion requeues the key, so work that is left will be done.
             Self::ApiServer { source, .. } if source.is_not_found() => Again::OnChange,
             Self::ApiServer { .. } => Again::Backoff,
         }
     }
 
-    /// How long the adapter must not be called for this Service, even if the Service changes, because calls are limited.
+    /// How long calls to the adapter for this Service must wait, even if the Service changes, because calls are rate-limited.
     ///
-    /// Other delays are only a hint: a change of the Service may fix the cause, so it is tried at once.
+    /// For other reasons the delay is only a hint: a change of the Service may fix the cause, so the next try is immediate.
     pub(crate) fn hold(&self) -> Option<Duration> {
         match self {
             Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// The call, if the adapter refuses it for every Service alike.
+    /// The name of the call, if the adapter refuses it for all Services alike.
     pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
         match self {
             Self::Adapter { call, source, .. } => concerns_all(source.reason).then_some(call),
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// Whether the adapter refuses what the Service asks for, and will refuse it again.
+    /// Whether the adapter refuses the requested settings, and will refuse them again.
     pub(crate) fn refuses_the_wish(&self) -> bool {
         match self {
             Self::Adapter { source, .. } => matches!(
@@ -130,8 +130,8 @@ impl Error {
         self.fixed().contains(FAMILIES)
     }
 
-    /// Fields of the contract that differ from the existing load balancer and cannot change, and ports that another user of it occupies.
-    /// All other fields can be applied. Empty: the error has another cause.
+    /// Fields of the contract that cannot change on the existing load balancer, and ports that another user of it occupies. All other
+    /// fields can be applied. Empty: the error has another cause.
     pub(crate) fn fixed(&self) -> BTreeSet<String> {
         match self {
             Self::Adapter { source, .. } if source.reason == Reason::ImmutableField => {
@@ -151,7 +151,7 @@ impl Error {
         }
     }
 
-    /// Whether the load balancer named by the Service does not exist, or the Service has another one already.
+    /// Whether the load balancer that the Service names does not exist, or the Service already has another one.
     pub(crate) fn denies_the_id(&self) -> bool {
         let Self::Adapter { source, .. } = self else { return false };
         source.reason == Reason::ResourceGone
@@ -169,12 +169,12 @@ impl Error {
         }
     }
 
-    /// Whether another replica has a newer fence. This process must stop; an Event for every Service is not needed.
+    /// Whether another replica has a newer fence. This process must then stop, without an Event for each Service.
     pub(crate) fn is_superseded(&self) -> bool {
         matches!(self, Self::Adapter { source, .. } if source.reason == Reason::StaleFence)
     }
 
-    /// Whether to emit an Event. For errors of the API server: only if a retry will fail alike, such as for a missing permission.
+    /// Whether to emit an Event. For errors of the API server: only if a retry will fail in the same way, as with a missing permission.
     pub(crate) fn is_news(&self) -> bool {
         match self {
             Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers => true,
@@ -186,7 +186,7 @@ impl Error {
         }
     }
 
-    /// The call that the API server failed and that may succeed at the next try. `None`: another error, or one to ignore.
+    /// The failed call to the API server, if a retry may succeed. `None`: another error, or one that is ignored.
     pub(crate) fn not_done(&self) -> Option<&'static str> {
         match self {
             Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
@@ -200,8 +200,8 @@ impl Error {
         }
     }
 
-    /// Identifies an error, to tell whether it is the same as last time. Texts of retried errors vary (delays, request IDs), so only their
-    /// gist counts; for errors that wait for a user the whole text counts.
+    /// Identifies an error, to find out whether the last error was the same. Texts of retried errors vary (delays, request IDs), so only
+    /// the reason counts; for errors that wait for a user the whole text counts.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::AdapterAway(_) => "adapter away".to_owned(),
@@ -220,7 +220,7 @@ impl Error {
         News::Failed(self.step().clone(), self.text())
     }
 
-    /// The typed reason, if the error is the adapter's.
+    /// The typed reason, if the adapter returned the error.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::Adapter { source, .. } => Some(source.reason).filter(|it| *it != Reason::Unspecified),
@@ -242,7 +242,8 @@ impl Error {
     }
 }
 
-/// The adapter's message with the names of Service fields and annotations. If it names no field at fault, these come first.
+/// The adapter's message with the names of Service fields and annotations. If it mentions none of the invalid fields, they are put in
+/// front.
 fn said(error: &AdapterError) -> String {
     let named = fields::named(error);
     let message = fields::in_users_words(&error.message);
@@ -277,13 +278,13 @@ fn remedy(reason: Reason) -> &'static str {
             "waiting for the cloud adapter and the cloud; retried automatically"
         }
         Reason::CallerForbidden | Reason::CallerUnauthenticated => {
-            "the adapter does not let this controller in: check the adapter's configuration"
+            "the adapter denies this controller access: check the adapter's configuration"
         }
         Reason::Unspecified | Reason::OperationConflict | Reason::BackendSetUnknown | Reason::Internal => {
             "retried automatically"
         }
         // The adapter reports its progress with the same text.
-        Reason::OutcomeUnknown => "checks first whether it was done",
+        Reason::OutcomeUnknown => "the adapter first checks whether the write was made",
     }
 }
 
@@ -394,7 +395,7 @@ mod tests {
         let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
         insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; retried every 5 minutes, and as soon as the Service changes");
         let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
-        insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; checks first whether it was done");
+        insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; the adapter first checks whether the write was made");
         let refused = Error::Refused(vec![Refusal::new("spec.ports", "none"), Refusal::new("spec.x", "bad")]);
         insta::assert_snapshot!(refused.text(), @"spec.ports: none; spec.x: bad");
     }

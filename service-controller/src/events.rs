@@ -32,7 +32,7 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
                        --load-balancer-name-template has no effect";
 
-/// Builds the Event for a piece of news.
+/// Builds the Event that reports `news`.
 pub(crate) fn notice(news: &News) -> Notice {
     match news {
         News::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
@@ -84,7 +84,7 @@ pub(crate) fn notice(news: &News) -> Notice {
         News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
         News::Grown(members) => {
             let note = format!(
-                "{members}: node changes are still applied, but new ports and node-selector changes \
+                "{members}. Node changes are still applied, but new ports and node-selector changes \
                  are not. Select fewer nodes"
             );
             warning("TooManyMembers", "Update", note)
@@ -92,7 +92,7 @@ pub(crate) fn notice(news: &News) -> Notice {
     }
 }
 
-/// Lists as many annotations as fit, at least one.
+/// Lists as many annotations as fit into the Event, but at least one.
 fn ignored(keys: &[String]) -> String {
     let instead = if keys.iter().any(|key| may_be_understood(key)) {
         "start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations"
@@ -111,10 +111,10 @@ fn ignored(keys: &[String]) -> String {
     bounded(&note((1..=keys.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
-/// Explains why a load balancer has no nodes, where its selector is the cause.
+/// Explains why a load balancer has no nodes, if its node selector is the cause.
 pub(crate) fn matches_none(selector: &Selector) -> String {
     if selector.is_nothing() {
-        return "the Service no longer has any node port of its last valid settings".to_owned();
+        return "the last valid settings use only node ports that the Service no longer has".to_owned();
     }
     format!("no node matches node-selector {selector}")
 }
@@ -131,7 +131,7 @@ fn release_refused(given: &str, owner: &ServiceId) -> Notice {
     let uid = &owner.uid;
     let note = format!(
         "ConfigMap {RELEASES} releases {uid} as \"{given}\", but its load balancer belongs to \
-         {owner}: not deleted. Correct the name or remove the key"
+        {owner} and is kept. Correct the name or remove the key"
     );
     warning("ReleaseRefused", "Sweep", note)
 }
@@ -139,7 +139,7 @@ fn release_refused(given: &str, owner: &ServiceId) -> Notice {
 fn of_another(ids: &str) -> Notice {
     let note = format!(
         "loadBalancerClass does not match this controller, but the status points to load balancer \
-         {ids}, which this controller manages; set --load-balancer-class to manage it"
+        {ids}, which this controller manages; set --load-balancer-class to manage the Service"
     );
     warning("LoadBalancerClassChanged", "Sync", note)
 }
@@ -147,8 +147,8 @@ fn of_another(ids: &str) -> Notice {
 fn held_by_another(holders: Option<&str>) -> Notice {
     let holders = holders.unwrap_or("an unknown controller");
     let note = format!(
-        "Deletion waits for finalizer {FINALIZER}, set by {holders}. If it no longer runs, check for \
-         leftover load balancers, then remove the finalizer"
+        "Deletion waits for finalizer {FINALIZER}, set by {holders}. If that controller no longer \
+        runs, check for leftover load balancers, then remove the finalizer"
     );
     warning("HeldByAnother", "Delete", note)
 }
@@ -238,7 +238,7 @@ mod tests {
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
-        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the Service no longer has any node port of its last valid settings
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the last valid settings use only node ports that the Service no longer has
         Warning NoNodesListed: The node list is empty although no node deletion was observed; keeping the current backends until a node is listed. Check the Nodes: kubectl get nodes
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
@@ -249,15 +249,15 @@ mod tests {
         Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 would go
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and it was released in ConfigMap cloud-controllers-orphans
-        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", but its load balancer belongs to default/web: not deleted. Correct the name or remove the key
-        Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage it
-        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If it no longer runs, check for leftover load balancers, then remove the finalizer
-        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If it no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", but its load balancer belongs to default/web and is kept. Correct the name or remove the key
+        Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage the Service
+        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If that controller no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller no longer runs, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace them with: a -> b: 1; c -> d: 2
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
         Normal WaitingForBudget: waits for the budget of loadbalancer
-        Warning TooManyMembers: 5 listeners on 5000 nodes are 25000 members, more than 20000 (--max-members-per-service): node changes are still applied, but new ports and node-selector changes are not. Select fewer nodes
+        Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes are not. Select fewer nodes
         "#);
     }
 

@@ -64,13 +64,13 @@ pub(crate) struct Executor {
     pub(crate) ledger: Ledger,
 }
 
-/// A Service that is reconciled, with the inputs of its plan.
+/// A Service to reconcile, with the inputs of its plan.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) service: Service,
     pub(crate) memory: &'a mut Memory,
     pub(crate) targets: Arc<Targets>,
-    /// When these became the targets.
+    /// Time at which these nodes became the targets.
     pub(crate) targets_since: Instant,
     /// Capabilities of the adapter.
     pub(crate) features: Option<Arc<Features>>,
@@ -90,10 +90,10 @@ impl Executor {
         Self { adapter, client, recorder, metrics, backends: Backends::default(), shards, ledger }
     }
 
-    /// Executes the actions in order. The first that fails or must wait ends the execution.
+    /// Executes the actions in order. The first action that fails or must wait ends the execution.
     ///
     /// # Errors
-    /// Returns the error of the failed action. All earlier actions are done.
+    /// Returns the error of the failed action. All earlier actions have been executed.
     pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<Next, Error> {
         for action in actions {
             let next = match action {
@@ -129,7 +129,7 @@ impl Executor {
         self.recorder.tell(&self.shards.regarding(), events::notice(news));
     }
 
-    /// Whether the adapter has refused this call for every Service long enough that the refusal is reported elsewhere.
+    /// Whether the adapter has refused this call for all Services for so long that another part of the controller reports it.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
         self.adapter.standing().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
@@ -151,9 +151,9 @@ impl Executor {
                 if refused {
                     job.memory.refuse(ask);
                 }
-                // The refusal was reported already. These settings were the controller's own guess.
+                // The refusal of the requested settings was reported already. These settings were the controller's own guess.
                 if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
-                    info!(service = %id, error = %error.text(), "Cannot adapt to the existing load balancer");
+                    info!(service = %id, error = %error.text(), "Cannot adapt the settings to the existing load balancer");
                     self.ledger.stays(&id.object());
                     return Ok(Next::After(LAG));
                 }
@@ -173,12 +173,13 @@ impl Executor {
         Ok(outcome.next)
     }
 
-    /// Whether fewer settings are requested from now on.
+    /// Whether the controller requests fewer settings from now on.
     pub(crate) fn asks_for_less(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
         Self::narrows(job, ask, error) || Self::drops_the_id(job, error)
     }
 
-    /// Whether only one address family is requested from now on, because the existing load balancer cannot get the preferred second one.
+    /// Whether the controller requests only one address family from now on, because the existing load balancer cannot get the preferred
+    /// second one.
     fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
         let Some(features) = job.features.as_deref().filter(|_| error.fixes_the_families()) else {
             return false;
@@ -192,7 +193,8 @@ impl Executor {
         narrows
     }
 
-    /// Whether the ID recorded by another controller is ignored from now on, because the Service cannot have that load balancer.
+    /// Whether the controller ignores the ID recorded by another controller from now on, because the Service cannot have that load
+    /// balancer.
     fn drops_the_id(job: &mut Job<'_>, error: &Error) -> bool {
         let Some(id) = noted(&job.service).filter(|_| error.denies_the_id()) else { return false };
         info!(service = %job.service.id, id, error = %error.text(), "Ignoring the load balancer ID \
@@ -227,7 +229,7 @@ impl Executor {
                 }
             }
         }
-        let text = "the adapter forgets the backend set right after it was uploaded";
+        let text = "the adapter dropped the backend set right after the upload";
         Err(Error::Adapter {
             call: "EnsureLoadBalancer",
             step: ask.step(),
@@ -282,7 +284,7 @@ impl Executor {
         }
     }
 
-    /// Asks the API server, not the cache, about the state of a Service.
+    /// Gets the state of a Service from the API server, not from the cache.
     ///
     /// # Errors
     /// Returns the error of the API server.
@@ -303,7 +305,7 @@ impl Executor {
         })
     }
 
-    /// Whether a Service with this UID exists under any name: names in tags may be truncated.
+    /// Whether a Service with this UID exists under any name. The name is not compared, because names in tags may be truncated.
     ///
     /// Cost: one call per 500 Services.
     ///
@@ -390,7 +392,7 @@ fn owner(id: &ServiceId) -> Owner {
     }
 }
 
-/// Users wait for changes, and traffic waits for nodes; comparisons can wait.
+/// Users wait for changed settings, and traffic waits for nodes; comparisons can wait.
 fn priority(why: &Why) -> Priority {
     match why {
         Why::Missing | Why::Changed => Priority::Interactive,

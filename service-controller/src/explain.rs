@@ -1,4 +1,5 @@
-//! Explains the state of a Service, from the caches at that moment and the texts of the Events for what it waits for.
+//! Explains the state of a Service and what it waits for. The state comes from the caches at that moment, the texts are those of the
+//! Events.
 
 use controller_core::{
     events::bounded,
@@ -49,19 +50,19 @@ impl ObjectKey for ServiceId {
     }
 }
 
-/// What a Service waits for after an error. `told`: an Event with this text is emitted now.
+/// What a Service waits for after an error. `told`: an Event with this text is emitted, too.
 pub(crate) fn failing(error: &Error, told: bool) -> Waits {
     let reason = error.reason().map(|reason| reason.word());
     Waits { reason, topic: error.name(), ..waiting(&error.news(), told) }
 }
 
-/// What a Service waits for, with the text of this Event.
+/// What a Service waits for, with the text of this Event as the explanation.
 pub(crate) fn waiting(news: &News, told: bool) -> Waits {
     let text = notice(news).note;
     Waits { topic: text.clone(), text, reason: None, told }
 }
 
-/// Records what follows from an answer of the adapter.
+/// Records the state that an answer of the adapter describes.
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { trouble, waits, news, .. } = outcome;
     if let Some(trouble) = trouble {
@@ -81,7 +82,7 @@ impl Look for Reconciler {
         self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
     }
 
-    /// An adapter without load balancers does not list any.
+    /// Without load balancer support, the adapter has no listing to wait for.
     fn listed(&self) -> bool {
         let mirrors = &self.mirrors;
         let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
@@ -103,8 +104,8 @@ impl Look for Reconciler {
         Seen { wanted, cloud, unseen: false, apart }
     }
 
-    /// Load balancers that were released, and those whose removal is not finished, so that callers waiting for the end are not misled by a
-    /// restart. Those not reported yet have no `since`.
+    /// Load balancers that were released or whose removal is not finished. A restart must not hide them from callers that wait for the
+    /// removal. Those not reported yet have no `since`.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;
@@ -175,7 +176,7 @@ fn balancer(it: &Balancer) -> String {
     if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
 }
 
-/// Name of the state in the contract.
+/// Name of the state as the contract spells it.
 const fn state(state: State) -> &'static str {
     match state {
         State::Unknown => "UNKNOWN",

@@ -1,15 +1,15 @@
 //! Creates and maintains load balancers for Services of type LoadBalancer, through a cloud adapter.
 //!
 //! The controller is level-triggered. The desired load balancer is a pure function of the Service, the nodes and the adapter's
-//! capabilities. The controller compares it with what the adapter confirmed and with the cache of load balancers, and calls the adapter
-//! when they differ. After a restart it asks the adapter once per Service, and the adapter answers from memory.
+//! capabilities. The controller compares it with the adapter's last confirmation and with the cache, and calls the adapter if they differ.
+//! After a restart it calls the adapter once per Service, and the adapter answers without vendor calls.
 //!
 //! In reading order:
 //! - `config`: turns flags into a validated configuration.
-//! - `mirror`: caches of Services, nodes and load balancers, trimmed to the fields in use; the node sets that Services share.
-//! - `plan`: the actions and refusals for one Service. Pure.
+//! - `mirror`: caches of Services, nodes and load balancers, reduced to the fields in use; the node sets that Services share.
+//! - `plan`: pure functions that decide the actions and refusals for one Service.
 //! - `execute`: calls of the adapter, patches of `services/status`, Events.
-//! - `error`: which errors are retried, when, and the Events about them.
+//! - `error`: which errors are retried and when, and the Events about them.
 //! - `reconcile`: reconciles one Service with the modules above.
 //! - `events`, `metrics`, `explain`: what users, operators and monitoring see.
 //! - `self_test`: a separate command, for `helm test`.
@@ -49,7 +49,7 @@ const CONTROLLER: &str = "service-controller";
 const NAMES: Names = Names { controller: CONTROLLER, component: CONTROLLER, managed: &["service"] };
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-/// Runs the controller until it is asked to stop. Invalid flags: prints the error and returns exit code 2.
+/// Runs the controller until the process is asked to stop. If flags are invalid, prints the errors and returns exit code 2.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     if arguments.get(1).is_some_and(|first| first == self_test::COMMAND) {
@@ -129,7 +129,7 @@ impl Rooms {
             let (held, end, removed) = (mirrors.clone(), process.stop.clone(), removed.clone());
             process.task("removal of all load balancers", async move {
                 if end.run_until_cancelled(held.nothing_held()).await.is_some() {
-                    info!("No Service has a load balancer any more");
+                    info!("All load balancers of this controller's Services are removed; stopping");
                     removed.cancel();
                     end.cancel();
                 }
@@ -146,7 +146,7 @@ impl Rooms {
             queue.run(workers, stop, work).await;
         });
         process.finish().await?;
-        // A caller that waits for the removal, such as a Job, must not mistake an early stop for success.
+        // A client that waits for the removal, such as a Job, must not mistake an early stop for success.
         ensure!(!removes_all || removed.is_cancelled(), "stopped before all load balancers were removed");
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The metrics. Names that begin with `service_controller_` are those of the former cloud controller manager.
+//! The metrics of the controller. Names that begin with `service_controller_` are those of the former cloud controller manager.
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +18,7 @@ use prometheus_client::{
 
 use crate::{CONTROLLER, mirror::Mirrors};
 
-/// 1 s to 16384 s.
+/// Buckets from 1 s to 16384 s.
 const BUCKETS: u16 = 15;
 
 /// Metrics that are updated during the work.
@@ -40,9 +40,9 @@ impl Metrics {
             since_change: seconds(),
             host_update: seconds(),
         };
-        let help = "Ensures after a change of nodes that succeeded";
+        let help = "Successful ensures after a change of nodes";
         registry.register("service_controller_loadbalancer_sync", help, metrics.host_updates.clone());
-        let help = "Ensures after a change of nodes that failed";
+        let help = "Failed ensures after a change of nodes";
         registry.register("service_controller_nodesync_error", help, metrics.host_errors.clone());
         let help = "Seconds from a change of nodes until a load balancer was updated";
         registry.register("service_controller_nodesync_latency_seconds", help, metrics.since_change.clone());
@@ -58,7 +58,7 @@ impl Metrics {
         metrics
     }
 
-    /// Records that a load balancer was updated after a change of nodes: time since the change, and since the first call.
+    /// Records that a load balancer was updated after a change of nodes: the time since the change, and since the first call.
     pub(crate) fn hosts_updated(&self, since_change: Duration, since_asked: Duration) {
         self.host_updates.inc();
         self.since_change.observe(since_change.as_secs_f64());
@@ -71,7 +71,7 @@ impl Metrics {
     }
 }
 
-/// Sizes that are computed on each scrape.
+/// Sizes of caches, computed on each scrape.
 #[derive(Debug)]
 struct Sizes(Mirrors);
 
@@ -92,7 +92,8 @@ impl Collector for Sizes {
             ),
             (
                 "load_balancer_orphans",
-                "Load balancers of this cluster that no Service uses, see the log and --orphans",
+                "Load balancers of this cluster that no Service uses; the log names them, and \
+                --orphans decides what happens to them",
                 balance.orphans,
             ),
             (

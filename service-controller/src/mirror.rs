@@ -1,7 +1,7 @@
-//! Caches of Kubernetes objects and load balancers, and which change requeues which Service.
+//! Caches Kubernetes objects and load balancers, and decides which change requeues which Service.
 //!
-//! The caches hold the Services that are or were managed by this controller, the nodes, and the load balancers of this cluster. State that
-//! Services share, which is the node sets and the adapter's capabilities, is here, too; a change of it requeues all Services.
+//! The caches hold the Services that this controller manages or managed, the nodes, and the load balancers of this cluster. The state that
+//! Services share is here, too: the node sets and the adapter's capabilities. A change of that state requeues all Services.
 
 pub(crate) mod kubernetes;
 pub(crate) mod released;
@@ -31,34 +31,34 @@ use crate::plan::{
     targets::Node,
 };
 
-/// Interval of the resync, equal to the time after which the adapter is asked again about a lasting difference.
+/// Interval of the resync, equal to the time after which a lasting difference causes another call to the adapter.
 const RESYNC: Duration = crate::plan::memory::LAG;
 
-/// Interval of the check whether nothing is left to remove.
+/// Interval at which the controller checks whether all load balancers are removed.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
 /// How Services are interpreted, according to the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Defaults of the cluster for Services without a setting of their own.
+    /// Cluster defaults for Services that do not set the annotation themselves.
     pub(crate) defaults: Defaults,
-    /// The other controller whose annotations are understood, too.
+    /// The other controller whose annotations are honoured, too.
     pub(crate) compat: Option<Compat>,
-    /// The classes of this controller.
+    /// The load balancer classes that this controller manages.
     pub(crate) classes: Classes,
     /// Whether to treat all Services as if they needed no load balancer, so that all load balancers are deleted.
     pub(crate) none_wanted: bool,
 }
 
 impl Reading {
-    /// Whether this field manager writes for Services of this controller.
+    /// Whether this field manager writes for Services that this controller manages.
     pub(crate) fn writes_as(&self, manager: &str) -> bool {
         let taken_over = self.compat.filter(|_| self.classes.unclassed).map(Compat::manager);
         self.classes.write_as(manager) || taken_over == Some(manager)
     }
 }
 
-/// A load balancer and its owner according to its tags.
+/// A load balancer and its owner according to the tags in the cloud.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     owner: ServiceId,
@@ -80,11 +80,11 @@ impl From<LoadBalancer> for Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
     pub(crate) all: usize,
-    /// Those that no Service uses.
+    /// The load balancers that no Service uses.
     pub(crate) orphans: usize,
 }
 
-/// All caches. Clones share the same content.
+/// All caches. All clones share one content.
 #[derive(Clone, Debug)]
 pub(crate) struct Mirrors {
     pub(crate) services: Mirror<ObjectName, Service>,
@@ -98,7 +98,7 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
-    /// Returns empty caches that requeue keys of `queue`.
+    /// Returns empty caches that add keys to `queue`.
     pub(crate) fn new(clock: Clock, queue: Queue<ServiceId>, reading: Reading) -> Self {
         Self {
             services: Mirror::new("services", clock),
@@ -132,7 +132,7 @@ impl Mirrors {
         );
     }
 
-    /// Waits until Services and nodes are listed. Before that, an empty node list would remove the backends of every load balancer.
+    /// Waits until Services and nodes are listed. Without that wait, an empty node list would remove the backends of every load balancer.
     pub(crate) async fn listed(&self) {
         self.services.synced().await;
         self.shared.targets_known().await;
@@ -147,7 +147,7 @@ impl Mirrors {
         }
     }
 
-    /// The Service, unless it is gone, recreated with the same name, or not managed by this controller.
+    /// The Service. `None`: it is gone, was recreated with the same name, or is not managed by this controller.
     pub(crate) fn service(&self, id: &ServiceId) -> Option<Service> {
         let found = self.services.get(&ObjectName::namespaced(&id.namespace, &id.name))?;
         (found.id.uid == id.uid).then(|| Service::clone(&found))
@@ -158,7 +158,7 @@ impl Mirrors {
         self.features().map(|features| features.has(name::LOAD_BALANCERS))
     }
 
-    /// Readiness. For an adapter without load balancers, no listing is awaited.
+    /// Whether the controller is ready. With an adapter without load balancers, it does not wait for a listing.
     ///
     /// # Errors
     /// Returns the text for `/readyz`.
@@ -191,7 +191,7 @@ impl Mirrors {
         self.cloud.read(|items| items.values().filter(|item| of(&item.owner.uid)).count())
     }
 
-    /// Number of load balancers of this cluster, and of those that no Service uses.
+    /// Number of load balancers of this cluster, and number of those that no Service uses.
     pub(crate) fn balance(&self) -> Balance {
         let items = self.cloud.items();
         let orphaned = |item: &Item| self.service(&self.owner(item)).is_none();
@@ -211,9 +211,9 @@ impl Mirrors {
         self.services.read(|services| services.values().filter(|it| it.role() == Role::Wanted).count())
     }
 
-    /// Requeues every Service at intervals, so that no difference lasts because of a missed change.
+    /// Requeues every Service at intervals, so that a missed change does not leave a difference forever.
     ///
-    /// Cost: no call while nothing differs.
+    /// Cost: no call while the adapter's confirmation and the cache agree.
     async fn resync(&self) {
         loop {
             sleep(RESYNC).await;
@@ -221,14 +221,14 @@ impl Mirrors {
         }
     }
 
-    /// Requeues all Services and the owners of all load balancers, because shards were gained.
+    /// Requeues all Services and the owners of all load balancers, because this replica acquired shards.
     pub(crate) fn look_at_all(&self) {
         self.wake_all();
         let items = self.cloud.items();
         items.iter().for_each(|(_, item)| self.queue.add_with_all(self.owner(item)));
     }
 
-    /// Requeues every managed Service. A Service changed by a user precedes them in the queue.
+    /// Requeues every managed Service. Services that a user changed come first in the queue.
     fn wake_all(&self) {
         self.services
             .read(|services| services.values().for_each(|it| self.queue.add_with_all(it.id.clone())));
@@ -260,7 +260,7 @@ impl Mirrors {
     }
 }
 
-/// Addresses that a load balancer lost.
+/// Addresses that a load balancer no longer has.
 fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     let addresses = |item: &Option<Arc<Item>>| -> BTreeSet<IpAddr> {
         let ingress = item.iter().flat_map(|item| &item.balancer.ingress);
@@ -269,16 +269,16 @@ fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
-/// Whether the only change is this controller's finalizer on a Service that needs it. The worker that wrote it is still active, or waits
-/// before its next try.
+/// Whether the only change is that this controller's finalizer was set on a Service that needs it. The worker that set the finalizer is
+/// still active, or waits before its next try.
 fn is_echo(change: &Change<ObjectName, Service>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let echo = Service { finalizer: true, version: new.version.clone(), ..Service::clone(old) };
     old.role() == Role::Wanted && !old.finalizer && echo == **new
 }
 
-/// Drops Services that are not managed. Services of another controller's class are kept, since a load balancer of this controller may be
-/// left.
+/// Drops Services that are not managed. Services of another controller's class are kept, because they may still have a load balancer of
+/// this controller.
 fn of_interest(object: &KubeService, reading: &Reading) -> Option<Service> {
     let of_another = |service: &Service| service.kind == Kind::LoadBalancer && service.class == Class::Others;
     kubernetes::service(object, reading)

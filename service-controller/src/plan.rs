@@ -1,7 +1,7 @@
-//! Plans the actions for one Service. Pure: no I/O, no clock, no randomness, no Kubernetes client, no gRPC.
+//! Plans the actions for one Service. The functions are pure: no I/O, no clock, no randomness, no Kubernetes client, no gRPC.
 //!
-//! A Service is planned again until its plan is empty, so each plan contains only what can be decided now: the status is planned after the
-//! adapter's answer, and the release after the adapter confirmed that nothing is left.
+//! The controller plans repeatedly until the plan is empty. So each plan contains only what can be decided now: writing the status is
+//! planned after the adapter's answer, and removing the finalizer after the adapter confirmed the deletion.
 
 pub(crate) mod annotations;
 pub(crate) mod as_it_is;
@@ -46,7 +46,7 @@ use self::{
 pub(crate) struct Facts<'a> {
     /// The settings that should be in force.
     pub(crate) judged: &'a Judged,
-    /// Shared by all Services that select the same nodes.
+    /// The nodes, shared by all Services that select the same ones.
     pub(crate) targets: &'a Targets,
     /// Defaults of the cluster for Services without a setting of their own.
     pub(crate) defaults: &'a Defaults,
@@ -58,7 +58,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) now: Duration,
 }
 
-/// A request that is not fulfilled: the field at fault, and the reason with what to write instead.
+/// A request that cannot be fulfilled: the invalid field, and the reason with what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     field: String,
@@ -83,68 +83,68 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The step that failed. It decides the reason of the Event.
+/// The step that failed. The Event's reason depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
-    /// Updating the backends after a change of nodes; the target nodes.
+    /// Updating the backends after a change of nodes; with the names of the new nodes.
     Hosts(Hosts),
     /// Deleting a load balancer that no Service uses any more.
     LeftOver,
 }
 
-/// Content of an Event; its text is in `events.rs`.
+/// The facts that an Event reports; `events.rs` has the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Ensuring,
     Ensured,
-    /// The nodes behind it changed.
+    /// The nodes behind the load balancer changed.
     Updated,
-    /// It has no nodes; with the selector, if that matches none.
+    /// The load balancer has no nodes; with the selector, if no node matches it.
     NoTargets(Option<Selector>),
     /// The node list is empty, which is not trusted.
     NoNodes,
     Deleting,
     Deleted,
-    /// The cause, and what the controller waits for or the user can do.
+    /// The error text: the cause, and what the controller waits for or the user can do.
     Failed(Step, String),
     /// No Service uses the load balancer with this ID. It is kept.
     Orphaned(String),
-    /// Such a load balancer should be deleted, but is held for this reason.
+    /// A load balancer without a Service should be deleted, but this reason prevents the deletion.
     OrphanHeld(String),
-    /// Such a load balancer is deleted because a user released it.
+    /// A load balancer without a Service is deleted because a user released it.
     OrphanReleased(String),
-    /// A user released a load balancer under this name, but its tags have the other name.
+    /// A user released a load balancer under this name, but the load balancer's tags have the other name.
     ReleaseRefused(String, ServiceId),
     /// The load balancer with this ID serves a Service whose class belongs to another controller.
     OfAnother(String),
-    /// The Service is being deleted, but these managers set the finalizer.
+    /// The Service is being deleted, but a finalizer that these field managers set is left.
     HeldByAnother(Option<String>),
     /// Annotations of another controller, with the replacement for each.
     Compatible(Vec<String>),
-    /// Annotations of another controller that are ignored because `--compat` is not set.
+    /// Annotations of another controller, which are ignored because `--compat` is not set.
     Ignored(Vec<String>),
     /// The adapter does not support custom names, so the name template has no effect.
     Unnamed,
-    /// The load balancer has waited for the call budget for some time; with this text.
+    /// The load balancer has waited for the call budget for some time; with the adapter's text.
     WaitsForBudget(String),
-    /// With added nodes, it now has more members than a new Service may have.
+    /// Added nodes brought the load balancer above the limit on members of a new one.
     Grown(Members),
 }
 
 /// Why the adapter is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Nothing is remembered, and the cache shows a load balancer that serves. Probably nothing needs to be done.
+    /// The memory is empty, and the cache shows a load balancer that serves. Probably nothing needs to be done.
     FirstLook,
-    /// Nothing is remembered, and the cache shows no active load balancer.
+    /// The memory is empty, and the cache shows no active load balancer.
     Missing,
     /// The settings differ from the confirmed ones.
     Changed,
-    /// Only the nodes behind it changed.
+    /// Only the nodes behind the load balancer changed.
     Hosts,
-    /// The cache differs from what was confirmed.
+    /// The cache differs from what the adapter confirmed.
     Drift(String),
 }
 
@@ -166,11 +166,11 @@ pub(crate) struct Ask {
     pub(crate) spec: LoadBalancerSpec,
     /// The source of the specification.
     pub(crate) wanted: Arc<Wanted>,
-    /// These settings replace the ones that the Service asks for, which are not possible.
+    /// These settings replace the requested ones, which are not possible.
     pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
-    /// The nodes behind it.
+    /// The nodes behind the load balancer.
     pub(crate) hosts: Hosts,
     /// The selector, if no node matches it.
     pub(crate) unmatched: Option<Selector>,
@@ -188,16 +188,16 @@ impl Ask {
 /// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Set before anything is created in the cloud, so that nothing is leaked there.
+    /// Set before anything is created in the cloud, so that no load balancer is leaked there.
     AddFinalizer,
     Ensure(Box<Ask>),
     WriteStatus(Vec<Ingress>),
-    /// Called even if the cache shows no load balancer, since parts of an incomplete one may exist. It also deletes a load balancer that
-    /// was to be adopted, even if the adoption did not happen.
+    /// Called even if the cache shows no load balancer, because parts of an incomplete one may exist. Also deletes a load balancer that was
+    /// to be adopted, even if the adoption did not happen.
     Delete(Takeover),
     /// Removes the finalizer and empties the status, in one write.
     Release,
-    /// Drops the memory. Nothing of this controller is left, and the finalizer and the status belong to another controller.
+    /// Drops the memory. The load balancer is gone, and the finalizer and the status belong to another controller.
     Forget,
 }
 
@@ -225,25 +225,25 @@ impl fmt::Display for Action {
 pub(crate) struct Plan {
     /// Executed in this order. The first that fails ends the round.
     pub(crate) actions: Vec<Action>,
-    /// Why the Service's settings cannot be applied until they change. The last valid settings stay in force.
+    /// Why the Service's current settings cannot be applied. The last valid settings stay in force until the Service changes.
     pub(crate) refusals: Vec<Refusal>,
-    /// What must be available first, and whether to report that.
+    /// What the plan must wait for, and whether to report the wait.
     pub(crate) waits: Option<Wait>,
     /// IDs of load balancers of this controller that are in use while their Service has another controller's class. They are reported and
     /// not changed.
     pub(crate) claimed: Vec<String>,
 }
 
-/// What a plan waits for. Usually the adapter.
+/// What a plan waits for. Usually for the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// For the adapter. Nothing seems to be out of sync, so no Event is emitted.
     Quietly,
     /// For the adapter, with work left to do. An Event is emitted.
     Aloud,
-    /// For nodes: the ensure would remove the last nodes from a load balancer, and it is not proven that they are gone.
+    /// For nodes. The ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are gone.
     ForNodes,
-    /// For load balancer support: the adapter has none, but a load balancer that this controller created must be deleted.
+    /// For load balancer support. The adapter has none, but a load balancer that this controller created must be deleted.
     ForBalancers,
     /// For another controller, whose finalizer blocks the deletion of the Service.
     ForAnother,
@@ -285,7 +285,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Compares what the Service asks for with what the adapter confirmed and what the cache shows. Cost: no vendor calls.
+/// Compares the settings that the Service requests with those that the adapter confirmed and with the cache. Cost: no vendor calls.
 pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     match service.role() {
         Role::Wanted => wanted(service, memory, facts),
@@ -293,7 +293,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
             let waits = (service.deleting && has_load_balancers(facts)).then_some(Wait::ForAnother);
             Plan { waits, ..Plan::default() }
         }
-        // The Service lost its class with its type, and the class was another controller's. So the finalizer is, too.
+        // The class was removed with the type and belonged to another controller, so the finalizer belongs to that controller, too.
         Role::Cleanup if service.class == Class::Lost && memory.of_another => {
             removal(Takeover::None, Action::Forget, memory, facts)
         }
@@ -307,7 +307,8 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let Judged { wanted, refusals, stands_in, .. } = facts.judged;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
-        // The removal goes on although the Service is invalid now, since it may have lost the node ports that the load balancer targets.
+        // A deletion that has begun proceeds although the Service is invalid now, because the load balancer may target node ports that the
+        // Service lost.
         if memory.removes() && !refusals.is_empty() && has_load_balancers(facts) {
             return Plan { actions: vec![Action::Delete(Takeover::None)], refusals, ..Plan::default() };
         }
@@ -331,7 +332,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     if !service.finalizer {
         actions.push(Action::AddFinalizer);
     }
-    // A change of nodes does not change the address, so a Service without an address does not wait for the nodes.
+    // A change of nodes does not change the address, so a Service that waits for its address need not wait for nodes.
     let stays = why.is_none() || (why == Some(Why::Hosts) && service.ingress.is_empty());
     if let Some(settled) = memory.settled.as_ref().filter(|_| stays) {
         let ingress = wanted.shown.of(&settled.ingress);
@@ -352,12 +353,12 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     removal(takeover, Action::Release, memory, facts)
 }
 
-/// Plans for a Service of another controller's class. It is not changed unless the tags of a load balancer prove that this controller owns
-/// that.
+/// Plans for a Service of another controller's class. Nothing changes unless the tags of a load balancer prove that this controller owns
+/// that load balancer.
 ///
-/// If the status has its address, or the hostname that replaces addresses, the load balancer serves: then only the flags changed, and it is
-/// kept as long as the Service. Otherwise it dates from before the Service had that class, and is deleted; finalizer and status belong to
-/// the other controller.
+/// If the status has the load balancer's address, or a hostname instead of addresses, it serves: only the flags changed, and it is kept as
+/// long as the Service. Otherwise it is older than the Service's class, and is deleted; finalizer and status belong to the other
+/// controller.
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
@@ -382,7 +383,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
         Some(features) if features.has(name::LOAD_BALANCERS) => {
             return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
         }
-        // All controllers use the same finalizer, so this one belongs to the controller that provides the load balancers.
+        // All controllers use the same finalizer, so the finalizer belongs to the controller that provides the load balancers.
         Some(_) if !is_proven(memory, facts) => return Plan::default(),
         Some(_) => Wait::ForBalancers,
     };
@@ -391,8 +392,8 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 
 /// Whether this controller may remove the finalizer of a Service that no longer has a class.
 ///
-/// All controllers of load balancers use the same finalizer. If the user wrote it with the Service, as in a manifest, no other controller
-/// depends on it, and a deletion by key finds what this controller created.
+/// All load balancer controllers use the same finalizer. If the user wrote it with the Service, as in a manifest, no other controller
+/// depends on it, and deleting by key finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
     is_proven(memory, facts) || (service.holder == Holder::Author && !memory.classed)
 }
@@ -401,7 +402,8 @@ fn has_load_balancers(facts: &Facts<'_>) -> bool {
     facts.features.is_some_and(|features| features.has(name::LOAD_BALANCERS))
 }
 
-/// Whether this controller managed the Service. Needed if the class does not tell: the class is gone, or the adapter has no load balancers.
+/// Whether this controller managed the Service. Used where the class cannot show that: the class was removed, or the adapter has no load
+/// balancers.
 fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
     let shown = facts.cloud.is_some_and(|cloud| cloud.iter().any(|it| !memory.is_gone(it)));
     memory.made || memory.removed || memory.removes() || shown
@@ -411,7 +413,7 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     let Some(settled) = &memory.settled else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
-        // A Service without an address waits for it, whatever state the cloud shows in between.
+        // A Service without an address waits for one, whatever states the cloud shows until then.
         let awaited = service.ingress.is_empty();
         return Some(if active && !awaited { Why::FirstLook } else { Why::Missing });
     };
@@ -431,8 +433,8 @@ fn would_empty(memory: &Memory, facts: &Facts<'_>) -> bool {
     facts.targets.blind && (settled.is_some_and(|it| it.targets != facts.targets.id) || has_nodes())
 }
 
-/// Allows to recreate a failed load balancer only while the status has no address. Otherwise it may still serve, and a new one would have
-/// another address, so the user decides.
+/// Permits recreating a failed load balancer only while the status has no address. Otherwise the load balancer may still serve, and a new
+/// one would have another address, so the user decides.
 fn ask(service: &Service, wanted: &Arc<Wanted>, (why, stands_in): (Why, bool), facts: &Facts<'_>) -> Ask {
     Ask {
         spec: wanted.shape.with_targets(&facts.targets.id),

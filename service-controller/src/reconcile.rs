@@ -43,9 +43,10 @@ use crate::{
     },
 };
 
-/// Maximum number of rounds per reconcile. A Service needs fewer: finalizer and ensure, status, and a round that finds nothing to do.
+/// Maximum number of rounds per reconcile. A Service needs fewer: one to set the finalizer and ensure the load balancer, one to write the
+/// status, and one that finds nothing to do.
 const ROUNDS: usize = 5;
-/// Delay after the last round, so that other Services are reconciled, too.
+/// Delay after the last round, so that workers can reconcile other Services first.
 const BREATH: Duration = Duration::from_secs(1);
 /// Grace period before an adapter outage is reported.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -59,7 +60,7 @@ pub(crate) struct Reconciler {
     stop: CancellationToken,
     pub(crate) started: Instant,
     shards: Shards,
-    /// What the deletion brake holds, for the status page.
+    /// The deletions that the deletion brake holds, for the status page.
     brakes: Brakes,
     /// Re-emits Events of conditions that last.
     pub(crate) reminders: Reminders,
@@ -74,9 +75,9 @@ pub(crate) struct Reconciler {
 /// Purpose of one observation of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// To execute the plan. Changes of the selected nodes requeue the Service from then on.
+    /// To execute the plan. From then on, changes of the selected nodes requeue the Service.
     ToAct,
-    /// To report what the plan would do. The observation leaves nothing changed.
+    /// To report what the plan would do. Such an observation changes no state.
     ToRehearse,
 }
 
@@ -85,7 +86,7 @@ struct Sight {
     service: Service,
     judged: Judged,
     targets: Arc<Targets>,
-    /// When these became the targets.
+    /// Time at which these nodes became the targets.
     targets_since: Instant,
     features: Option<Arc<Features>>,
     seen: Option<Vec<Balancer>>,
@@ -94,7 +95,7 @@ struct Sight {
 }
 
 impl Sight {
-    /// Splits the observation into the plan, the judgement, and the job that executes the plan.
+    /// Splits the observation into the plan, the verdict on the settings, and the job that executes the plan.
     fn job(self, memory: &mut Memory) -> (Plan, Judged, Job<'_>) {
         let Self { service, judged, targets, targets_since, features, seen, now, plan } = self;
         (plan, judged, Job { service, memory, targets, targets_since, features, seen, now })
@@ -104,9 +105,9 @@ impl Sight {
 /// What the controller remembers about Services.
 #[derive(Default)]
 struct Memories {
-    /// A worker holds its key alone and works on a copy, so that others that count load balancers still see this entry.
+    /// A worker has exclusive use of its key and works on a copy, so that others that count load balancers still see this entry.
     by_service: BTreeMap<ServiceId, Memory>,
-    /// By shard, the term in which its memories were made. They are void in any other term.
+    /// The term of each shard in which its memories were made. They are void in any other term.
     since: BTreeMap<usize, u64>,
 }
 
@@ -157,12 +158,12 @@ impl Reconciler {
             None => ledger.overlooks(&object),
         }
         self.keeps_telling(id, &object, &memory, again);
-        // A Service without any trace in Kubernetes or the cloud needs no memory.
+        // A Service without a finalizer, status or load balancer needs no memory.
         let outlives =
             || memory.outlives_its_service() || memory.release_lasts(self.started.elapsed()).is_some();
         let kept = memory != Memory::default() && (self.mirrors.service(id).is_some() || outlives());
         let mut memories = self.memories();
-        // If the term lapsed during the reconcile, the memory is still valid unless another replica had a term since.
+        // If the term ended during the reconcile, the memory remains valid unless another replica has had a term since.
         if kept && memories.since.get(&turn.shard()) == Some(&turn.since()) {
             memories.by_service.insert(id.clone(), memory);
         } else {
@@ -179,12 +180,12 @@ impl Reconciler {
         self.reminders.stands(object, events::about(id), told);
     }
 
-    /// Called when this process gained or lost shards.
+    /// Called when this process acquired or lost shards.
     pub(crate) fn shards_come(&self) {
         self.begin_sweep(Instant::now());
     }
 
-    /// The memory of a Service. Memories of an earlier term are dropped, since another replica may have changed the Service.
+    /// The memory of a Service. Memories of an earlier term are dropped, because another replica may have changed the load balancer.
     fn recall(&self, id: &ServiceId, turn: &Turn) -> Memory {
         let (mut memories, shard) = (self.memories(), turn.shard());
         if memories.since.insert(shard, turn.since()) != Some(turn.since()) {
@@ -232,7 +233,7 @@ impl Reconciler {
             if plan.actions.is_empty() {
                 return Err(refused);
             }
-            // The last valid settings stay in force.
+            // The last valid settings remain in force.
             self.report(id, memory, &refused);
         }
         if !plan.claimed.is_empty() {
@@ -248,7 +249,7 @@ impl Reconciler {
         self.act(id, memory, sight).await
     }
 
-    /// Observes one Service and plans for it. Cost: no calls.
+    /// Observes one Service and plans its actions. Cost: no calls.
     fn sight(&self, service: Service, memory: &mut Memory, look: Look) -> Sight {
         let seen = self.mirrors.balancers(&service.id.uid);
         let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
@@ -272,7 +273,7 @@ impl Reconciler {
         Sight { service, judged, targets, targets_since, features, seen, now, plan }
     }
 
-    /// Returns the settings in force within the limit on members, and the nodes they select.
+    /// Returns the settings in force after applying the limit on members, and the nodes that they select.
     fn bounded(
         &self,
         (judged, look): (Judged, Look),
@@ -319,7 +320,7 @@ impl Reconciler {
         if !judged.stands_in {
             memory.agree();
         }
-        // The settings in force are in sync, but they are not those that the Service asks for.
+        // The settings in force are in sync, but they are not those that the Service requests.
         if judged.stands_in || memory.is_degraded() {
             self.executor.ledger.stays(&id.object());
         } else {
@@ -327,7 +328,7 @@ impl Reconciler {
         }
     }
 
-    /// The error that blocks the whole plan, if it must be reported.
+    /// The error that blocks the whole plan, if that error must be reported.
     fn blocked(&self, wait: Wait) -> Option<Error> {
         match wait {
             Wait::Aloud => Some(Error::AdapterAway(self.mirrors.adapter_link())),
@@ -353,19 +354,19 @@ impl Reconciler {
         }
     }
 
-    /// Reports a condition that only a user, an operator or another controller can change, and keeps it for the status page.
+    /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
     fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &News) {
         let said = memory.once(news.clone(), self.started.elapsed());
         self.executor.ledger.waits(&id.object(), &explain::waiting(news, !said.is_empty()));
         self.executor.tell(id, &said);
     }
 
-    /// Whether other settings can be tried instead of those that failed.
+    /// Whether other settings can be tried instead of the refused ones.
     fn has_a_stand_in(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
         self.guesses(job, judged, error) || falls_back(&*job.memory, judged, error, job.now)
     }
 
-    /// Whether the settings can be adapted to what cannot change on the existing load balancer.
+    /// Whether the settings can be adapted to the attributes of the existing load balancer that cannot change.
     fn guesses(&self, job: &mut Job<'_>, judged: &Judged, error: &Error) -> bool {
         let (fixed, wanted) = (error.fixed(), judged.wanted.as_ref());
         let (Some(wanted), Some(features)) = (wanted, self.mirrors.features()) else { return false };
@@ -410,7 +411,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports an error, when it begins and at intervals, and returns when to reconcile again.
+    /// Reports an error when it begins and at intervals, and returns when to reconcile again.
     fn report(&self, id: &ServiceId, memory: &mut Memory, error: &Error) -> Again {
         if let Error::AdapterAway(link) = error
             && !self.is_long_away(link)
@@ -446,7 +447,7 @@ impl Reconciler {
         error.again()
     }
 
-    /// A short outage of the adapter is normally a restart, and is not reported.
+    /// A short outage of the adapter is usually a restart, and is not reported.
     fn is_long_away(&self, link: &Link) -> bool {
         match link {
             Link::Starting | Link::Up => false,
@@ -471,14 +472,14 @@ impl Reconciler {
     }
 }
 
-/// Whether the last valid settings now replace the refused ones. They may need work, too.
+/// Whether the last valid settings now replace the refused ones. Those may need actions, too.
 fn falls_back(memory: &Memory, judged: &Judged, error: &Error, now: Duration) -> bool {
     let wanted = judged.wanted.as_ref().filter(|_| error.refuses_the_wish() && !judged.stands_in);
     wanted.is_some_and(|wanted| memory.good.is_some() && memory.is_refused(&wanted.shape, now))
 }
 
-/// Returns the actions that are due now, and how long the others wait: because the adapter asked for a delay, or because another client
-/// reverts a write each time.
+/// Returns the actions that are due now, and how long the others must wait: because the adapter asked for a delay, or because another
+/// client reverts a write each time.
 fn due(
     service: &Service,
     memory: &Memory,
@@ -492,13 +493,13 @@ fn due(
             Action::AddFinalizer => memory.finalizer_paced(now),
             Action::Ensure(_) | Action::Delete(_) => memory.held(now),
             Action::WriteStatus(ingress) => memory.status_paced(ingress, now),
-            // A client that restores the finalizer each time also causes a deletion each time, so the pause comes before the release.
+            // A client that restores the finalizer each time also causes a deletion each time, so the pause must precede the deletion.
             Action::Release => memory.release_paced(service, now),
             Action::Forget => None,
         };
         match rest {
             None => due.push(action),
-            // Nothing is created before the finalizer is set. An existing load balancer still follows the nodes.
+            // Nothing is created before the finalizer is set. The nodes behind an existing load balancer are still updated.
             Some(rest) if goes_on(&action) && memory.settled.is_some() => wait = Some(rest),
             Some(rest) => return (due, Some(rest)),
         }

@@ -23,10 +23,11 @@ use tokio::time::{Instant, sleep};
 pub(crate) const COMMAND: &str = "self-test";
 const LOOK_EACH: Duration = Duration::from_millis(500);
 
-/// Create a Service of type LoadBalancer, wait for its address, delete it, and wait until it is gone. SIGTERM and SIGINT delete it, too.
+/// Create a Service of type LoadBalancer, wait for its address, delete it, and wait until it is gone. SIGTERM and SIGINT also delete the
+/// Service.
 ///
-/// The exit code is 0 if it got an address and is gone, otherwise 1. The test needs permission to create, get and delete Services and to
-/// list Events.
+/// The exit code is 0 if the Service got an address and is gone, otherwise 1. The test needs permission to create, get and delete Services
+/// and to list Events.
 #[derive(Debug, Parser)]
 #[command(name = "service-controller self-test", version)]
 struct Args {
@@ -38,7 +39,7 @@ struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// Name of the Service. An existing Service of this name is taken for the remains of an earlier test and deleted first.
+    /// Name of the Service. If a Service with this name exists, the test treats it as left over from an earlier test and deletes it first.
     #[arg(long, value_name = "NAME", default_value = "cloud-controllers-self-test")]
     name: String,
 
@@ -46,7 +47,7 @@ struct Args {
     #[arg(long, value_name = "CLASS")]
     load_balancer_class: Option<String>,
 
-    /// Time limit until the remains of an earlier test are gone and the address is assigned, and again for the deletion.
+    /// Time limit for the deletion of an earlier test's Service and the assignment of the address, and again for the final deletion.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     timeout: Duration,
 }
@@ -90,8 +91,8 @@ async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()
 async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     let (name, begin) = (&args.name, Instant::now());
     let service = wanted(args)?;
-    // An existing Service already has an address, which would prove nothing.
-    remove(services, args).await.context("cannot delete the remains of an earlier test")?;
+    // An address of an existing Service would prove nothing, so that Service is deleted first.
+    remove(services, args).await.context("cannot delete the Service of an earlier test")?;
     let made_at = Instant::now();
     let left = || args.timeout.saturating_sub(begin.elapsed());
     make(services, &service, left()).await.with_context(|| format!("cannot create the Service {name}"))?;
@@ -99,17 +100,17 @@ async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow:
     let served = until(left(), async || address(&within(services.get(name)).await?)).await;
     let took = made_at.elapsed();
     if let Err(error) = &served {
-        // Printed at once, since the user may not wait for the deletion.
+        // Printed at once, because the user may not wait for the deletion.
         say(&format!("No address {error:#}; {}", reasons(client, args).await))?;
     }
-    // Always deleted, because a load balancer costs money.
+    // The Service is always deleted, because a load balancer costs money.
     let gone = remove(services, args).await;
     let address = served.context("the Service got no address")?;
     gone?;
-    say(&format!("The Service got the address {address} after {:.1} s, and is deleted", took.as_secs_f64()))
+    say(&format!("The Service got the address {address} after {:.1} s, and was deleted", took.as_secs_f64()))
 }
 
-/// Creates the Service. Refusals are final; calls without an answer are retried, since the Service may have been created.
+/// Creates the Service. Refusals are final; a call without an answer is retried, because the Service may have been created.
 async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> anyhow::Result<()> {
     let mut unanswered = false;
     let made =
@@ -137,7 +138,7 @@ fn wanted(args: &Args) -> anyhow::Result<Service> {
     }))?)
 }
 
-/// Returns the address, or an error if there is none.
+/// Returns the address, or an error if the Service has no address.
 fn address(service: &Service) -> anyhow::Result<String> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let entry = status.and_then(|balancer| balancer.ingress.as_ref()?.first());
@@ -150,16 +151,16 @@ async fn remove(services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     until(args.timeout, async || match within(services.delete(name, &DeleteParams::default())).await {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
-        Ok(_) => bail!("the Service {name} is still there: check whether its load balancer is deleted"),
+        Ok(_) => bail!("the Service {name} still exists: check whether its load balancer is deleted"),
     })
     .await
 }
 
-/// Texts of the Service's Events, which explain why it waits.
+/// Texts of the Service's Events, which explain what the Service waits for.
 async fn reasons(client: &Client, args: &Args) -> String {
     let events: Api<Event> = Api::namespaced(client.clone(), &args.namespace);
     let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
-    // Selects by UID, because Events of an earlier Service with that name may still exist.
+    // Selects by UID, because Events of an earlier Service with the same name may still exist.
     let uid = within(services.get(&args.name)).await.ok().and_then(|service| service.metadata.uid);
     let of_service = format!("involvedObject.uid={}", uid.unwrap_or_default());
     let listed = within(events.list(&ListParams::default().fields(&of_service))).await;
@@ -174,7 +175,7 @@ async fn reasons(client: &Client, args: &Args) -> String {
     }
 }
 
-/// Repeats until it succeeds or the time is over, then returns the last error.
+/// Repeats the operation until it succeeds or the time limit is over, then returns the last error.
 async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -205,7 +206,7 @@ mod tests {
         Args::try_parse_from([COMMAND, "--timeout=9s"]).unwrap()
     }
 
-    /// Requests to the API server, without repetitions.
+    /// Client that sends requests to the API server without retries.
     fn methods(kube: &FakeKube) -> Vec<String> {
         let mut methods: Vec<_> = kube.writes().into_iter().map(|write| write.method).collect();
         methods.dedup();

@@ -49,7 +49,7 @@ async fn service_gets_load_balancer() {
     );
     assert_eq!((fence.scope.as_str(), fence.epoch), ("service-controller/0", 1_767_225_600));
     assert_eq!(ensure.adoption, i32::from(Adoption::Never));
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world
         .eventually_events(&[
             "Normal EnsuringLoadBalancer web: Ensuring load balancer",
@@ -79,7 +79,7 @@ async fn restart_calls_once_and_writes_nothing() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     world
-        .eventually("all have an address", |world| {
+        .eventually("all Services have an address", |world| {
             (0..5).all(|n| !world.ingress(&format!("web-{n}")).is_empty())
         })
         .await;
@@ -94,7 +94,7 @@ async fn restart_calls_once_and_writes_nothing() {
     assert_eq!((after.0 - before.0, after.1 - before.1), (5, 1));
 }
 
-/// The Services differ: a node selector, a mistake, a slow load balancer.
+/// The Services differ: a node selector, a misspelt annotation, a slow load balancer.
 // Behaviour: W18
 #[tokio::test(start_paused = true)]
 async fn deleted_services_are_forgotten() {
@@ -111,11 +111,11 @@ async fn deleted_services_are_forgotten() {
         });
     }
     let has_one = |world: &World, n: usize| n % 4 == 1 || !world.ingress(&names[n]).is_empty();
-    world.eventually("all have an address", |world| (0..100).all(|n| has_one(world, n))).await;
+    world.eventually("all Services have an address", |world| (0..100).all(|n| has_one(world, n))).await;
     world.quiet().await;
     assert_eq!(world.remembered(), 100);
     names.iter().for_each(|it| world.kube.delete::<Service>(&name(it)));
-    world.eventually("all are gone", |world| names.iter().all(|it| world.get(it).is_none())).await;
+    world.eventually("all Services are gone", |world| names.iter().all(|it| world.get(it).is_none())).await;
     world.quiet().await;
     assert_eq!(world.remembered(), 0);
 }
@@ -141,7 +141,7 @@ async fn unrelated_change_costs_nothing() {
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before);
 }
 
-/// Fields that do not affect the load balancer, and lists in another order.
+/// Changes of fields that do not affect the load balancer, and of the order of lists.
 // Behaviour: S6
 #[tokio::test(start_paused = true)]
 async fn changes_without_effect_cost_nothing() {
@@ -290,7 +290,9 @@ async fn nothing_is_lost_without_api_server() {
     world.service(service("api").port(443));
     world.kube.away(false);
     world
-        .eventually("both changes arrive", |w| !w.ingress("api").is_empty() && w.backends() == ["a", "b"])
+        .eventually("both changes take effect", |w| {
+            !w.ingress("api").is_empty() && w.backends() == ["a", "b"]
+        })
         .await;
 }
 
@@ -326,7 +328,7 @@ async fn failed_load_balancer_causes_an_ensure() {
     world.cloud.edit(|state| {
         state.load_balancers.values_mut().for_each(|it| it.set_state(LoadBalancerState::Error));
     });
-    world.eventually("it is asked for", |world| world.cloud.calls("EnsureLoadBalancer") > before).await;
+    world.eventually("the ensure is called", |world| world.cloud.calls("EnsureLoadBalancer") > before).await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1);
 }
@@ -345,13 +347,13 @@ async fn unknown_port_protocol_is_refused_and_load_balancer_kept() {
     assert_eq!(world.events(), [told]);
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
 
-    // An existing load balancer is not changed, and follows the nodes.
+    // An existing load balancer is not changed, except that it follows the nodes.
     let ports = |protocol: &str| service("web").port(80).port_of(protocol, 443).build().spec.unwrap().ports;
     world.change("web", |service| service.spec.as_mut().unwrap().ports = ports("TCP"));
     world.eventually_ingress_of("web").await;
     world.change("web", |service| service.spec.as_mut().unwrap().ports = ports("QUIC"));
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     assert_eq!(world.last_ensure().spec.unwrap_or_default().listeners.len(), 2);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The span exporter. Logs one line when it begins to fail and one when it works again.
+//! The span exporter. It logs one line when an outage begins, and one when the outage ends.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ use opentelemetry_sdk::{
 };
 use tracing::{info, warn};
 
-/// An exporter that logs each outage once; during an outage, spans are lost.
+/// An exporter that logs each outage once. Spans are lost during an outage.
 #[derive(Debug)]
 pub(crate) struct Telling<E> {
     exporter: E,
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// An exporter that fails as long as the flag is set.
+    /// An exporter that fails while the flag is set.
     #[derive(Debug, Default)]
     struct Fake(Arc<AtomicBool>);
 

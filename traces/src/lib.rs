@@ -1,16 +1,16 @@
-//! OpenTelemetry traces of controllers and adapters, from a changed object to the resulting call to the cloud.
+//! OpenTelemetry traces of controllers and adapters, from a changed object to the call to the cloud that results from the change.
 //!
-//! Enabled by the `OTEL_*` variables that every OpenTelemetry SDK reads: without an endpoint there is no exporter, no thread and no span.
-//! Traces are independent of the log: spans have a target of their own, and the filters of logs and traces do not affect each other.
+//! The `OTEL_*` variables that every OpenTelemetry SDK reads enable traces. Without an endpoint there are no exporter, no thread and no
+//! spans. Traces are independent of the log: spans have a separate target, and the filters of logs and traces do not affect each other.
 //!
 //! In reading order:
 //!
 //! - [`Traces`]: the traces of a process, from its start to its end.
 //! - `settings`: parses and validates the variables.
 //! - `exporter`: sends spans, and logs failures once.
-//! - [`child`], [`part`], [`hand_over`], [`take_over`], [`Origin`]: spans, and how they find their parents across tasks and processes.
+//! - [`child`], [`part`], [`hand_over`], [`take_over`], [`Origin`]: create spans, and find their parents across tasks and processes.
 //!
-//! Unlike in `tracing`, a span does not keep its parent open, since work may outlive the call that began it.
+//! Unlike in `tracing`, a span does not keep its parent open, because work may outlive the call that began it.
 
 mod exporter;
 mod settings;
@@ -36,12 +36,12 @@ pub use tracing::trace_span as tracing_span;
 pub use self::span::{Origin, child, hand_over, part, take_over};
 use self::{exporter::Telling, settings::Setting};
 
-/// The target of all spans of traces, and of nothing else. This crate's own log lines have another target.
+/// The target of the spans of traces, and of nothing else. Log lines of this crate have another target.
 pub const TARGET: &str = "trace_span";
-/// For log filters: hides the spans of traces from the context of log lines.
+/// Directive for log filters that hides the spans of traces from the context of log lines.
 pub const NOT_IN_THE_LOG: &str = "trace_span=off";
 
-/// Time limit for sending the remaining spans at the end of the process.
+/// Time limit for sending the remaining spans when the process ends.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The traces of a process.
@@ -51,7 +51,7 @@ pub struct Traces(State);
 #[derive(Debug)]
 enum State {
     Off,
-    /// Traces are requested but not possible.
+    /// Traces are requested, but cannot be sent.
     Wrong(String),
     On {
         provider: SdkTracerProvider,
@@ -60,10 +60,10 @@ enum State {
 }
 
 impl Traces {
-    /// Configures traces from the environment. `service`: the default of the service name.
+    /// Configures traces from the environment. `service`: the service name, unless a variable sets one.
     ///
-    /// Starts the thread that sends spans; connects to nothing before there is a span. Does not fail: if a variable is invalid, nothing is
-    /// traced and [`Self::tell`] logs the errors.
+    /// Starts the thread that sends spans, which connects to nothing until there is a span. Does not fail: if a variable is invalid, traces
+    /// are disabled and [`Self::tell`] logs the errors.
     #[must_use]
     pub fn from_environment(service: &str, version: &'static str) -> Self {
         Self(match settings::read(&settings::environment) {
@@ -81,7 +81,7 @@ impl Traces {
         })
     }
 
-    /// The layer to add to the subscriber. `None`: nothing is traced.
+    /// The layer to add to the subscriber. `None`: traces are disabled.
     pub fn layer<S>(&self) -> Option<TraceLayer<S>>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
@@ -97,16 +97,18 @@ impl Traces {
         match &self.0 {
             State::Off => (),
             State::Wrong(faults) => warn!(error = faults, "Traces are disabled: invalid OTEL_* variables"),
-            State::On { endpoint, .. } => info!(endpoint = shown(endpoint), "Traces are sent"),
+            State::On { endpoint, .. } => {
+                info!(endpoint = shown(endpoint), "Traces are sent to this OTLP endpoint")
+            }
         }
     }
 
-    /// Sends the remaining spans, within a second. Call it last in a process, outside the runtime.
+    /// Sends the remaining spans, within a second. Must be the last call in a process, made outside the runtime.
     pub fn end(self) {
         if let State::On { provider, .. } = self.0
             && let Err(error) = provider.shutdown_with_timeout(LAST)
         {
-            tracing::debug!(%error, "Cannot send the last spans");
+            tracing::debug!(%error, "Cannot send the last spans of this process");
         }
     }
 }
@@ -137,7 +139,7 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
 }
 
-/// A URL without user name and password, for logs.
+/// Removes the user name and password from a URL, for logs.
 fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.find('/').unwrap_or(rest.len());

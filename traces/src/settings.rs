@@ -1,6 +1,6 @@
-//! Reads and validates the `OTEL_*` variables. Pure, except for [`environment`].
+//! Reads and validates the `OTEL_*` variables. Pure functions, except for [`environment`].
 //!
-//! The SDK itself silently uses defaults for values that it does not understand, so they are validated here first. Source: OpenTelemetry,
+//! The SDK silently uses defaults for values that it cannot parse, so the values are validated here first. Source: OpenTelemetry,
 //! "Environment Variable Specification" and "OTLP Exporter Configuration".
 
 use http::Uri;
@@ -9,9 +9,9 @@ use http::Uri;
 const PROTOCOL: &str = "http/protobuf";
 /// The samplers of the SDK …
 const SAMPLERS: [&str; 4] = ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
-/// … and those that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
+/// … and those samplers that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
 const SHARED_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
-/// Durations in milliseconds.
+/// Variables whose values are durations in milliseconds.
 const NUMBERS: [&str; 9] = [
     "OTEL_EXPORTER_OTLP_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
@@ -23,7 +23,7 @@ const NUMBERS: [&str; 9] = [
     "OTEL_SPAN_EVENT_COUNT_LIMIT",
     "OTEL_SPAN_LINK_COUNT_LIMIT",
 ];
-/// The trace-specific variable takes precedence over the general one.
+/// Names of variables. The variable for traces takes precedence over the general one.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const LISTS: [&str; 3] =
@@ -34,14 +34,14 @@ const LISTS: [&str; 3] =
 pub(crate) enum Setting {
     Off,
     On {
-        /// The endpoint for the log.
+        /// The endpoint in the form for logs.
         endpoint: String,
-        /// Whether a service name is set.
+        /// Whether the environment sets a service name.
         names_service: bool,
     },
 }
 
-/// A variable of this process. An empty one counts as unset.
+/// Reads a variable of this process. An empty variable counts as unset.
 #[expect(
     clippy::disallowed_methods,
     reason = "names and meanings are defined by OpenTelemetry, so \
@@ -54,7 +54,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 /// Validates the variables.
 ///
 /// # Errors
-/// Returns all errors, each with its variable and the fix. There are no errors if tracing is off.
+/// Returns all errors, each with its variable and the fix. If traces are off, there are no errors.
 pub(crate) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Setting, Vec<String>> {
     let first = |names: &[&'static str]| names.iter().find_map(|name| Some((*name, variable(name)?)));
     let Some((name, endpoint)) = first(&ENDPOINTS) else { return Ok(Setting::Off) };
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn nothing_is_traced_without_an_endpoint_or_if_disabled() {
         for (name, set) in [
-            ("nothing set", &[][..]),
+            ("no variable is set", &[][..]),
             ("no endpoint", &[("OTEL_SERVICE_NAME", "a"), ("OTEL_TRACES_SAMPLER", "nonsense")]),
             ("disabled", &[ENDPOINT, ("OTEL_SDK_DISABLED", "TRUE")]),
             ("no exporter", &[ENDPOINT, ("OTEL_TRACES_EXPORTER", "none")]),

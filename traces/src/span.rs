@@ -19,14 +19,14 @@ macro_rules! span {
     };
 }
 
-/// Makes the span a child of the current span of this task. Without one, it begins a trace.
+/// Makes the span a child of the current span of this task. If this task has no current span, the span begins a trace.
 #[must_use]
 pub fn child(span: Span) -> Span {
     adopt(&span, Context::current);
     span
 }
 
-/// Makes the span a child of the caller's span, which the request headers name. Without one, it begins a trace.
+/// Makes the span a child of the caller's span, which the request headers name. If they name none, the span begins a trace.
 #[must_use]
 pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
     adopt(&span, || TraceContextPropagator::new().extract(&Read(headers)));
@@ -34,15 +34,15 @@ pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
 }
 
 fn adopt(span: &Span, parent: impl FnOnce() -> Context) {
-    // Traces are disabled, the usual case.
+    // Traces are disabled, which is the usual case.
     if span.is_disabled() {
         return;
     }
-    // Fails only without this crate's layer, and then there are no traces.
+    // Fails only if this crate's layer is not installed, and then there are no traces.
     span.set_parent(parent()).ok();
 }
 
-/// A span that only makes sense as a part of another one: none without a current span.
+/// Creates a span that only makes sense as a part of another span. Without a current span, it is disabled.
 #[must_use]
 pub fn part(make: impl FnOnce() -> Span) -> Span {
     if has_parent() { child(make()) } else { Span::none() }
@@ -59,7 +59,7 @@ pub fn hand_over(headers: &mut HeaderMap) {
     }
 }
 
-/// Refers to the span in which a longer operation began. Cheap to clone, and keeps no span open.
+/// Refers to the span in which a longer operation began. A reference is cheap to clone, and does not keep the span open.
 #[derive(Clone, Debug)]
 pub struct Origin(SpanContext);
 
@@ -77,7 +77,8 @@ impl Origin {
         Self(Context::map_current(|current| current.span().span_context().clone()))
     }
 
-    /// Links the current span of this task to the operation that it waits for. Not within the same trace, where the tree already shows it.
+    /// Links the current span of this task to the operation that it waits for. Not within the same trace, because the tree already shows
+    /// the relation there.
     pub fn link(&self) {
         Context::map_current(|current| {
             let span = current.span();

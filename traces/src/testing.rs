@@ -1,4 +1,4 @@
-//! For tests: finished spans in memory, and a collector that processes can send to.
+//! For tests: stores finished spans in memory, and provides a collector that processes can send to.
 
 mod collector;
 
@@ -13,17 +13,17 @@ use tracing_subscriber::{
 
 pub use self::collector::{Collector, Received};
 
-/// Makes tracing ask each thread's own subscriber at every call site, every time.
+/// Makes tracing query each thread's own subscriber at every call site, every time.
 ///
-/// Tracing caches the interest of a call site for all threads. The first thread to reach it is often that of another test, without a
-/// subscriber, and with a single registered subscriber no other is asked: the call site stays disabled for all. Two permanent subscribers
-/// with undecided interest prevent that. Source: `tracing_core::callsite`, `Dispatchers::rebuilder`.
+/// Tracing caches for all threads whether a call site is of interest. The first thread to reach the call site often belongs to another
+/// test, without a subscriber, and if only one subscriber is registered, tracing asks no other: the call site stays disabled for all. Two
+/// permanent subscribers with undecided interest prevent that. Source: `tracing_core::callsite`, `Dispatchers::rebuilder`.
 pub fn ask_each_thread() {
     static UNDECIDED: OnceLock<[Dispatch; 2]> = OnceLock::new();
     UNDECIDED.get_or_init(|| [(); 2].map(|()| registry().with(dynamic_filter_fn(|_, _| false)).into()));
 }
 
-/// Traces the current thread until it is dropped.
+/// Traces the current thread until this value is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     exporter: InMemorySpanExporter,
@@ -32,7 +32,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts tracing. A single-threaded test is traced completely.
+    /// Starts tracing. Covers a test completely if the test has a single thread.
     #[must_use]
     pub fn start() -> Self {
         ask_each_thread();
@@ -53,7 +53,7 @@ impl Recorder {
     }
 }
 
-/// An attribute as text; empty if it is missing.
+/// An attribute as text. Empty if the attribute is missing.
 #[must_use]
 pub fn attribute(span: &SpanData, name: &str) -> String {
     let found = span.attributes.iter().find(|pair| pair.key.as_str() == name);
@@ -68,7 +68,7 @@ mod tests {
     fn call_sites_stay_enabled_after_other_threads() {
         let place = || drop(crate::span!("here"));
         let recorder = Recorder::start();
-        std::thread::spawn(place).join().expect("it does not panic");
+        std::thread::spawn(place).join().expect("the thread does not panic");
         place();
         let [here] = recorder.ended().try_into().expect("one span");
         assert_eq!(here.name, "here");

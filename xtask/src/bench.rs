@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: figures with bounds, and figures to compare them with. Crates print theirs from a benchmark of their own; this
-//! command collects them in one table. The benchmark of a whole cluster is a separate program.
+//! `cargo xtask bench`: measures figures with bounds, and figures for comparison. Each crate prints its figures from its own benchmark;
+//! this command collects them in one table. The benchmark of a whole cluster is a separate program.
 
 mod scale;
 
@@ -15,15 +15,15 @@ use crate::step::say;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Measures figures with bounds, and others to compare them with",
-    long_about = "Measures figures with bounds, and others to compare them with.\n\nBuilds for release. Progress goes to \
-                  standard error, the table to standard output. Figures in virtual time are the same in each run; those in \
-                  real time depend on this machine, so run nothing else at the same time.",
-    after_help = "Exit codes:\n  0  all bounds hold\n  1  a bound does not hold, or a benchmark failed; the table shows \
-                  which"
+    about = "Measures figures with bounds, and figures for comparison",
+    long_about = "Measures figures with bounds, and figures for comparison.\n\nBuilds for release. \
+    Progress goes to standard error, the table to standard output. Figures in virtual time are the same \
+    in each run; those in real time depend on this computer, so run nothing else at the same time.",
+    after_help = "Exit codes:\n  0  all figures are within their bounds\n  1  a figure is outside of its bound, or a benchmark \
+                  failed; the table shows the figure"
 )]
 pub(crate) struct Args {
-    /// Subject of the benchmark
+    /// What to measure
     #[command(subcommand)]
     subject: Subject,
 }
@@ -32,11 +32,11 @@ pub(crate) struct Args {
 enum Subject {
     /// The runtime of adapters: limits, fairness, throttling, memory, speed
     Runtime,
-    // The benchmark prints its own help.
+    // The scale benchmark prints its own help.
     Scale(scale::Args),
 }
 
-/// The packages with a benchmark of the runtime, in the order in which their rows are printed.
+/// The packages whose benchmarks measure the runtime, in the order in which their rows are printed.
 const RUNTIME: [&str; 2] = ["cloud-budget-simulation", "adapter-sim"];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -62,7 +62,7 @@ fn runtime() -> anyhow::Result<()> {
     judge(&rows, &failed)
 }
 
-/// Runs one benchmark and collects its rows; its other output is printed at once.
+/// Runs one benchmark and collects its rows. Prints its other output at once.
 fn measure(package: &str, bench: &str) -> anyhow::Result<Vec<Row>> {
     let output = Command::new(cargo::program())
         .args(["bench", "--quiet", "--package", package, "--bench", bench])
@@ -93,9 +93,9 @@ fn judge(rows: &[Row], failed: &[String]) -> anyhow::Result<()> {
     match (missed, failed) {
         (0, []) => Ok(()),
         (0, failed) => bail!("{}", failed.join("; ")),
-        (missed, []) => bail!("{missed} of {} figures miss their bound", rows.len()),
+        (missed, []) => bail!("{missed} of {} figures are outside of their bounds", rows.len()),
         (missed, failed) => {
-            bail!("{missed} of {} figures miss their bound; {}", rows.len(), failed.join("; "))
+            bail!("{missed} of {} figures are outside of their bounds; {}", rows.len(), failed.join("; "))
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         let missed = told.clone().promised("<= 0.5 s", false);
         assert!(judge(&[told, met.clone()], &[]).is_ok());
         let error = judge(&[met.clone(), missed], &[]).unwrap_err();
-        assert_eq!(error.to_string(), "1 of 2 figures miss their bound");
+        assert_eq!(error.to_string(), "1 of 2 figures are outside of their bounds");
         let error = judge(&[met], &["a: cannot start cargo".to_owned()]).unwrap_err();
         assert_eq!(error.to_string(), "a: cannot start cargo");
     }

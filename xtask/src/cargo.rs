@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The packages whose programs the demo runs: instead of containers, and as commands of a user.
+/// The packages whose programs the demo runs, as processes instead of containers and as commands of a user.
 const OF_THE_DEMO: [&str; 6] =
     ["adapter-sim", "cloudctl", "e2e", "node-controller", "route-controller", "service-controller"];
 
@@ -14,7 +14,7 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// The cargo that runs this program, so that the toolchain stays the same.
+/// The cargo that started this program, so that the toolchain stays the same.
 pub(crate) fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -24,7 +24,7 @@ pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-/// The path of a program that cargo built for development. The file of this process may have been replaced by a later build.
+/// The path of a program that cargo built for development. A later build may have replaced the file of this process.
 pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
 }
@@ -35,7 +35,7 @@ pub(crate) fn build_all() -> Vec<String> {
     ["build", "--workspace", "--bins", "--tests"].map(str::to_owned).to_vec()
 }
 
-/// The arguments that build the demo and its programs without tests, so that the build is quick.
+/// The arguments that build the demo and its programs without tests, which is faster.
 pub(crate) fn build_demo() -> Vec<String> {
     let packages = OF_THE_DEMO.iter().flat_map(|package| ["--package", package]);
     ["build", "--bins"].into_iter().chain(packages).map(str::to_owned).collect()

@@ -1,8 +1,8 @@
-//! `cargo xtask chart`: generates from values.yaml the table in the chart's README and the defaults that templates read, and reports keys
+//! `cargo xtask chart`: generates the table in the chart's README and the defaults that templates read, both from values.yaml. Reports keys
 //! that the schema lacks.
 //!
-//! It supports only the subset of YAML in values.yaml: two spaces per level, comments above the key, lists and empty maps on the line of
-//! their key. It refuses anything else.
+//! This command supports only the subset of YAML that values.yaml uses: two spaces per level, comments above the key, lists and empty maps
+//! on the line of their key. It refuses everything else.
 
 mod schema;
 
@@ -17,12 +17,12 @@ const CHART: &str = "helm/cloud-controllers";
 const BEGIN: &str = "<!-- Written by `cargo xtask chart` from values.yaml. -->\n";
 const END: &str = "<!-- End of what is written. -->\n";
 
-/// Templates cannot read values.yaml itself.
+/// The defaults for templates, which cannot read values.yaml.
 const DEFAULTS: &str = "files/defaults.yaml";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Writes nothing, and fails if something would change
+    /// Write nothing, and fail if a file would change
     #[arg(long)]
     check: bool,
 }
@@ -60,7 +60,7 @@ fn read(name: &str) -> anyhow::Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The generated files: name, present text, and expected text.
+/// The generated files: name, current text, and expected text.
 fn written() -> anyhow::Result<[(&'static str, String, String); 2]> {
     let (values, readme) = (read("values.yaml")?, read("README.md")?);
     let with_table = with_table(&readme, &table(&values)?)?;
@@ -99,11 +99,11 @@ fn table(values: &str) -> anyhow::Result<String> {
     Ok(table)
 }
 
-/// A key of values.yaml with its whole path.
+/// A key of values.yaml with its full path.
 #[derive(Debug)]
 struct Entry<'a> {
     key: String,
-    /// Empty for a key with children.
+    /// The default; empty for a key with children.
     default: &'a str,
     meaning: String,
 }

@@ -19,7 +19,7 @@ use crate::step::{Outcome, Step, Summary};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run only these steps; without any, all
+    /// Run only these steps; default: all steps
     #[arg(value_parser = PossibleValuesParser::new(CHECKS.map(|check| check.name)))]
     steps: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// A check.
+/// A step of the check.
 struct Check {
     name: &'static str,
     how: How,
@@ -42,7 +42,7 @@ struct Check {
 }
 
 enum How {
-    /// A program that exits with an error if the check fails, and its arguments.
+    /// A program that exits with an error if the check fails, with its arguments.
     Program(Tool, &'static [&'static str]),
     /// A function of this crate.
     Function(fn() -> anyhow::Result<()>),
@@ -52,7 +52,7 @@ enum How {
 const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
                             adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
-/// In the order in which they run, the fastest first.
+/// All steps in their order, the fastest first.
 const CHECKS: [Check; 21] = [
     Check {
         name: "fmt",

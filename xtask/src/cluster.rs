@@ -21,10 +21,11 @@ use crate::step::say;
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Starts, stops and uses a Kubernetes cluster on this machine",
-    long_about = "Starts, stops and uses a Kubernetes cluster on this machine: a control plane and one to three nodes that run pods, in network \
-                  namespaces of their own, as root. The kubelets have an external cloud provider, so the nodes keep the taint \
-                  node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. The cluster has no access to other networks \
-                  or registries: images come from archives.",
+    long_about = "Starts, stops and uses a Kubernetes cluster on this machine: a control plane and \
+    one to three nodes that run pods, in separate network namespaces, as root. The kubelets run with \
+    --cloud-provider=external, so the nodes keep the taint \
+    node.cloudprovider.kubernetes.io/uninitialized until a controller removes it. The cluster has no \
+    access to other networks or registries: images come from archives.",
     after_help = "Examples:\n  \
                   cargo xtask cluster up --nodes 2 --sim      two nodes, and a simulated cloud at http://10.90.0.1:9797\n  \
                   cargo xtask cluster load dist/images/*.tar  load what `cargo xtask images` built onto each node\n  \
@@ -33,7 +34,7 @@ use crate::step::say;
                   Exit codes:\n  \
                   0    success; status: all processes are running\n  \
                   1    failure, see the lines above; status: a process has ended\n  \
-                  3    status: nothing is running\n  \
+                  3    status: the cluster is not running\n  \
                   130  ended by Ctrl-C: `up` has removed everything again"
 )]
 pub(crate) struct Args {
@@ -43,26 +44,26 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Starts what is not running, and prints the path of the kubeconfig
+    /// Starts the missing processes of the cluster, and prints the path of the kubeconfig
     ///
-    /// The first start builds missing programs from Go modules, 3 minutes in addition to `cargo xtask tools`; later starts take about 10
-    /// seconds. Missing Debian packages are installed. On a running cluster, it restarts processes that have died and adds nodes.
+    /// The first start builds missing programs from Go modules, which takes 3 minutes in addition to `cargo xtask tools`; later starts take
+    /// about 10 seconds. Installs missing Debian packages. On a running cluster, restarts processes that have died and adds nodes.
     Up {
         /// Number of nodes
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NODES_MAX)))]
         nodes: u8,
-        /// Start a simulated cloud with the nodes as instances, and apply its routes: pods of different nodes reach each other only by
-        /// these
+        /// Start a simulated cloud with the nodes as instances, and apply its routes: pods of different nodes reach each other only through
+        /// these routes
         #[arg(long)]
         sim: bool,
     },
-    /// Stops everything and cleans up; also after a crash
+    /// Stops all processes and removes all files and networks; also after a crash
     Down,
     /// Shows each process and its log
     Status,
     /// Runs kubectl as the administrator
     Kubectl {
-        /// Its arguments
+        /// Arguments for kubectl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<String>,
     },
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
-    // Checked before the build, which takes minutes.
+    // This check comes before the build, which takes minutes.
     e2e_cluster::root()?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
     let _lock = e2e_cluster::lock(layout)?;
@@ -112,10 +113,11 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
-        let mut hang_up = signal(SignalKind::hangup()).context("cannot catch the end of the terminal")?;
+        let mut hang_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP, which the end \
+        of the terminal sends")?;
         tokio::select! {
             done = e2e_cluster::up(layout, &order) => {
-                done.context("what is running is kept for inspection; `cargo xtask cluster down` removes it")?;
+                done.context("the started processes are kept for inspection; `cargo xtask cluster down` removes them")?;
                 let path = layout.kubeconfig();
                 writeln!(io::stdout(), "{}", path.display()).context("cannot write to standard output")?;
                 return Ok(ExitCode::SUCCESS);
@@ -124,7 +126,7 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
             _ = terminate.recv() => (),
             _ = hang_up.recv() => (),
         }
-        say("Interrupted; removing what was started");
+        say("Interrupted; removing the processes that were started");
         e2e_cluster::down(layout).await?;
         Ok(ExitCode::from(130))
     })
@@ -133,7 +135,7 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
 fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
     let status = e2e_cluster::status(layout);
     if !status.any {
-        say("nothing is running");
+        say("the cluster is not running");
         return Ok(ExitCode::from(3));
     }
     write!(io::stdout(), "{}", status.text).context("cannot write to standard output")?;
@@ -155,7 +157,7 @@ fn build(what: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The simulated cloud for this number of nodes.
+/// The settings of the simulated cloud for this number of nodes.
 fn cloud(nodes: u8) -> anyhow::Result<Cloud> {
     let simcloud = build_simcloud()?;
     let ourselves = env::current_exe().context("cannot find cargo's folder of programs")?;
@@ -174,15 +176,15 @@ fn programs(tools: &[Tool]) -> anyhow::Result<Programs> {
     let mut progress = Terminal::new();
     let found = tools.iter().map(|&tool| {
         let found = e2e_tools::find(tool, &environment, &mut progress)?;
-        // Processes in the mount namespace of a node have another current folder.
-        Ok((tool, std::path::absolute(found.path).context("cannot read the current folder")?))
+        // Processes in the mount namespace of a node have another working directory.
+        Ok((tool, std::path::absolute(found.path).context("cannot read the working directory")?))
     });
     Ok(Programs(found.collect::<anyhow::Result<_>>()?))
 }
 
 pub(crate) fn layout() -> anyhow::Result<Layout> {
     let environment = Environment::of_this_process()?;
-    let cache = environment.cache.parent().context("the cache has no folder")?;
+    let cache = environment.cache.parent().context("a program in the cache has a folder")?;
     Ok(Layout::below(cache))
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: generates the code of the contract.
+//! `cargo xtask codegen`: generates Rust code and the reference from the contract.
 
 use crate::step::{Outcome, Step};
 

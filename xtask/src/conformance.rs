@@ -43,7 +43,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         if built && right {
             summary.run("tier T1", || outcome(python::run(&args.args)));
         } else {
-            summary.skip("tier T1", "it needs the suite, and an adapter that passes its own tests");
+            summary.skip(
+                "tier T1",
+                "the conformance suite and an adapter that passes its own tests are required",
+            );
         }
     } else if built {
         summary.run("all tiers", || outcome(simulated(&args.args)));
@@ -51,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// The setting for the simulated cloud starts everything that the suite needs.
+/// Runs `conformance-sim`, which starts everything that the suite needs.
 fn simulated(args: &[String]) -> anyhow::Result<()> {
     let mut suite = program("conformance-sim");
     suite.arg("run").arg("--").args(with_junit("sim", args)?);
@@ -69,7 +72,7 @@ pub(crate) fn with_junit(name: &str, args: &[String]) -> anyhow::Result<Vec<Stri
     Ok(args)
 }
 
-/// The path of a program of this repository that was just built.
+/// The path of a program of this repository that cargo has just built.
 fn program(name: &str) -> Command {
     let mut command = Command::new(cargo::built(name));
     command.current_dir(cargo::root());

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: builds what the demo needs and replaces itself with it.
+//! `cargo xtask demo`: builds the programs of the demo and replaces itself with the demo.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -10,11 +10,11 @@ use e2e_tools::demo::Cloud;
 
 use crate::{cargo, openstack};
 
-/// The demo parses them itself: help and usage errors are printed before anything is built.
+/// The demo parses these arguments itself: it prints help and usage errors before anything is built.
 pub(crate) use e2e_tools::demo::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    // A single build, so that shared crates are compiled once; cargo prints its progress to standard error.
+    // A single build compiles shared crates once; cargo prints its progress to standard error.
     let adapter = match args.cloud {
         Cloud::Sim => &[][..],
         Cloud::Openstack => &["--package", "adapter-openstack"],

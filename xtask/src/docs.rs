@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: builds the documentation as a book into `target/book`.
 //!
-//! The pages stay at their paths in the repository, and their links are written for these. The book is built from copies at the same paths;
-//! links to files that are not pages of the book become links to the repository, or plain text.
+//! The pages stay at their paths in the repository, and their links are relative to these paths. The book is built from copies at the same
+//! paths. Links to files that are not pages of the book become links to the repository, or plain text.
 
 mod stage;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.serve.map_or(Ok(()), free)?;
     let root = cargo::root();
     let source = root.join(SOURCE);
-    // Removes pages that do not exist any more.
+    // Removes copies of pages that no longer exist.
     if source.exists() {
         fs::remove_dir_all(&source).with_context(|| format!("cannot clear {SOURCE}"))?;
     }
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.serve.map_or(Ok(()), serve)
 }
 
-/// Checks the port before the book is built: python3 would only print a stack trace.
+/// Checks the port before the book is built, because python3 would only print a stack trace.
 fn free(port: u16) -> anyhow::Result<()> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     bound
@@ -74,7 +74,7 @@ fn free(port: u16) -> anyhow::Result<()> {
         .with_context(|| format!("--serve: cannot listen on port {port}; use another one: --serve PORT"))
 }
 
-/// Python is required for `cargo xtask check` anyway. `exec`, so that a signal to this process ends the server.
+/// Serves with Python, which `cargo xtask check` requires anyway. Uses `exec`, so that a signal to this process ends the server.
 fn serve(port: u16) -> anyhow::Result<()> {
     say(&format!("http://127.0.0.1:{port}, until Ctrl-C"));
     let error = Command::new("python3")

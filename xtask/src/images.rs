@@ -1,4 +1,4 @@
-//! `cargo xtask images`: one image per program, static, without a base image and without a container daemon. The submodules of pure
+//! `cargo xtask images`: builds one image per program, static, without a base image and without a container daemon. The submodules of pure
 //! functions decide what an image contains; `build` and this file run programs and write files.
 
 mod about;
@@ -60,16 +60,16 @@ pub(crate) struct Args {
     /// Architectures to build; those that cannot be built here are skipped with a note [default: this machine's]
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum, help_heading = "Build")]
     arch: Vec<Arch>,
-    /// Package the programs FOLDER/ARCH/IMAGE instead of building them, such as programs from other machines
+    /// Package the existing programs FOLDER/ARCH/IMAGE, for example from other computers, instead of building them
     #[arg(long, value_name = "FOLDER", help_heading = "Build")]
     binaries: Option<PathBuf>,
-    /// Prefix of the images' names, as the chart's image.registry
+    /// Prefix of the images' names, the same as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "Names")]
     registry: String,
-    /// Tag of the images, as the chart's image.tag
+    /// Tag of the images, the same as the chart's image.tag
     #[arg(long, default_value = env!("CARGO_PKG_VERSION"), help_heading = "Names")]
     tag: String,
-    /// URL of the source, for the label
+    /// URL of the source code, for the label of the images
     #[arg(long, value_name = "URL", help_heading = "Metadata")]
     source: Option<String>,
     /// Creation time of the images, in seconds since 1970 [default: the commit's time]
@@ -98,12 +98,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
 }
 
-/// Without arguments, the architecture of this machine.
+/// The requested architectures; the architecture of this computer if none is given.
 fn asked(arches: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     Ok(if arches.is_empty() { vec![Arch::of_this_machine()?] } else { arches.to_vec() })
 }
 
-/// Builds these images into `output`, and returns a line for each.
+/// Builds these images into `output`, and returns one line for each image.
 fn each<'a>(
     images: impl Iterator<Item = &'a Image>,
     about: &About,
@@ -122,7 +122,7 @@ fn each<'a>(
     Ok(rows)
 }
 
-/// Builds all images for a release. Every requested image must build.
+/// Builds all images for a release. Fails unless every requested image builds.
 ///
 /// # Errors
 /// Returns an error if an image does not build or is too large.
@@ -140,7 +140,7 @@ pub(crate) struct Program {
     pub(crate) arch: Arch,
     /// The path of the program.
     pub(crate) path: PathBuf,
-    /// The path of its SBOM.
+    /// The path of the program's SBOM.
     pub(crate) sbom: Vec<u8>,
 }
 
@@ -184,14 +184,14 @@ fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
 /// How images for tests are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// Like those of a release, compiled for the images: takes minutes.
+    /// Linked like images of a release, from programs compiled for the images: takes minutes.
     AsReleased,
-    /// From the programs that cargo has built for other tests: takes seconds.
+    /// Linked from the programs that cargo has built for other tests: takes seconds.
     AsBuilt,
 }
 
-/// Builds these images for this machine and for tests: quickly, and large. Their names are those of the chart with `image.registry:
-/// localhost`. Returns the folder of the archives.
+/// Builds these images for this computer and for tests: quickly, and with a large size. Their names are those of the chart with
+/// `image.registry: localhost`. Returns the folder of the archives.
 ///
 /// # Errors
 /// Returns an error if an image does not build.
@@ -213,7 +213,7 @@ pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBu
 /// The origin of the programs.
 #[derive(Clone, Copy)]
 enum From<'a> {
-    /// Built now.
+    /// Built by this command.
     Cargo(Use),
     /// Built earlier for other tests.
     Built,
@@ -225,7 +225,7 @@ fn wanted(image: &Image, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|name| name == image.name)
 }
 
-/// Returns those of `asked` that can be built here, in a fixed order, and prints a note for the others. Fails if there are none.
+/// Returns the architectures of `asked` that can be built here, in a fixed order, and prints a note for the others. Fails if none is left.
 fn arches(asked: &[Arch], building: bool) -> anyhow::Result<Vec<Arch>> {
     let mut arches = Vec::new();
     for arch in Arch::ALL.into_iter().filter(|arch| asked.contains(arch)) {
@@ -267,7 +267,7 @@ fn one(image: &Image, about: &About, arches: &[Arch], from: From<'_>, output: &P
             elf::check(&binary, arch).with_context(|| path.display().to_string())?;
             Vec::new()
         };
-        // A layer of its own, equal in all images, so that a node stores it once.
+        // The certificates have their own layer, which is equal in all images, so that a node stores it once.
         let roots =
             layer::layer(&[File { path: layer::ROOTS, mode: 0o644, content: layer::roots().as_bytes() }])?;
         let libraries = libraries.iter().map(|it| File { path: &it.path, mode: 0o755, content: &it.content });
@@ -305,21 +305,21 @@ const LARGEST: u64 = 25_000_000;
 fn too_large(name: &str, unpacked: u64) -> Option<String> {
     (unpacked >= LARGEST).then(|| {
         format!(
-            "{name} is {} unpacked and must stay below {}; find out what grew: `cargo install \
-             cargo-bloat`, `cargo bloat --release --crates`",
+            "{name} is {} unpacked, above the limit of {}; find out what grew: `cargo install \
+            cargo-bloat`, `cargo bloat --release --crates`",
             megabytes(unpacked),
             megabytes(LARGEST)
         )
     })
 }
 
-/// In tenths of a megabyte, rounded up, so that no image seems smaller than it is.
+/// Formats a size in tenths of a megabyte, rounded up, so that no image seems smaller than it is.
 fn megabytes(bytes: u64) -> String {
     let tenths = bytes.div_ceil(100_000);
     format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
-/// For several architectures, the largest size is shown.
+/// Formats the lines; for several architectures, shows the largest size.
 fn table(rows: &[Row]) -> String {
     let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default().max("IMAGE".len());
     let arches = rows.iter().map(|row| row.arches.len()).max().unwrap_or_default().max("ARCH".len());

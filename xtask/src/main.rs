@@ -1,5 +1,5 @@
-//! The commands of developers and users of this repository: `cargo xtask <command>`. This file parses and dispatches; each command has a
-//! file of its own.
+//! The commands for developers and users of this repository: `cargo xtask <command>`. This file parses the command line and calls the
+//! command; each command has its own file.
 
 mod bench;
 mod cargo;
@@ -42,21 +42,21 @@ struct Args {
 enum Command {
     // The demo prints its own help.
     Demo(demo::Args),
-    /// Runs tests: all that must pass at each commit, or one tier of them
+    /// Runs all tests that must pass at each commit, or one tier of tests
     Test(test::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Bench(bench::Args),
     /// Runs the conformance suite against an adapter of this repository
     Conformance(conformance::Args),
     /// Runs checks of form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Images(images::Args),
     /// Installs etcd, kube-apiserver, kubectl and helm, and prints their paths
     Tools(tools::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Openstack(openstack::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Cluster(cluster::Args),
     /// Creates a driver for another cloud from the skeleton
     NewAdapter(new_adapter::Args),
@@ -66,11 +66,11 @@ enum Command {
     Reference(reference::Args),
     /// Builds the documentation as a book
     Docs(docs::Args),
-    /// Generates what depends on the chart's values: the table in its README, and the defaults that templates read
+    /// Generates the files that depend on the chart's values: the table in its README, and the defaults that templates read
     Chart(chart::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Manifests(manifests::Args),
-    // Its help comes from its `Args`.
+    // The help of this command is at its `Args`.
     Release(release::Args),
     /// Generates the tables of docs/reference/metrics.md from the processes' metrics
     Metrics(metrics::Args),
@@ -78,7 +78,7 @@ enum Command {
     Behaviour,
 }
 
-/// Returns why the arguments of `cargo xtask` are invalid, if they are.
+/// Returns the fault if the arguments of `cargo xtask` are invalid.
 fn refuse(words: &[&str]) -> Option<String> {
     let refusal = Args::try_parse_from(["cargo xtask"].iter().chain(words)).err()?;
     refusal.use_stderr().then(|| format!("cargo xtask {}: {refusal}", words.join(" ")))

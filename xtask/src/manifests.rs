@@ -1,5 +1,5 @@
-//! `cargo xtask manifests`: renders the chart to plain manifests, for users without Helm. Values that the chart looks up in a cluster are
-//! left to the user; each file begins with the steps to do so.
+//! `cargo xtask manifests`: renders the chart to plain manifests, for users without Helm. The user must insert the values that the chart
+//! looks up in a cluster; each file begins with the steps to do so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,22 @@ const CHART: &str = "helm/cloud-controllers";
 /// The folder of values files, one for each output.
 const BUNDLES: &str = "helm/manifests";
 const NAMESPACE: &str = "kube-system";
-/// Placeholder for the ID of the cluster: no namespace has this UID.
+/// Placeholder for the cluster ID: no namespace has this UID.
 const NO_CLUSTER: &str = "00000000-0000-0000-0000-000000000000";
 const TLS_SECRET: &str = "cloud-adapter-tls";
 
 #[derive(Debug, clap::Args)]
 #[command(
     about = "Renders the chart to plain manifests, for use without Helm",
-    long_about = "Renders the chart to plain manifests, for use without Helm: one file for each values file of helm/manifests, or for \
-                  each of your own. Each begins with the steps that precede its use.",
+    long_about = "Renders the chart to plain manifests, for use without Helm: one file for each \
+    values file of helm/manifests, or for each of your own values files. Each file begins with the steps \
+    to do before its use.",
     after_help = "Examples:\n  \
                   cargo xtask manifests --registry registry.example\n  \
                   cargo xtask manifests --values mine.yaml --output out"
 )]
 pub(crate) struct Args {
-    /// Prefix of the images' names, as the chart's image.registry
+    /// Prefix of the images' names, the same as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
     /// Values file to use instead of those in helm/manifests; may be given several times
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file for each of these values files, or for those of helm/manifests if there are none, and returns the paths.
+/// Writes one file for each of these values files, or for those of helm/manifests if none is given, and returns the paths.
 pub(crate) fn write(registry: &str, values: &[PathBuf], output: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fs::create_dir_all(output)
         .with_context(|| format!("cannot make {}; choose another --output", output.display()))?;
@@ -75,7 +76,7 @@ fn bundles() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Renders the chart with Helm, without its tests.
+/// Renders the chart with Helm, without the chart's tests.
 fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     let values = std::path::absolute(values)?;
     let mut helm = Command::new(Tool::Helm.get()?);
@@ -91,7 +92,7 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     if !registry.is_empty() {
         helm.arg("--set-string").arg(format!("image.registry={registry}"));
     }
-    // First, so that the user's values take precedence.
+    // These values come first, so that the user's values take precedence.
     let defaults =
         format!("{{clusterId: {NO_CLUSTER}, adapter: {{tls: {{mode: secret, secretName: {TLS_SECRET}}}}}}}");
     let file = tempfile::NamedTempFile::new()?;
@@ -104,7 +105,7 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns the steps that precede the use of these manifests.
+/// Returns the steps to do before these manifests are used.
 fn header(file: &str, manifests: &str) -> String {
     let mut steps = Vec::new();
     if manifests.contains(NO_CLUSTER) {
@@ -148,7 +149,7 @@ fn header(file: &str, manifests: &str) -> String {
 
 /// Returns the Secret with the cloud's credentials that the adapter mounts, unless it is part of the manifests.
 fn credentials(manifests: &str) -> Option<&str> {
-    // The volume mount has that name, too.
+    // The volume mount has the same name.
     let mut volumes = manifests.split("- name: credentials\n").skip(1);
     let secret = volumes.find_map(|volume| volume.trim_start().strip_prefix("secret:\n"))?;
     let name = secret.lines().find_map(|line| line.trim().strip_prefix("secretName: "))?.trim_matches('"');

@@ -1,4 +1,4 @@
-//! `cargo xtask metrics`: generates the tables of docs/reference/metrics.md. The unit tests that compare them also write them.
+//! `cargo xtask metrics`: generates the tables of docs/reference/metrics.md. The unit tests that compare the tables also write them.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 
 use crate::cargo;
 
-/// The first one of each list is compared with the others.
+/// Programs with common metrics. The first program of each list is compared with the others.
 const CRATES: [&str; 6] = [
     "cloud-adapter-security",
     "cloud-adapter",

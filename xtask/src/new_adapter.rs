@@ -1,7 +1,7 @@
-//! `cargo xtask new-adapter`: creates a driver that compiles, serves, and says what to implement next.
+//! `cargo xtask new-adapter`: creates a driver that compiles, serves, and reports what to implement next.
 //!
-//! It is a copy of `adapters/skeleton` under another name. The skeleton is a crate of this workspace, compiled, linted and tested like the
-//! others.
+//! The new driver is a copy of `adapters/skeleton` under another name. The skeleton is a crate of this workspace, compiled, linted and
+//! tested like the others.
 
 mod name;
 #[cfg(test)]
@@ -31,7 +31,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     write(&root.join(SKELETON), &root.join("adapters").join(name.as_str()), name)?;
     // A name of another length changes the wrapping and order of lines.
     let fmt = ["fmt", "--package", &name.package()].map(str::to_owned).into();
-    if let Outcome::Failed(why) | Outcome::Skipped(why) = Step::cargo("fmt", fmt, "fix what it reports").run()
+    if let Outcome::Failed(why) | Outcome::Skipped(why) =
+        Step::cargo("fmt", fmt, "fix the errors that cargo reports").run()
     {
         bail!(why);
     }
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn next_steps(name: &Name) -> String {
     let steps = [
-        (format!("cargo test -p {}", name.package()), "compiles and starts it"),
+        (format!("cargo test -p {}", name.package()), "compiles and starts the adapter"),
         (format!("adapters/{name}/README.md"), "what to implement, in which order"),
         (
             "docs/write-an-adapter.md".to_owned(),
@@ -52,7 +53,8 @@ fn next_steps(name: &Name) -> String {
     let lines: Vec<String> =
         steps.iter().zip(1..).map(|((what, why), at)| format!("{at}. {what:width$}  {why}")).collect();
     format!(
-        "\nadapters/{name} is written. It serves, and answers `not written yet` wherever the cloud is needed.\n{}",
+        "\nCreated adapters/{name}. The adapter serves, and answers `not written yet` to every call \
+        that needs the cloud.\n{}",
         lines.join("\n")
     )
 }
@@ -63,7 +65,7 @@ fn next_steps(name: &Name) -> String {
 /// Returns an error if the folder exists, or if a file cannot be read or written.
 fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
     if new.exists() {
-        bail!("{} exists: choose another name, or remove it", new.display());
+        bail!("{} already exists: choose another name, or remove the folder", new.display());
     }
     for file in files(skeleton)? {
         let (from, to) = (skeleton.join(&file), new.join(&file));

@@ -25,8 +25,8 @@ use crate::step::{Outcome, Step};
                   Exit codes:\n  \
                   0    success; status: all services answer\n  \
                   1    failure, see the lines above; status: a service does not answer\n  \
-                  3    status: nothing is running\n  \
-                  130  ended by Ctrl-C: `up` continues from there, `down` stops what is running"
+                  3    status: OpenStack is not running\n  \
+                  130  ended by Ctrl-C: the next `up` continues, `down` stops the running processes"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,15 +38,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Installs what is missing, starts what is not running, and prints the variables for clients
+    /// Installs missing programs, starts stopped services, and prints the variables for clients
     ///
-    /// The first start takes some minutes and 900 MB of disk space, later ones half a minute; running takes 2.4 GB of memory. Progress goes
-    /// to standard error, `export` lines to standard output. Missing Debian packages are installed if the user is root, else listed. On a
-    /// running OpenStack, it restarts processes that have died.
+    /// The first start takes some minutes and 900 MB of disk space, later ones half a minute; the running services take 2.4 GB of memory.
+    /// Progress goes to standard error, `export` lines to standard output. Missing Debian packages are installed if the user is root,
+    /// otherwise listed. On a running OpenStack, restarts processes that have died.
     Up,
-    /// Stops what `up` started
+    /// Stops the processes that `up` started
     Down {
-        /// Remove the data, too; programs are kept
+        /// Also remove the data; programs are kept
         #[arg(long)]
         wipe: bool,
     },
@@ -85,13 +85,13 @@ pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
     become_it(script)
 }
 
-/// A script of `e2e/openstack`. `run.sh` runs a command with access to the cloud; if the cloud is not running, it is started, and stopped
-/// in the end.
+/// A script of `e2e/openstack`. `run.sh` runs a command with access to the cloud. If the cloud is not running, `run.sh` starts it, and
+/// stops it in the end.
 pub(crate) fn script(name: &str) -> Command {
     Command::new(cargo::root().join("e2e").join("openstack").join(name))
 }
 
-/// `exec` instead of waiting: only the script receives Ctrl-C and cleans up.
+/// Replaces this process (`exec`): only the script receives Ctrl-C and cleans up.
 fn become_it(mut script: Command) -> anyhow::Result<()> {
     let error = script.exec();
     Err(error).with_context(|| format!("cannot start {}", script.get_program().display()))

@@ -25,9 +25,9 @@ pub(crate) struct Python {
 }
 
 impl Python {
-    /// Finds the environment; creates it if it is missing or was created for other requirements.
+    /// Returns the environment; creates it if it is missing or was created for other requirements.
     ///
-    /// Cost: a minute the first time, then a second for the code of the contract.
+    /// Cost: a minute the first time, later a second to generate the code of the contract.
     pub(crate) fn get() -> anyhow::Result<Self> {
         let home = cargo::root().join("target").join("python");
         let venv = home.join("venv");
@@ -47,7 +47,7 @@ impl Python {
         self.generated.parent().unwrap_or(&self.generated)
     }
 
-    /// A command of the interpreter, run in the adapter's folder.
+    /// A command for the interpreter, run in the adapter's folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).current_dir(folder());
@@ -69,7 +69,7 @@ impl Python {
         quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
     }
 
-    /// Generated each time, since the contract may have changed.
+    /// Generates the code of the contract each time, because the contract may have changed.
     fn generate(&self) -> anyhow::Result<()> {
         let mut script = Command::new(folder().join("generate.sh"));
         script.arg(cargo::root().join("cloud-api-proto/proto")).arg(&self.generated);
@@ -86,7 +86,7 @@ impl Python {
     }
 }
 
-/// Runs its type checks and its own tests.
+/// Runs the adapter's type checks and its own tests.
 pub(crate) fn check() -> anyhow::Result<()> {
     let python = Python::get()?;
     let cache = cargo::root().join("target/python/mypy").display().to_string();
@@ -99,7 +99,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that the chart renders with its values, and passes only flags that the adapter accepts.
+/// Checks that the chart renders with the adapter's values, and passes only flags that the adapter accepts.
 pub(crate) fn chart() -> anyhow::Result<()> {
     let mut helm = Command::new(Tool::Helm.get()?);
     helm.args([

@@ -15,7 +15,7 @@ use crate::step::{Outcome, Step, say};
 
 const PAGE: &str = "docs/reference/flags.md";
 
-/// Groups of programs with common flags, by the name of the group.
+/// Groups of programs with common flags. The first field is the name of the group.
 const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All controllers", &[&["node-controller"], &["service-controller"], &["route-controller"]]),
     ("All adapters", &[&["adapter-openstack"], &["adapter-sim"]]),
@@ -24,7 +24,7 @@ const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All commands of cloudctl", &CLOUDCTL),
 ];
 
-/// A command line for each subcommand.
+/// The command lines that print help, one for each subcommand.
 const CLOUDCTL: [&[&str]; 7] = [
     &["cloudctl", "status"],
     &["cloudctl", "plan"],
@@ -79,12 +79,12 @@ fn fresh() -> anyhow::Result<String> {
 }
 
 fn ask(words: &[&str]) -> anyhow::Result<Program> {
-    let (name, rest) = words.split_first().context("a program has a name")?;
+    let (name, rest) = words.split_first().context("a program has a file name")?;
     let path = env::current_exe().context("cannot find cargo's folder of programs")?.with_file_name(name);
     // Environment variables must not influence the page.
     let asked = Command::new(&path).args(rest).arg("--help").env_clear().output();
     let asked = asked.with_context(|| format!("cannot start {}", path.display()))?;
     ensure!(asked.status.success(), "{} --help: {}", path.display(), asked.status);
-    let text = String::from_utf8(asked.stdout).context("its help is not valid UTF-8")?;
+    let text = String::from_utf8(asked.stdout).context("the output of --help is not valid UTF-8")?;
     Ok(Program { name: words.join(" "), help: help::read(&text) })
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask release`: `prepare` writes the version and the changelog, the maintainer commits and tags, `build` makes the files to
-//! publish. It publishes nothing.
+//! `cargo xtask release`: `prepare` writes the version and the changelog, the maintainer commits and tags, `build` creates the files to
+//! publish. This command publishes nothing.
 
 mod build;
 mod changelog;
@@ -18,9 +18,10 @@ use crate::images::arch::Arch;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Prepares a release, and makes all of its files",
-    long_about = "Prepares a release, and makes all of its files: images, the chart, plain manifests, programs, SBOMs, and \
-                  checksums. It commits, tags and publishes nothing; docs/development.md describes the steps of a release.",
+    about = "Prepares a release, and creates all of its files",
+    long_about = "Prepares a release, and creates all of its files: images, the chart, plain \
+    manifests, programs, SBOMs, and checksums. This command does not commit, tag or publish; \
+    docs/development.md describes the steps of a release.",
     after_help = "Examples:\n  \
                   cargo xtask release prepare 0.2.0            write the version and the changelog\n  \
                   cargo xtask release build                    make dist/cloud-controllers-0.2.0\n  \
@@ -44,25 +45,25 @@ enum What {
         /// Version, such as 0.2.0, or 0.2.0-rc.1 for a candidate
         version: Version,
     },
-    /// Makes the folder of a release from the prepared commit
+    /// Creates the folder of a release from the prepared commit
     Build(BuildArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct BuildArgs {
-    /// Make a draft, not for publication: from any tree, even with changes or unprepared
+    /// Create a draft, not for publication: from any tree, even with changes or unprepared
     #[arg(long)]
     draft: bool,
-    /// Make only the chart, the manifests and the notes, which takes seconds
+    /// Create only the chart, the manifests and the notes, which takes seconds
     #[arg(long)]
     without_images: bool,
-    /// Prefix of the images' names, as the chart's image.registry
+    /// Prefix of the images' names, the same as the chart's image.registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     registry: String,
     /// Architectures of images and programs [default: this machine's]
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_enum)]
     arch: Vec<Arch>,
-    /// Parent folder of the release's folder; an older one of the same name is replaced
+    /// Parent folder of the release's folder; replaces an older folder of the same name
     #[arg(long, value_name = "FOLDER", default_value = "dist")]
     output: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Runs a command as named steps in their order. At the end it prints the outcome and duration of each step, and how to fix failures.
+//! Runs the named steps of a command in their order. At the end prints the outcome and duration of each step, and how to fix failures.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ pub(crate) const FAILURES: &str = "XTASK_FAILURES";
 /// A program to run in the root of the repository.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Printed, and used to select steps on the command line.
+    /// The name of the step, which is printed and selects the step on the command line.
     pub(crate) name: &'static str,
     pub(crate) program: OsString,
     pub(crate) args: Vec<String>,
@@ -30,7 +30,7 @@ impl Step {
         Self { name, program: cargo::program(), args, repair }
     }
 
-    /// Runs it with inherited standard output and standard error.
+    /// Runs the program with inherited standard output and standard error.
     pub(crate) fn run(&self) -> Outcome {
         match Command::new(&self.program).args(&self.args).current_dir(cargo::root()).status() {
             Ok(status) if status.success() => Outcome::Passed,
@@ -43,16 +43,16 @@ impl Step {
     }
 }
 
-/// The outcome of a step. Both texts are printed.
+/// The outcome of a step. Both texts are printed at the end.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// Skipped because a step that it needs failed.
+    /// The step was skipped because a step that it needs failed.
     Skipped(String),
 }
 
-/// The steps so far.
+/// The results of the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     done: Vec<Done>,
@@ -83,7 +83,7 @@ impl Summary {
         self.done.push(Done { name, outcome: Outcome::Skipped(why.to_owned()), took: Duration::ZERO });
     }
 
-    /// Prints one line per step, and fails unless all passed.
+    /// Prints one line per step, and fails unless all steps passed.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         say("\n==> summary");
         for Done { name, outcome, took } in &self.done {
@@ -120,7 +120,7 @@ fn write_failures(done: &[Done]) -> anyhow::Result<()> {
     written.with_context(|| format!("{FAILURES}: cannot write {}", file.display()))
 }
 
-/// Prints headings and errors to standard error like cargo's progress, so that their order is kept.
+/// Prints headings and errors to standard error, where cargo prints its progress, so that their order is kept.
 pub(crate) fn say(line: &str) {
     // An error means that standard error is closed; the exit code still reports the result.
     io::stderr().write_all(format!("{line}\n").as_bytes()).ok();

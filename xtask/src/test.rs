@@ -1,5 +1,5 @@
 //! `cargo xtask test`: all tests that must pass at each commit. The tiers have different requirements: `unit` needs only cargo, `e2e` runs
-//! the programs on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud. `deep` runs all of them, with
+//! the programs on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud. `deep` runs all tiers, with
 //! longer property tests.
 
 mod cluster;
@@ -25,7 +25,8 @@ const DEEP: &str = "deep";
 /// Default number of cases of a property test.
 const CASES: &str = "PROPTEST_CASES";
 const FEW_CASES: &str = "64";
-/// The deep run: 20 times as many cases of each property test, even if the test sets a number, and all rows of the table.
+/// Variables of the deep run: 20 times as many cases of each property test, even if the test sets a number, and all rows of the table of
+/// broken adapters.
 const DEEPLY: [(&str, &str); 3] =
     [("PROPTEST_CASES", "1280"), ("PROPERTY_FACTOR", "20"), ("BROKEN_ADAPTERS", "all")];
 
@@ -44,7 +45,7 @@ const DEEPLY: [(&str, &str); 3] =
 pub(crate) struct Args {
     /// Run only this tier; without it, `unit` and `e2e`
     tier: Option<Tier>,
-    /// Run only tests that the changes since this revision can affect, committed or not; for `unit` and `e2e`
+    /// Run only tests that the changes since this revision can affect, whether committed or not; for `unit` and `e2e`
     #[arg(long, value_name = "REVISION")]
     since: Option<String>,
     /// Arguments for nextest; with `cluster` and `openstack-e2e` for the test program, with `openstack` for `adapter-conformance`
@@ -66,9 +67,9 @@ enum Tier {
     ClusterPart,
     /// The conformance suite on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
-    /// Some checks of each part of that suite, as in `.ci/run`
+    /// Some conformance checks of each part, as in `.ci/run`
     OpenstackPart,
-    /// The scenarios on a real control plane with that adapter and that cloud
+    /// The scenarios on a real control plane with the adapter for OpenStack and the cloud of `cargo xtask openstack`
     OpenstackE2e,
 }
 
@@ -113,7 +114,7 @@ fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
         say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
-    // The user's settings repeat a test that failed with them.
+    // The user's settings repeat a property test that failed with them.
     let cases =
         std::env::var_os(CASES).map_or_else(|| FEW_CASES.to_owned(), |it| it.to_string_lossy().into_owned());
     let env = vec![(CASES, cases)];
@@ -136,7 +137,7 @@ fn chosen(args: &[String]) -> (Option<&str>, Vec<String>) {
     (chosen, others)
 }
 
-/// nextest runs the union of several expressions; this one is their intersection.
+/// nextest runs the union of several expressions. This expression is their intersection.
 fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
     let all: Vec<_> = expressions.into_iter().flatten().map(|it| format!("({it})")).collect();
     (!all.is_empty()).then(|| all.join(" & "))
@@ -151,7 +152,7 @@ fn programs_and_tests(summary: &mut Summary, run: &Run<'_>) {
     if built && got {
         summary.run(TESTS, || run.start());
     } else {
-        summary.skip(TESTS, "they need the programs and the tools");
+        summary.skip(TESTS, "the programs and the tools are required");
     }
 }
 
@@ -162,7 +163,7 @@ fn get_tools(summary: &mut Summary) -> bool {
     })
 }
 
-/// Runs all tiers in order, even if one fails.
+/// Runs all tiers in order, even if one of them fails.
 fn deep(args: &[String]) -> anyhow::Result<()> {
     let mut summary = Summary::default();
     let env = DEEPLY.map(|(name, value)| (name, value.to_owned())).to_vec();
@@ -179,7 +180,7 @@ fn deep(args: &[String]) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// Runs another `cargo xtask` command in a process of its own, since some commands `exec` another program.
+/// Runs another `cargo xtask` command in a separate process, because some commands `exec` another program.
 fn ourselves(words: &[&str]) -> Outcome {
     let args = words.iter().map(|&word| word.to_owned()).collect();
     let program = cargo::built("xtask").into();
@@ -197,7 +198,7 @@ fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
     let got = get_tools(&mut summary);
     summary.run("end-to-end tests on OpenStack", || {
         if !got {
-            return Outcome::Skipped("they need the tools".to_owned());
+            return Outcome::Skipped("the tools are required".to_owned());
         }
         match programs::build("openstack") {
             Ok(program) => Step {
@@ -213,7 +214,7 @@ fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// A selection that shows in some minutes whether the adapter, its sequences of vendor calls and the cloud still match.
+/// A selection of checks that shows in some minutes whether the adapter, its sequences of vendor calls and the cloud still match.
 fn openstack_part() -> Vec<String> {
     const CHECKS: [&str; 14] = [
         "ID", "ERR", "INS-02", "INS-03", "LB-01", "LB-08", "LB-14", "LB-18", "RT-01", "RT-02", "RT-03",
@@ -222,7 +223,7 @@ fn openstack_part() -> Vec<String> {
     CHECKS.iter().map(|check| format!("--include={check}")).collect()
 }
 
-/// The scenarios that need kubelets and images, along each user's path: a tainted cluster starts, pods reach each other by routes,
+/// The scenarios that need kubelets and images, one for each kind of use: a tainted cluster starts, pods reach each other by routes,
 /// `cloudctl` and the pages reach pods, and each container has only the permissions that it needs.
 fn cluster_part() -> Vec<String> {
     const SCENARIOS: [&str; 7] = [

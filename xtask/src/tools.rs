@@ -10,7 +10,7 @@ pub(crate) struct Args {
     /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
-    /// Print why programs were rejected
+    /// Print the reason why a program was rejected
     #[arg(long, short)]
     verbose: bool,
 }
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(io::stdout(), "{text}").context("cannot write to standard output")
 }
 
-/// Finds or builds them, with progress on standard error.
+/// Finds or builds the programs, with progress on standard error.
 pub(crate) fn get(verbose: bool) -> anyhow::Result<Tools> {
     let environment = Environment::of_this_process()?;
     let mut progress = if verbose { Terminal::with_notes() } else { Terminal::new() };
@@ -35,7 +35,7 @@ fn lines(tools: &Tools) -> String {
     tools.all().map(line).join("\n")
 }
 
-/// Formatted by hand: this is the only JSON that xtask writes, and its build should stay fast.
+/// Formats JSON by hand: this is the only JSON that xtask writes, and xtask should build quickly.
 fn json(tools: &Tools) -> String {
     let member = |found: &Found| {
         format!(

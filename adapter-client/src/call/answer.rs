@@ -1,4 +1,4 @@
-//! Decides from an answer whether its call is repeated.
+//! Decides from the answer whether a call is repeated.
 
 use std::{error::Error, iter};
 
@@ -7,10 +7,10 @@ use http::{HeaderMap, Response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use tonic::{Code, ConnectError, Status, TimeoutExpired, body::Body};
 
-/// The answer, or the reason why there is none.
+/// The answer, or the reason why there is no answer.
 pub(crate) type Answer = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 
-/// Larger than the gRPC limit of a message (4 MiB), which the client enforces, plus framing.
+/// Limit for an answer: the gRPC limit of a message (4 MiB), which the client enforces, plus room for framing.
 const LONGEST_ANSWER: usize = 5 * 1024 * 1024;
 
 /// Whether a call is finished.
@@ -20,11 +20,11 @@ pub(super) enum Verdict {
     Final,
     /// The call was not carried out by this replica.
     Elsewhere,
-    /// The call may have been carried out, and its answer is lost.
+    /// The call may have been carried out, but its answer is lost.
     Broken,
 }
 
-/// Reads the answer to a unary call completely. Turns an error in the trailers into one in the headers.
+/// Reads the answer to a unary call completely. Turns an error in the trailers into an error in the headers.
 pub(super) async fn whole(answer: Response<Body>) -> Answer {
     let (mut parts, body) = answer.into_parts();
     let collected = match Limited::new(body, LONGEST_ANSWER).collect().await {
@@ -52,11 +52,11 @@ pub(super) fn judge(answer: &Answer) -> Verdict {
     }
 }
 
-/// An error without a message is in the headers alone. Source: gRPC over HTTP/2, `Trailers-Only`.
+/// Classifies an answer by its headers. An error without a message consists of headers only. Source: gRPC over HTTP/2, `Trailers-Only`.
 fn judge_headers(headers: &HeaderMap) -> Verdict {
     let Some(status) = Status::from_header_map(headers) else { return Verdict::Final };
     let reason = AdapterError::from(&status).reason;
-    // An adapter always gives a reason; an error without one comes from a proxy in between.
+    // An adapter always gives a reason, so an error without a reason comes from a proxy in between.
     let unexplained = status.code() == Code::Unavailable && status.details().is_empty();
     if unexplained || matches!(reason, Reason::NotLeader | Reason::Starting | Reason::Draining) {
         Verdict::Elsewhere
@@ -118,7 +118,7 @@ mod tests {
                 Verdict::Elsewhere,
             ),
             ("broke", Box::new(io::Error::from(io::ErrorKind::BrokenPipe)), Verdict::Broken),
-            ("connection broke in the message", Box::new(broke), Verdict::Broken),
+            ("connection broke during the message", Box::new(broke), Verdict::Broken),
             ("replaced", Box::new(super::super::Replaced), Verdict::Broken),
             ("timeout", Box::new(TimeoutExpired(())), Verdict::Final),
             ("message too long", Box::new(Status::out_of_range("5 MiB")), Verdict::Final),

@@ -1,4 +1,4 @@
-//! The methods of the contract and which of them return a stream, read from its descriptor.
+//! The methods of the contract. The contract's descriptor shows which of them return a stream.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -6,23 +6,23 @@ use cloud_api_proto::DESCRIPTOR_SET;
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-/// How a method responds. All methods take one message.
+/// How a method responds. Each method takes a single message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// With one message.
+    /// The response is one message.
     Unary,
-    /// With a stream of messages.
+    /// The response is a stream of messages.
     Stream,
 }
 
 static METHODS: LazyLock<BTreeMap<String, Method>> = LazyLock::new(|| {
-    // The descriptor is compiled in. Without it no call would be repeated, which a test would detect.
+    // The descriptor is compiled in. If it were missing, no call would be repeated, which a test would detect.
     let files = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap_or_default().file;
     files.iter().flat_map(methods).collect()
 });
 
-/// The kind of a method, by the path of a request. `None`: the method is not part of the contract, so it is unknown whether it may be
-/// repeated.
+/// Returns the kind of a method, by the path of a request. Returns `None` if the method is not part of the contract: then it is unknown
+/// whether the call may be repeated.
 pub(super) fn of(path: &str) -> Option<Method> {
     METHODS.get(path).copied()
 }

@@ -1,14 +1,14 @@
-//! The header `grpc-timeout`. Source: gRPC over HTTP/2, `Timeout`.
+//! Parses and formats the header `grpc-timeout`. Source: gRPC over HTTP/2, `Timeout`.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const NAME: HeaderName = HeaderName::from_static("grpc-timeout");
-/// The header allows eight digits.
+/// Largest value in the header, which allows eight digits.
 const LARGEST: u128 = 99_999_999;
 
-/// Timeout of a call. `None`: unlimited.
+/// Parses the timeout of a call. `None`: the call has no timeout.
 pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(NAME)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

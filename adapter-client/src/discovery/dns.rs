@@ -13,14 +13,14 @@ use crate::{connector::Address, replicas::Table, target::HostPort};
 
 /// Interval between lookups.
 const PERIOD: Duration = Duration::from_secs(30);
-/// A broken connection triggers a lookup, but not more often than this.
+/// Minimum interval between lookups, each of which may be triggered by a broken connection.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of a lookup.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Resolves host names.
 pub trait Resolve: std::fmt::Debug + Send + Sync {
-    /// All IPv4 and IPv6 addresses of `host`, in any order.
+    /// Returns all IPv4 and IPv6 addresses of `host`, in any order.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
@@ -38,7 +38,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Updates `found` from DNS. Never returns; drop it to stop.
+/// Updates `found` from DNS. Never returns; the caller drops it to stop.
 pub(crate) async fn follow(
     name: HostPort,
     resolver: Arc<dyn Resolve>,
@@ -50,7 +50,7 @@ pub(crate) async fn follow(
         let looked = looked.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
         found.send_if_modified(|found| update(found, &name, looked));
         sleep(SHORTEST_PERIOD).await;
-        // Both a broken connection and the end of the interval lead to the next lookup.
+        // The next lookup begins after a broken connection or at the end of the interval.
         let _broken = timeout(PERIOD.saturating_sub(SHORTEST_PERIOD), table.lost()).await.is_ok();
     }
 }
@@ -58,7 +58,7 @@ pub(crate) async fn follow(
 /// Applies the result of a lookup and returns whether anything changed. A failed lookup removes no address.
 fn update(found: &mut Found, name: &HostPort, looked: io::Result<Vec<IpAddr>>) -> bool {
     let addresses = looked.and_then(|addresses| {
-        if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
+        if addresses.is_empty() { Err(io::Error::other("the name has no addresses")) } else { Ok(addresses) }
     });
     let new = match addresses {
         Ok(addresses) => {

@@ -1,4 +1,5 @@
-//! Discovery by the EndpointSlices of a Service. Requires `get`, `list` and `watch` on `endpointslices` in its namespace.
+//! Discovery by the EndpointSlices of a Service. Requires the permissions `get`, `list` and `watch` on `endpointslices` in the namespace of
+//! the Service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,19 +24,20 @@ use crate::{
 
 /// The label that assigns a slice to its Service. Source: Kubernetes, "EndpointSlices".
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// The port to use if none is named and there are several.
+/// The port to use if the target names none and the Service has several.
 const DEFAULT_PORT: &str = "grpc";
-/// The API server ends a watch after this many seconds. kube replaces a watch that has been silent for 5 s longer; its default is 290.
+/// The API server ends a watch after this many seconds. kube replaces a watch that has been silent for 5 s longer than that. kube's default
+/// is 290.
 const WATCH_SECONDS: u32 = 30;
 /// First pause after a failed watch, doubled each time …
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// … up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Addresses by the name of their slice.
+/// The addresses in each slice, by the name of the slice.
 type Slices = BTreeMap<String, BTreeSet<Address>>;
 
-/// Updates `found` from the Service's EndpointSlices. Never returns; drop it to stop.
+/// Updates `found` from the Service's EndpointSlices. Never returns; the caller drops it to stop.
 pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sender<Found>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -51,7 +53,7 @@ pub(crate) async fn follow(kube: Client, service: ServicePort, found: watch::Sen
     }
 }
 
-/// Lists and watches until an error, which it returns.
+/// Lists and watches until an error occurs, and returns that error.
 async fn follow_watch(
     kube: &Client,
     service: &ServicePort,
@@ -89,14 +91,14 @@ async fn follow_watch(
     }
 }
 
-/// The endpoints of one slice, ready or not, since each replica reports itself whether it serves.
+/// Returns the endpoints of one slice, ready or not, because each replica itself reports whether it serves.
 fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> {
     let Some(port) = port(slice, service) else { return BTreeSet::new() };
     let hosts = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
     hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
 }
 
-/// The named port; else the only one, or the one named `grpc`.
+/// Returns the named port; or else the only port, or the port named `grpc`.
 fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));

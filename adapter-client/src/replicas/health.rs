@@ -21,14 +21,14 @@ use crate::{
     security::Secured,
 };
 
-/// The service whose health shows which replica leads. All clients may call it.
+/// The service whose health shows which replica leads. Any client may read this health.
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
-/// First pause before the health of a replica is requested again, doubled after each failure …
+/// First pause before the health of a replica is requested again. The pause doubles after each failure …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// … up to this, so that a replica that is back is used again within this time.
+/// … up to this value, so that a replica that is back is used within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Updates `table` from `found`. Never returns; drop it to stop.
+/// Updates `table` from `found`. Never returns; the caller drops it to stop.
 pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secured, table: Table) {
     let mut watchers = JoinSet::new();
     let mut known: BTreeMap<Address, AbortHandle> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
         known.retain(|address, watcher| {
             let stays = addresses.contains(address);
             if !stays {
-                debug!(replica = %address, "Replica removed");
+                debug!(replica = %address, "Replica of the cloud adapter removed");
                 watcher.abort();
                 table.remove(address);
             }
@@ -48,36 +48,38 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
             if known.contains_key(&address) {
                 continue;
             }
-            debug!(replica = %address, "Replica added");
+            debug!(replica = %address, "Replica of the cloud adapter added");
             match Line::new(address.clone(), &secured) {
                 Ok(line) => {
                     table.insert(address.clone(), line.clone());
                     let watcher = watchers.spawn(follow(address.clone(), line, table.clone()));
                     known.insert(address, watcher);
                 }
-                Err(error) => warn!(replica = %address, %error, "Cannot connect to replica"),
+                Err(error) => {
+                    warn!(replica = %address, %error, "Cannot connect to this replica of the cloud adapter");
+                }
             }
         }
         if found.changed().await.is_err() {
-            // Discovery has ended, so the set of replicas is final.
+            // Discovery has ended, so the set of replicas no longer changes.
             std::future::pending::<()>().await;
         }
-        // Tasks that were aborted.
+        // These tasks were aborted.
         while watchers.try_join_next().is_some() {}
     }
 }
 
-/// Reports the health of one replica while it is known.
+/// Reports the health of one replica as long as the replica is known.
 async fn follow(address: Address, line: Line, table: Table) {
     let mut pause = FIRST_PAUSE;
     loop {
         let ended = listen(&address, &line, &table).await;
         if ended.lasted > FIRST_PAUSE {
-            // Servers close connections after some time, and with them the watches. The next watch shows whether the replica is reachable.
+            // Servers close connections, and with them the watches, after some time. The next watch shows whether the replica is reachable.
             pause = FIRST_PAUSE;
             continue;
         }
-        debug!(replica = %address, health = %ended.health, "Requesting the replica's health again");
+        debug!(replica = %address, health = %ended.health, "The health watch of this replica ended; opening it again");
         table.report(&address, ended.health);
         sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -86,9 +88,9 @@ async fn follow(address: Address, line: Line, table: Table) {
 
 /// How a watch ended.
 struct Ended {
-    /// The health to report unless the next watch reports another.
+    /// The health to report, unless the next watch reports a different one.
     health: Health,
-    /// Time since the first report. Zero: there was none.
+    /// Time since the first report. Zero if there was no report.
     lasted: Duration,
 }
 
@@ -115,14 +117,14 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
 
 fn told_health(status: ServingStatus) -> Health {
     match status {
-        // The table assigns the number.
+        // The table assigns the number of this state.
         ServingStatus::Serving => Health::Serving(0),
         ServingStatus::NotServing | ServingStatus::Unknown => Health::Standby,
         ServingStatus::ServiceUnknown => Health::Silent,
     }
 }
 
-/// An adapter without the health service is called: its answer shows whether it serves, or that it does not admit this client.
+/// An adapter without the health service is still called: its answer shows whether it serves, or does not admit this client.
 fn untold_health(status: &Status) -> Health {
     match unanswered(status) {
         Some(why) => Health::Down(why),

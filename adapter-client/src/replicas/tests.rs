@@ -45,7 +45,7 @@ async fn a_failed_replica_is_tried_again_when_it_serves_again() {
     let first = state.pick(&Tried::new()).expect("a serves");
     let tried = Tried::from([(first.address, first.rank)]);
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
-    // A repeated report of serving changes nothing.
+    // A repeated report that a replica serves changes nothing.
     state.report(&address("a"), Health::Serving(0));
     assert_eq!(picked(&state, &tried).as_deref(), Some("b:1"));
     state.report(&address("a"), Health::Standby);
@@ -60,11 +60,11 @@ async fn a_silent_replica_is_replaced_when_another_serves() {
     let b_serves = ("b", serves.clone());
     for (name, then, replaced) in [
         ("nothing changed", vec![], false),
-        ("another one serves", vec![b_serves.clone()], true),
-        ("another one may serve", vec![("b", Health::Silent)], false),
-        ("it reports that it does not serve", vec![("a", Health::Standby), b_serves.clone()], false),
-        ("its watch broke", vec![("a", down()), b_serves.clone()], true),
-        ("it serves again", vec![b_serves.clone(), ("a", down()), ("a", serves.clone())], false),
+        ("another replica serves", vec![b_serves.clone()], true),
+        ("another replica may serve", vec![("b", Health::Silent)], false),
+        ("the replica reports that it does not serve", vec![("a", Health::Standby), b_serves.clone()], false),
+        ("the watch of the replica broke", vec![("a", down()), b_serves.clone()], true),
+        ("the replica serves again", vec![b_serves.clone(), ("a", down()), ("a", serves.clone())], false),
     ] {
         let mut state = state(&[("a", serves.clone()), ("b", Health::Standby)]);
         let pick = state.pick(&Tried::new()).expect("a serves");
@@ -75,7 +75,7 @@ async fn a_silent_replica_is_replaced_when_another_serves() {
     }
 }
 
-/// A replica without a health service does not take calls from others.
+/// A replica without a health service does not take calls from other replicas.
 #[tokio::test]
 async fn a_failed_replica_replaces_no_other() {
     let state = state(&[("a", Health::Serving(0)), ("b", Health::Serving(0))]);

@@ -14,28 +14,28 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
         (
             "https://a:1",
             none(),
-            "--adapter-endpoint https://a:1: TLS needs the CA of the adapter's certificate: name its file with --adapter-ca-file",
+            "--adapter-endpoint https://a:1: TLS needs the CA of the adapter's certificate: set --adapter-ca-file to its file",
         ),
         (
             "http://a:1",
             Security { ca: file(), ..none() },
-            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://: use https://a:1",
+            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://, use https://a:1",
         ),
         ("unix:/a", Security { ca: file(), ..none() }, "TLS is not used with --adapter-endpoint unix:"),
         (
             "static:///a:1",
             Security { server_name: name(), ..none() },
-            "--adapter-server-name cloud-adapter: without TLS there is no server name to check: add --adapter-ca-file",
+            "--adapter-server-name cloud-adapter: a server name is only checked with TLS: add --adapter-ca-file",
         ),
         (
             "dns:///a:1",
             Security { token: file(), ..none() },
-            "--adapter-token-file /nowhere/file: without TLS the token could be read on the network",
+            "--adapter-token-file /nowhere/file: without TLS, others could read the token on the network",
         ),
         (
             "http://a:1",
             Security { client_certificate: file(), client_key: file(), ..none() },
-            "--adapter-client-cert /nowhere/file: without TLS the certificate is not used",
+            "--adapter-client-cert /nowhere/file: the certificate is only used with TLS",
         ),
         (
             "https://a:1",

@@ -1,4 +1,4 @@
-//! TLS of the client: trust in a CA file, and an optional client certificate.
+//! TLS of the client, with trust in a CA file and an optional client certificate.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::{Fault, Flags};
 
-/// TLS for the connections to one adapter.
+/// TLS settings for the connections to one adapter.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: Files,
@@ -30,11 +30,11 @@ pub(crate) struct Tls {
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) ca: PathBuf,
-    /// Certificate and key.
+    /// Paths of the certificate and its key.
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// The contents of the files. Includes the key, so it has no `Debug`.
+/// The contents of the files. They include the key, so this type has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     ca: Vec<u8>,
@@ -45,7 +45,7 @@ struct Content {
 struct Current {
     content: Hidden,
     config: Arc<ClientConfig>,
-    /// The error in the current contents of the files, if any.
+    /// The error in the current contents of the files, if there is one.
     trouble: Option<Fault>,
 }
 
@@ -71,14 +71,14 @@ impl Tls {
         &self.server_name
     }
 
-    /// Performs the handshake, trusting the CA in the current file.
+    /// Performs the handshake, and trusts the CA in the current file.
     pub(crate) async fn connect(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(self.config()).connect(self.server_name.clone(), stream).await
     }
 
-    /// The configuration from the current files. If a file is invalid, the last valid contents stay in force.
+    /// Returns the configuration from the current files. If a file is invalid, the last valid contents remain in use.
     ///
-    /// The files are small and local, so they are read once for each connection.
+    /// The files are small and local, so they are read for each connection.
     fn config(&self) -> Arc<ClientConfig> {
         let read = self.files.read(&self.flags);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +93,15 @@ impl Tls {
             Ok(fresh) => {
                 current.trouble = None;
                 if let Some((content, config)) = fresh {
-                    info!(file = %self.files.ca.display(), "Using the changed certificates for new connections");
+                    info!(file = %self.files.ca.display(), "Using the changed certificates for new \
+                    connections to the cloud adapter");
                     (current.content, current.config) = (Hidden(content), Arc::new(config));
                 }
             }
             Err(fault) => {
                 if current.trouble.as_ref() != Some(&fault) {
-                    warn!(error = %fault, "Cannot use the changed certificates; keeping the last valid ones");
+                    warn!(error = %fault, "Cannot use the changed certificates for the cloud \
+                    adapter; keeping the last valid ones");
                 }
                 current.trouble = Some(fault);
             }
@@ -160,7 +162,7 @@ impl Files {
     }
 }
 
-/// Parses the certificates in a PEM file; at least one.
+/// Parses the certificates in a PEM file, which must contain at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
     match found {

@@ -11,9 +11,9 @@ use tracing::{info, warn};
 
 use super::Fault;
 
-/// Age after which the token is read again: reading is cheap, and a revoked token is replaced at once.
+/// Age at which the token is read again. Reading is cheap, and a revoked token should be replaced soon.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// Larger than any token, and smaller than the header limit of servers.
+/// Maximum size of the file: larger than any token, and smaller than the header limit of servers.
 const MAX_BYTES: usize = 16 * 1024;
 
 /// The token in one file.
@@ -42,7 +42,8 @@ impl Token {
         Ok(Self { flag, path: path.to_owned(), last })
     }
 
-    /// The value of the `authorization` header, at most a second old. If the file is invalid, the last valid token stays in force.
+    /// Returns the value of the `authorization` header, read at most a second ago. If the file is invalid, the last valid token remains in
+    /// use.
     pub(crate) async fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().await;
         if last.at.elapsed() >= MAX_AGE {
@@ -51,14 +52,16 @@ impl Token {
             match read.and_then(|content| header(&content)) {
                 Ok(header) => {
                     if last.trouble.take().is_some() {
-                        info!(flag = self.flag, file = %self.path.display(), "The token file can be read again");
+                        info!(flag = self.flag, file = %self.path.display(), "The token file for the \
+                        cloud adapter is valid again");
                     }
                     last.header = header;
                 }
                 Err(reason) => {
                     let fault = Fault::of_file(self.flag, &self.path, reason);
                     if last.trouble.as_ref() != Some(&fault) {
-                        warn!(error = %fault, "Cannot read the token file; keeping the last valid token");
+                        warn!(error = %fault, "Cannot read the token file for the cloud adapter; \
+                        keeping the last valid token");
                     }
                     last.trouble = Some(fault);
                 }
@@ -72,7 +75,7 @@ fn unreadable(error: &std::io::Error) -> String {
     format!("cannot be read: {error}")
 }
 
-/// The error never contains the content.
+/// Parses the content of the file. The error never contains the content.
 fn header(content: &[u8]) -> Result<HeaderValue, String> {
     let token = content.trim_ascii();
     if token.is_empty() {

@@ -1,4 +1,4 @@
-//! Temporary CAs and their certificates.
+//! Temporary CAs and certificates that they issue.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// A separate CA.
+/// A CA of its own.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, both as PEM.
@@ -32,7 +32,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for `name`.
+    /// Issues a certificate for `name`.
     pub(crate) fn sign(&self, name: &str) -> Pair {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -40,7 +40,7 @@ impl Authority {
         Pair { certificate, key: key.serialize_pem() }
     }
 
-    /// A server with a certificate of this CA for `name`.
+    /// Configures a server with a certificate of this CA for `name`.
     pub(crate) fn server(&self, name: &str) -> ServerConfig {
         let pair = self.sign(name).der();
         let mut config = builder().with_no_client_auth().with_single_cert(vec![pair.0], pair.1).unwrap();

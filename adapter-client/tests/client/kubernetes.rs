@@ -1,4 +1,4 @@
-//! `kubernetes:///` with a fake API server.
+//! Tests of `kubernetes:///` with a fake API server.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use crate::{
     replica::{Replica, Setup},
 };
 
-/// An API server with one EndpointSlice. `None`: requests are forbidden.
+/// A fake API server with one EndpointSlice. `None`: requests are forbidden.
 #[derive(Clone)]
 struct FakeApi(watch::Sender<Option<Value>>);
 
@@ -64,7 +64,7 @@ fn respond(
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// An EndpointSlice with one port in addition to the metrics port, and an endpoint for each ready replica.
+/// Builds an EndpointSlice with the adapter's port, the metrics port, and one endpoint for each ready replica.
 fn slice(port: u16, endpoints: &[(&str, Value)]) -> Value {
     let endpoint =
         |(address, conditions): &(&str, Value)| json!({"addresses": [address], "conditions": conditions});
@@ -99,7 +99,7 @@ async fn the_endpoints_of_a_service_are_its_replicas() {
     b.lead(true).await;
     assert_eq!(ask(&channel).await.unwrap(), "b");
 
-    // Another replica replaces both.
+    // A new replica replaces both old ones.
     let c = at([127, 0, 0, 4], port, "c").await;
     api.0.send_replace(Some(slice(port, &[("127.0.0.4", ready)])));
     drop((a, b));

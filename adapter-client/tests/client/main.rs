@@ -1,4 +1,4 @@
-//! The client with real gRPC servers on loopback.
+//! Tests of the client with real gRPC servers on loopback.
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
@@ -24,12 +24,12 @@ use cloud_api_proto::v1alpha1::{GetInfoRequest, adapter_service_client::AdapterS
 use tokio::{task::JoinSet, time::Instant};
 use tonic::{Request, Status};
 
-/// Opens a channel. Panics with all errors.
+/// Opens a channel. Panics with all errors if the settings are invalid.
 fn open(target: &str, security: &Security) -> AdapterChannel {
     Connection::new(target.parse().unwrap(), security).unwrap().open().unwrap()
 }
 
-/// Returns the name of the replica that answers, within five seconds.
+/// Returns the name of the replica that answers, waiting up to five seconds.
 async fn ask(channel: &AdapterChannel) -> Result<String, Status> {
     ask_within(channel, Duration::from_secs(5)).await
 }
@@ -41,7 +41,7 @@ async fn ask_within(channel: &AdapterChannel, limit: Duration) -> Result<String,
     Ok(answer.into_inner().adapter_name)
 }
 
-/// Four tasks that call without a pause.
+/// Four tasks that make calls without a pause.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU32>,
@@ -80,7 +80,7 @@ impl Load {
     }
 }
 
-/// Waits until `condition` holds, for ten seconds.
+/// Waits until `condition` holds, up to ten seconds.
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

@@ -1,4 +1,4 @@
-//! Several replicas, of which one serves.
+//! Tests with several replicas, only one of which serves.
 
 use std::{
     io,
@@ -28,11 +28,11 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     (a, b, channel)
 }
 
-/// A call waits for a leader for as long as it can.
+/// A call waits for a leader until its deadline.
 async fn nobody_leads(channel: &AdapterChannel) {
     let start = Instant::now();
     while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
-        assert!(start.elapsed() < Duration::from_secs(10), "a leader is always found");
+        assert!(start.elapsed() < Duration::from_secs(10), "a leader is found each time");
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_call_in_flight_at_a_killed_leader_is_repeated() {
     a.shared.holds.store(true, Ordering::SeqCst);
     let asked = ask(&channel);
     let kill = async {
-        until("the call arrives", || a.calls() == 1).await;
+        until("the call arrives at the replica", || a.calls() == 1).await;
         b.lead(true).await;
         drop(a);
     };
@@ -90,21 +90,22 @@ async fn a_call_in_flight_at_a_killed_leader_is_repeated() {
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// The connection is open and answers pings, as if the process hung.
+/// The connection stays open and answers pings, but the process hangs.
 #[tokio::test]
 async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
     let (a, b, channel) = two().await;
     a.shared.holds.store(true, Ordering::SeqCst);
     let asked = ask_within(&channel, Duration::from_mins(1));
     let replace = async {
-        until("the call arrives", || a.calls() == 1).await;
+        until("the call arrives at the replica", || a.calls() == 1).await;
         b.lead(true).await;
     };
     let (answer, ()) = tokio::join!(asked, replace);
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// Neither a reset nor data: the machine lost power. With common settings it would take 30 s to detect that.
+/// The connection gets neither a reset nor data, as after a power failure of the machine. With common settings the client would need 30 s
+/// to detect that.
 #[tokio::test]
 async fn a_leader_that_vanished_is_left_for_the_next() {
     let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
@@ -150,7 +151,7 @@ async fn if_no_replica_serves_the_error_names_each() {
     drop(b);
     let start = Instant::now();
     let error = ask_within(&channel, Duration::from_millis(700)).await.unwrap_err();
-    assert!(start.elapsed() >= Duration::from_millis(600), "waits as long as it may");
+    assert!(start.elapsed() >= Duration::from_millis(600), "the call waits almost until its deadline");
     assert_eq!(error.code(), Code::Unavailable);
     let said = error.message();
     assert!(said.contains(&format!("{} does not serve", a.host_port())), "{said}");
@@ -178,7 +179,7 @@ impl Resolve for Names {
     }
 }
 
-/// Long before the next periodic lookup.
+/// The change is found long before the next periodic lookup.
 #[tokio::test]
 async fn a_broken_connection_triggers_a_lookup() {
     let ip = |n| IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
@@ -193,7 +194,7 @@ async fn a_broken_connection_triggers_a_lookup() {
     names.are(Ok(vec![ip(3)]));
     drop(a);
     assert_eq!(ask(&channel).await.unwrap(), "b");
-    // A failed lookup removes no replica.
+    // A failed lookup does not remove replicas.
     names.are(Err(io::ErrorKind::NotFound.into()));
     for _ in 0..5 {
         assert_eq!(ask(&channel).await.unwrap(), "b");

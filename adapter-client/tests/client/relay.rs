@@ -1,4 +1,4 @@
-//! A relay between a client and a replica, which can stop forwarding.
+//! A relay between a client and a replica that can stop forwarding.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Forwards bytes until it is stopped. Then it accepts all data and forwards none, like a network that lost the peer.
+/// Forwards bytes until it is stopped. Then it accepts all data and forwards nothing, like a network that has lost the peer.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     silent: watch::Sender<bool>,
@@ -41,7 +41,7 @@ impl Relay {
 async fn pass(mut client: TcpStream, to: SocketAddr, mut silent: watch::Receiver<bool>) {
     let Ok(mut server) = TcpStream::connect(to).await else { return };
     tokio::select! {
-        // One side closed or reset the connection; the relay does the same.
+        // One side has closed or reset the connection, so the relay closes or resets the other side.
         _closed = copy_bidirectional(&mut client, &mut server) => (),
         () = async { drop(silent.wait_for(|silent| *silent).await) } => std::future::pending().await,
     }

@@ -59,7 +59,7 @@ impl Setup {
     }
 }
 
-/// A running replica. Dropping it closes nothing in order, as after `kill -9`.
+/// A running replica. Dropping it ends all connections without a shutdown, like `kill -9`.
 pub(crate) struct Replica {
     pub(crate) address: SocketAddr,
     pub(crate) shared: Arc<Shared>,
@@ -71,15 +71,15 @@ pub(crate) struct Replica {
 pub(crate) struct Shared {
     name: &'static str,
     leads: AtomicBool,
-    /// Number of GetInfo calls that began.
+    /// Number of GetInfo calls that have begun.
     pub(crate) calls: AtomicU32,
     /// Number of accepted connections.
     pub(crate) connections: AtomicU32,
-    /// Accepted tokens. Empty: any caller.
+    /// Accepted tokens. If empty, any caller is accepted.
     pub(crate) tokens: Mutex<BTreeSet<String>>,
     /// The credentials of the last call.
     pub(crate) token: Mutex<String>,
-    /// While this is set, new calls are never answered.
+    /// While this is set, new calls never get an answer.
     pub(crate) holds: AtomicBool,
 }
 
@@ -108,7 +108,7 @@ impl Replica {
         replica
     }
 
-    /// Listens on a Unix socket.
+    /// Starts a replica that listens on a Unix socket.
     pub(crate) async fn at_socket(name: &'static str, path: &Path) -> Self {
         let (setup, path) = (Setup::new(name), path.to_owned());
         let replica = Self::new(&setup).await;
@@ -153,7 +153,7 @@ impl Replica {
         self.runtime.as_ref().unwrap().spawn(server);
     }
 
-    /// `HOST:PORT`.
+    /// Returns the address as `HOST:PORT`.
     pub(crate) fn host_port(&self) -> String {
         self.address.to_string()
     }
@@ -162,14 +162,14 @@ impl Replica {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// Makes it the leader or a standby, and reports it.
+    /// Makes this replica the leader or a standby, and reports the new state.
     pub(crate) async fn lead(&self, leads: bool) {
         self.shared.leads.store(leads, Ordering::SeqCst);
         let status = if leads { ServingStatus::Serving } else { ServingStatus::NotServing };
         self.health.set_service_status(SERVICE, status).await;
     }
 
-    /// Makes it a standby that still reports that it serves.
+    /// Makes this replica a standby that still reports that it serves.
     pub(crate) fn lead_in_name_only(&self) {
         self.shared.leads.store(false, Ordering::SeqCst);
     }

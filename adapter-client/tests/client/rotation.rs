@@ -1,4 +1,4 @@
-//! Certificates and tokens are replaced under load, without failed calls.
+//! Tests that replace certificates and tokens under load, without failed calls.
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 
@@ -13,7 +13,8 @@ use crate::{
     until,
 };
 
-/// The order of a rotation: the new CA is trusted together with the old one, the server changes, the old CA is removed.
+/// The usual order of a rotation: the client trusts the new CA together with the old one, the server changes its certificate, and the old
+/// CA is removed.
 #[tokio::test]
 async fn a_new_ca_takes_the_place_of_the_old_one() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
@@ -33,7 +34,7 @@ async fn a_new_ca_takes_the_place_of_the_old_one() {
         (old.pem() + &new.pem(), None),
         (old.pem() + &new.pem(), Some(new.sign("cloud-adapter"))),
         (new.pem(), None),
-        // The file becomes empty: the last valid content stays in force.
+        // The file becomes empty, and its last valid content remains in use.
         (String::new(), None),
     ] {
         fs::write(&ca, certificates).unwrap();
@@ -65,7 +66,7 @@ async fn a_new_token_takes_the_place_of_the_old_one() {
     admit(&["first", "second"]);
     fs::write(&file, "second\n").unwrap();
     until("the new token is used", || *replica.shared.token.lock().unwrap() == "second").await;
-    // No call with the old token is in flight any more.
+    // From here on, no call with the old token is in flight.
     load.answers(100).await;
     admit(&["second"]);
     load.answers(20).await;

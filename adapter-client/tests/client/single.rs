@@ -1,4 +1,4 @@
-//! One endpoint: TLS, identities, and errors without delay.
+//! Tests with one endpoint: TLS, identities, and errors without delay.
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 

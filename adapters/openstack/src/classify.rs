@@ -1,6 +1,7 @@
 //! Maps the answers of the services to the runtime's faults, by their status and by error codes and texts in the body.
 //!
-//! A wrong row could turn rejected credentials into absence, and absence deletes nodes.
+//! A wrong row could make rejected credentials look like the absence of an instance, and the controller deletes the nodes of absent
+//! instances.
 
 mod body;
 #[cfg(test)]
@@ -17,9 +18,9 @@ use jiff::{Timestamp, fmt::rfc2822};
 
 use self::body::Refusal;
 
-/// Headers in which services return the request ID, which operators are asked for. Nova's own header is from before 2014.
+/// Headers in which services return the request ID. Operators of clouds ask users for this ID. Nova's own header is from before 2014.
 const REQUEST_IDS: [&str; 3] = ["x-openstack-request-id", "x-compute-request-id", "x-request-id"];
-/// Text with which all four services answer a wrong path.
+/// Text with which all four services answer a request for a wrong path.
 const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// Octavia's texts for a port or an address that is already in use.
@@ -50,8 +51,9 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     })
 }
 
-/// Nova limits rates with 413 and a delay, and Nova of some providers still does (source: Compute API v2, «Rate limits»). Without a delay,
-/// all services mean by 413 that the request is too large (source: oslo.middleware, `sizelimit`); sending it again fails in the same way.
+/// Nova limits rates with status 413 and a delay; the Nova of some providers still does (source: Compute API v2, «Rate limits»). Without a
+/// delay, status 413 of any service means that the request is too large (source: oslo.middleware, `sizelimit`), and a retry fails in the
+/// same way.
 fn fault_of_413(operation: Operation, retry_after: Option<Duration>, refusal: &mut Refusal) -> Fault {
     if operation.family == Family::Compute && retry_after.is_some() {
         return Fault::Throttled;
@@ -60,43 +62,43 @@ fn fault_of_413(operation: Operation, retry_after: Option<Duration>, refusal: &m
     Fault::Invalid
 }
 
-/// The request ID that the service assigned.
+/// Returns the request ID that the service assigned.
 pub(crate) fn request_id(response: &VendorResponse) -> Option<String> {
     let named = REQUEST_IDS.iter().find_map(|name| response.headers().get(*name));
     named?.to_str().ok().map(str::to_owned)
 }
 
-/// Uses the status where it is unambiguous, and otherwise the body.
+/// Returns the fault of an unsuccessful answer. Uses the status where it is unambiguous, and otherwise the body.
 fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     match status.as_u16() {
         400 if out_of_room(refusal) => Fault::Quota,
         401 => Fault::Auth,
         403 if is_quota(refusal) => Fault::Quota,
         403 => Fault::Forbidden,
-        // Keystone does not find a revoked application credential, trust or token; the driver asks Keystone for nothing else.
+        // Keystone does not find a revoked application credential, trust or token. The driver sends Keystone no other requests.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
-        // Neutron: a floating IP is from a network that the router does not reach. Retrying does not help.
+        // Neutron: the router does not reach the network of a floating IP. Retrying does not help.
         404 if refusal.code.as_deref() == Some(UNREACHABLE) => Fault::Invalid,
         404 if is_absence(refusal) || is_absence_by_type(operation, refusal) => Fault::NotFound,
-        // A wrong address, one without the service, answers 404 to every path.
+        // A wrong address, where the service is not served, answers 404 to every path.
         404 => Fault::Nonsense,
-        // 406: Nova does not know the microversion.
+        // 406: Nova does not support the requested microversion.
         406 | 501 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
-        // Another client created it first: the next read shows it.
+        // Another client created the object first: the next read shows it.
         409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
-        // The user has to choose other groups.
+        // The user has to choose other security groups.
         409 if refusal.says(OTHER_KIND) => Fault::Invalid,
-        // Octavia: another listener already has the port, or another port the address. Retrying does not help.
+        // Octavia: another listener already uses the port, or another port uses the address. Retrying does not help.
         409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
         // Octavia: the object or its parent is being changed. Neutron: the object is in use, or changed since it was read (412).
         409 | 412 | 423 => Fault::Busy,
         429 => Fault::Throttled,
-        // Octavia returns Neutron's refusal as its own failure: nothing was created.
+        // Octavia reports Neutron's refusal as a failure of its own, but nothing was created.
         500 if refusal.is_ours() && refusal.says("reports error: BadRequestException: 400") => Fault::Invalid,
-        // Either the address is in use, or a quota is exceeded: the answer does not say which.
+        // The address is in use, or a quota is exceeded; the answer does not say which.
         500 if refusal.is_ours() && refusal.says("reports error: ConflictException: 409") => Fault::Quota,
-        // The answer may come from a proxy that does not know whether the service has done the work.
+        // The answer may come from a proxy that does not know whether the service has executed the request.
         408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
         408 | 500..=599 => Fault::Unavailable,
         400..=499 => Fault::Invalid,
@@ -104,27 +106,29 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     }
 }
 
-/// Only the text of the service itself about an object proves its absence; the text about an unknown path does not.
+/// Whether the answer proves that an object is absent. Only the service's text about an object does; the text about an unknown path does
+/// not.
 fn is_absence(refusal: &Refusal) -> bool {
     let named =
         refusal.says("could not be found") || refusal.says("not found") || refusal.says("Could not find");
     refusal.is_ours() && named && !refusal.says(NO_SUCH_PATH)
 }
 
-/// Neutron's texts differ by object, such as "Security group rule 1 does not exist", but all its types end in `NotFound`.
+/// Like [`is_absence`], by type: Neutron's texts differ by object, such as "Security group rule 1 does not exist", but all these types end
+/// in `NotFound`.
 fn is_absence_by_type(operation: Operation, refusal: &Refusal) -> bool {
     let typed = refusal.code.as_deref().is_some_and(|code| code.ends_with("NotFound"));
     operation.family == Family::Network && refusal.is_ours() && typed && !refusal.says(NO_SUCH_PATH)
 }
 
-/// Neutron reports a quota by type, Octavia and Nova only by text.
+/// Whether a quota is exceeded. Neutron reports this by type, Octavia and Nova only by text.
 fn is_quota(refusal: &Refusal) -> bool {
     refusal.code.as_deref() == Some("OverQuota")
         || refusal.says("Quota has been met")
         || refusal.says("Quota exceeded")
 }
 
-/// An address pool or a route table is full.
+/// Whether an address pool or a route table is full.
 fn out_of_room(refusal: &Refusal) -> bool {
     const FULL: [&str; 5] = [
         "AllowedAddressPairExhausted",
@@ -136,8 +140,8 @@ fn out_of_room(refusal: &Refusal) -> bool {
     refusal.code.as_deref().is_some_and(|code| FULL.contains(&code))
 }
 
-/// Reads `Retry-After`: seconds, or a date, which is compared with the `Date` of the answer. Some services prefix the header's name.
-/// Source: RFC 9110, 10.2.3.
+/// Reads `Retry-After`: seconds, or a date, which is compared with the `Date` of the answer. Some services add a prefix to the header's
+/// name. Source: RFC 9110, 10.2.3.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let named = headers.iter().find(|(name, _)| name.as_str().ends_with("retry-after"));
     let text = named?.1.to_str().ok()?.trim();

@@ -1,7 +1,7 @@
-//! The HTTP APIs of the services: one function for each call, and one request through the session for each call.
+//! The HTTP APIs of the services, with one function for each call. Each call sends one request through the session.
 //!
-//! Two requests come on top: the log-in, when a token is needed, and a repetition with a new token after the old one was rejected. The
-//! client does not wait, retries nothing else, and has no connection of its own.
+//! The client sends two further requests: a log-in when it needs a token, and a repetition with a new token after the cloud has rejected
+//! the old one. It does not wait, retries nothing else, and has no connection of its own.
 
 pub(crate) mod floating_ips;
 pub(crate) mod octavia;
@@ -27,13 +27,13 @@ use crate::{
     instances::{Port, Server},
 };
 
-/// Items on a page of a listing; services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.
+/// Number of items on a page of a listing. Services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.
 const PAGE_MAX: u32 = 1000;
-/// First version of Nova's API that returns the name of a server's flavor. Source: Nova, REST API Version History, 2.47 (Pike).
+/// First version of Nova's API in which a server has the name of its flavor. Source: Nova, REST API Version History, 2.47 (Pike).
 const MICROVERSION: HeaderValue = HeaderValue::from_static("compute 2.47");
 /// Header that requests an API version.
 const API_VERSION: &str = "openstack-api-version";
-/// Fields of a port that are read.
+/// Fields of a port that the driver requests.
 const PORT_FIELDS: [&str; 4] = ["id", "device_id", "status", "fixed_ips"];
 
 pub(crate) const LIST_SERVERS: Operation = Operation::read(Family::Compute, "ListServers");
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     pub(crate) identity: Arc<Identity>,
 }
 
-/// A request, without its body.
+/// The head of a request, without its body.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) operation: Operation,
@@ -59,7 +59,7 @@ pub(crate) struct Call {
 }
 
 impl Client {
-    /// Lists a page of the project's servers; `query` is set for later pages.
+    /// Lists a page of the project's servers. `query` is set for every page but the first.
     pub(crate) async fn list_servers(
         &self,
         session: &Session,
@@ -85,7 +85,7 @@ impl Client {
         Ok(server)
     }
 
-    /// Lists a page of ports; for later pages `which` is [`Ports::Next`].
+    /// Lists a page of ports. `which` is [`Ports::Next`] for every page but the first.
     pub(crate) async fn list_ports(
         &self,
         session: &Session,
@@ -121,12 +121,12 @@ impl Client {
         })
     }
 
-    /// Writes an object. The body of the answer is not read: the next listing shows the result.
+    /// Writes an object. The body of the answer is not read, because the next listing shows the result.
     pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
         self.write_over(session, call, None, body).await
     }
 
-    /// Like `write`, but fails with [`Fault::Busy`] if the object has changed since this revision.
+    /// Like `write`, but fails with [`Fault::Busy`] if the object has changed since this revision was read.
     async fn write_over(
         &self,
         session: &Session,
@@ -169,7 +169,7 @@ impl Client {
     }
 }
 
-/// A body of one field, which is serialised directly: the largest load balancer has 20,000 members, and as a JSON value they would take
+/// A body with one field, which is serialised directly: the largest load balancer has 20,000 members, which as a JSON value would need
 /// several times the memory of the text.
 pub(crate) struct Body<'a, T: ?Sized>(pub(crate) &'static str, pub(crate) &'a T);
 
@@ -181,14 +181,14 @@ impl<T: Serialize + ?Sized> Serialize for Body<'_, T> {
     }
 }
 
-/// Selects ports.
+/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ports<'a> {
-    /// All ports of a project. The project is named because administrators get the ports of all projects.
+    /// All ports of a project. The query names the project because administrators otherwise get the ports of all projects.
     Of(&'a str),
-    /// The ports of a server.
+    /// The ports of one server.
     At(&'a str),
-    /// Another page, by its query.
+    /// A later page, by its query.
     Next(&'a str),
 }
 

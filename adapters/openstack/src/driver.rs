@@ -1,4 +1,4 @@
-//! The driver: passes the runtime's requests to the modules.
+//! The driver, which passes the runtime's requests to the modules.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -38,8 +38,8 @@ use crate::{
 /// Capabilities that do not depend on flags.
 const CAPABILITIES: [&str; 2] = ["instances", "instances.shutdown-state"];
 
-/// Default rate limits. OpenStack has no limits by default; each request occupies a worker of the service while it runs, and a service has
-/// as many workers as its host has cores.
+/// Default rate limits. OpenStack has no rate limits by default. Each request occupies a worker of the service while it runs, and a service
+/// has as many workers as its host has cores.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
@@ -47,10 +47,10 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Reads come from the database that is written to, or from a replica of it.
+/// The services read from the database that they write to, or from a replica of that database.
 const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
-/// Octavia asks Neutron for a port before it stores the new load balancer, goes on after its client has disconnected, and took longer than
-/// a minute under load. Proxies in front of it usually time out after one minute.
+/// Octavia requests a port from Neutron before it stores the new load balancer, continues after its client has disconnected, and took
+/// longer than a minute under load. Proxies in front of Octavia usually time out after one minute.
 const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// The driver. Keeps only the configuration of the cloud and the credentials.
@@ -74,12 +74,12 @@ pub(crate) struct Settings {
     pub(crate) networking: Networking,
     pub(crate) form: Form,
     pub(crate) load_balancers: LoadBalancerOptions,
-    /// ID of the router with the pod routes.
+    /// ID of the router that has the pod routes.
     pub(crate) router: Option<String>,
 }
 
 impl OpenStackDriver {
-    /// Builds the driver without connecting to the cloud. `ca`: the certificates that `cloud` names, as PEM.
+    /// Builds the driver without connecting to the cloud. `ca`: content of the certificate file that `cloud` names, as PEM.
     pub(crate) fn new(cloud: Cloud, ca: Option<Vec<u8>>, settings: Settings) -> Self {
         let region = cloud.region.clone();
         let client = Client { identity: Arc::new(Identity::new(cloud)) };
@@ -93,7 +93,7 @@ impl OpenStackDriver {
         Place { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
     }
 
-    /// Looks up the subnet of a node first if no subnet is configured: once for each process and node.
+    /// Looks up the subnet of a node if no subnet is configured. The look-up is made once for each process and node.
     async fn create_load_balancer(
         &self,
         session: &Session,
@@ -136,14 +136,14 @@ impl OpenStackDriver {
     ) -> Result<(), VendorError> {
         let pool = pool.id()?;
         let known = &self.balancers.members;
-        // A running listing may have read the old members, and a listing during the write may have read either.
+        // A listing in progress may have read the old members, and a listing during the write may have read the old or the new ones.
         known.forget(pool);
         let done = self.client.update_members(session, (pool, which), members).await;
         known.forget(pool);
         done
     }
 
-    /// A driver with the credentials of this content.
+    /// Builds a driver with the credentials in this content.
     fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let cloud = self.settings.source.read_with(content, &self.settings.given)?;
         self.client.identity.tries(&cloud);
@@ -207,9 +207,9 @@ impl Driver for OpenStackDriver {
             parameters: Parameters::declared(),
             consistency_horizon: CONSISTENCY_HORIZON,
             create_horizon: CREATE_HORIZON,
-            // Octavia accepts several load balancers of the same name, and has no idempotency token for a create.
+            // Octavia accepts several load balancers of the same name, and has no idempotency token for the creation.
             deduplication: Deduplication::ListThenCreate,
-            // One ID costs one call: for more than a few IDs a listing is cheaper; the runtime decides.
+            // Each ID costs one call, so a listing is cheaper for more than a few IDs. The runtime decides between the two.
             batch: 1,
             poll: Duration::from_secs(2),
             // Each amphora is a virtual machine that has to boot.
@@ -224,7 +224,7 @@ impl Driver for OpenStackDriver {
         let identity = &self.client.identity;
         let project = identity.check(session).await?;
         let access = identity.access(session).await?;
-        // Reports a wrong region at once, and not with the first look-up of an instance.
+        // Checks the addresses here, so that a wrong region is reported at once instead of at the first look-up of an instance.
         for service in [Service::Compute, Service::Network] {
             access.endpoints.base(service)?;
         }
@@ -315,7 +315,7 @@ impl Driver for OpenStackDriver {
     }
 
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
-        // A running listing may have read the old state, and a listing during the write may have read either.
+        // A listing in progress may have read the old state, and a listing during the write may have read the old or the new one.
         self.balancers.parts.forget();
         let kept = kept::written_by(step);
         if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {

@@ -1,7 +1,7 @@
 //! Authentication: credentials, the token, and the addresses of the services.
 //!
-//! Only one caller logs in at a time. A caller that finds no valid token logs in through its own session; if it is cancelled, the next
-//! waiting caller logs in. A token is renewed before it expires by the next caller, and also when the cloud rejects it early.
+//! Only one caller logs in at a time, through its own session. Other callers without a valid token wait; if the log-in is cancelled, the
+//! next of them logs in. The next caller also renews a token that expires soon or that the cloud has rejected early.
 
 pub(crate) mod catalogue;
 pub(crate) mod cloud;
@@ -47,15 +47,15 @@ const SECRET_MIN: usize = 8;
 /// The authentication state. Credentials can be replaced.
 pub(crate) struct Identity {
     login: RwLock<Arc<LogIn>>,
-    /// The secret of credentials that are being tried.
+    /// The secret of new credentials that are being tested.
     candidate: RwLock<Option<SecretString>>,
 }
 
-/// Credentials, and the token that they brought.
+/// Credentials, and the token that was obtained with them.
 struct LogIn {
     cloud: Cloud,
     access: RwLock<Option<Arc<Access>>>,
-    /// Held during a log-in: error and time of the last failed attempt.
+    /// Locked during a log-in. Contains the error and time of the last failed attempt.
     turn: Mutex<Option<(Instant, VendorError)>>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Does not connect to the cloud yet.
+    /// Creates the state without connecting to the cloud yet.
     pub(crate) fn new(cloud: Cloud) -> Self {
         let login = LogIn { cloud, access: RwLock::default(), turn: Mutex::default() };
         Self { login: RwLock::new(Arc::new(login)), candidate: RwLock::default() }
@@ -76,12 +76,12 @@ impl Identity {
         Arc::clone(&self.login.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The current configuration of the cloud.
+    /// Returns the current configuration of the cloud.
     pub(crate) fn cloud(&self) -> Cloud {
         self.login().cloud.clone()
     }
 
-    /// Adds the secret of credentials that are being tried to those that are redacted from answers.
+    /// Adds the secret of credentials that are being tested to the secrets that are redacted from answers.
     pub(crate) fn tries(&self, cloud: &Cloud) {
         *self.candidate.write().unwrap_or_else(PoisonError::into_inner) =
             Some(cloud.credentials.secret().clone());
@@ -92,7 +92,7 @@ impl Identity {
         *self.login.write().unwrap_or_else(PoisonError::into_inner) = other.login();
     }
 
-    /// The secrets that are redacted from answers.
+    /// Returns the secrets that are redacted from answers.
     pub(crate) fn secrets(&self) -> Vec<SecretString> {
         let login = self.login();
         let candidate = self.candidate.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -115,8 +115,8 @@ impl Identity {
         }
     }
 
-    /// Returns a token other than the one that the cloud has rejected. Cost: one vendor call, or none if another caller has renewed it
-    /// already.
+    /// Returns a token that differs from the one that the cloud has rejected. Cost: one vendor call, or none if another caller has already
+    /// renewed the token.
     ///
     /// # Errors
     /// Returns the error of the log-in.
@@ -131,7 +131,7 @@ impl Identity {
     /// Validates the token, or logs in. Cost: one vendor call, or two if the token is no longer valid.
     ///
     /// # Errors
-    /// Returns the error of the log-in, also if the project is not the configured one.
+    /// Returns the error of the log-in, or an error if the project is not the configured one.
     pub(crate) async fn check(&self, session: &Session) -> Result<Project, VendorError> {
         let login = self.login();
         let Some(access) = login.known().filter(|access| Instant::now() < access.ends_at) else {
@@ -152,7 +152,7 @@ impl LogIn {
         self.access.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a token other than `stale`.
+    /// Returns a token that differs from `stale`.
     async fn renewed(
         &self,
         session: &Session,
@@ -178,7 +178,7 @@ impl LogIn {
         result
     }
 
-    /// Returns a new token if possible, else the old one, which is still valid.
+    /// Returns a new token if possible, or else the old one, which is still valid.
     async fn renewed_early(&self, session: &Session, old: Arc<Access>) -> Arc<Access> {
         let Ok(mut turn) = self.turn.try_lock() else { return old };
         if let Some(access) = self.newer(Some(&old)) {
@@ -193,7 +193,7 @@ impl LogIn {
                 access
             }
             Err(error) => {
-                tracing::warn!(%error, "Cannot renew the token: the old one is still valid");
+                tracing::warn!(%error, "Cannot renew the token; using the old token, which is still valid");
                 *turn = Some((Instant::now(), error));
                 old
             }
@@ -232,12 +232,12 @@ impl LogIn {
     }
 }
 
-/// Whether the cloud rejected the credentials, as opposed to a connection error.
+/// Whether the cloud rejected the credentials, as opposed to an error of the connection.
 fn rejected(error: &VendorError) -> bool {
     matches!(error.fault, Fault::Auth | Fault::Forbidden)
 }
 
-/// Converts the error of a request that could not be built.
+/// Converts the error for a request that could not be built.
 pub(crate) fn finished(
     operation: Operation,
     request: Result<VendorRequest, http::Error>,

@@ -1,4 +1,4 @@
-//! Instances: the full listing, which joins the pages of servers and ports on its last page, and the look-up by ID.
+//! Instances. The listing reads the pages of servers and ports and joins them on its last page; the look-up is by ID.
 
 mod address;
 mod label;
@@ -23,11 +23,11 @@ use crate::{
     client::{self, Ports},
 };
 
-/// Prefixes of a cursor: the listing that it continues. The first page of the ports has no query yet.
+/// Prefixes of a cursor, which name the listing that it continues. The cursor of the first page of ports has no query yet.
 const SERVERS: &str = "servers?";
 const PORTS: &str = "ports?";
 
-/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     servers: Vec<Arc<[Server]>>,
@@ -35,7 +35,7 @@ struct Sweep {
 }
 
 impl OpenStackDriver {
-    /// Converts a server to an instance of the contract. `ports`: the ports of this server, in Neutron's order.
+    /// Converts a server to an instance of the contract. `ports`: the ports of this server, in the order that Neutron returns.
     fn instance(&self, server: &Server, ports: &[&Port]) -> Instance {
         server::instance(server, ports, &self.place())
     }
@@ -115,8 +115,8 @@ impl Collection<Instance> for OpenStackDriver {
 }
 
 impl InstanceLookup for OpenStackDriver {
-    /// Nova has no call for several IDs: its filter `uuid` takes one ID, and is for administrators only. An existing server costs two
-    /// calls, a deleted one costs one.
+    /// Nova has no call for several IDs: its filter `uuid` takes only one ID, and only administrators may use it. The look-up of an
+    /// existing server costs two calls, that of a deleted server costs one.
     async fn get_batch(
         &self,
         session: &Session,

@@ -1,9 +1,9 @@
-//! The driver for OpenStack: translates between the contract and Keystone, Nova, Neutron and Octavia, and does nothing else.
+//! The driver for OpenStack. It only translates between the contract and the APIs of Keystone, Nova, Neutron and Octavia.
 //!
 //! The driver has no policy, does not wait, retries only a call whose token was rejected, and keeps only the configuration of the cloud,
-//! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` has credentials,
-//! token and catalogue; `client` has one function for each vendor call, `classify` maps answers to faults; `instances` lists and looks up
-//! instances; `provider_id` and `ownership` define the names by which objects are recognised later.
+//! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages
+//! credentials, token and catalogue; `client` has one function for each vendor call, `classify` maps answers to faults; `instances` lists
+//! and looks up instances; `provider_id` and `ownership` define the names by which objects are recognised later.
 //!
 //! `routes` lists and changes the routes of a router.
 

@@ -1,8 +1,8 @@
-//! Load balancers: one listing of Octavia's collections and of the floating IPs, which is joined on its last page.
+//! Load balancers. One listing reads Octavia's collections and the floating IPs, and joins them on its last page.
 //!
-//! Cost: the pages of each collection, however many load balancers there are, and one call for each owned pool whose members are not known
-//! yet, because no other listing contains them. While the runtime waits for load balancers and none has changed, only their listing and
-//! that of the floating IPs are read.
+//! Cost: the pages of each collection, whatever the number of load balancers, and one call for each owned pool whose members are not known
+//! yet, because no other listing contains members. While the runtime waits for load balancers and none has changed, only the listing of
+//! load balancers and that of floating IPs are read.
 
 pub(crate) mod answers;
 mod guard_drift;
@@ -51,27 +51,28 @@ use crate::{
 /// Octavia's status of a load balancer or pool that is not being changed.
 pub(crate) const ACTIVE: &str = "ACTIVE";
 
-/// What a plan needs to know of a load balancer besides the fields of the contract.
+/// What a plan needs to know about a load balancer besides the fields of the contract.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
-    /// `None`: the load balancer is gone, and only a floating IP is left.
+    /// The load balancer. `None`: it no longer exists, and only a floating IP or security group rules are left.
     pub(crate) balancer: Option<Balancer>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) pools: Vec<PoolTree>,
-    /// Floating IPs attached to it, and its own that are unattached.
+    /// Floating IPs that are attached to the load balancer, and unattached ones that belong to it.
     pub(crate) floating_ips: Vec<FloatingIp>,
 }
 
-/// A pool with its monitor and members.
+/// A pool with its health monitor and members.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PoolTree {
     pub(crate) pool: Pool,
     pub(crate) monitor: Option<Monitor>,
-    /// `None`: the members have not been read.
+    /// The members of the pool. `None`: they have not been read.
     pub(crate) members: Option<Arc<[Member]>>,
 }
 
-/// IDs and names of what a load balancer uses for its heir: networks, subnets, address pools, certificates and addresses.
+/// Returns IDs and names of the objects that a load balancer uses for its heir: networks, subnets, address pools, certificates and
+/// addresses.
 pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
@@ -100,7 +101,7 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
     networks.chain(subnets).chain(certificates).cloned().chain(told).collect()
 }
 
-/// Configuration and cached state of the cloud's load balancers.
+/// The configuration and the cached state of the cloud's load balancers.
 #[derive(Debug)]
 pub(crate) struct LoadBalancers {
     pub(crate) options: LoadBalancerOptions,
@@ -110,7 +111,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) guards: KnownGuards,
     pub(crate) turns: Turns,
     pub(crate) kept: KnownKept,
-    /// The node whose subnet was looked up last, and the subnet. All Services use the same node.
+    /// The last node whose subnet was looked up, and that subnet. All Services use the same node.
     beside: Mutex<Option<(Neighbour, String)>>,
 }
 
@@ -136,7 +137,7 @@ impl LoadBalancers {
         }
     }
 
-    /// The subnet of a node, if it is cached.
+    /// Returns the subnet of a node, if it is cached.
     pub(crate) fn subnet_beside(&self, node: &Neighbour) -> Option<String> {
         let known = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(there, _)| there == node).map(|(_, subnet)| subnet.clone())
@@ -147,12 +148,12 @@ impl LoadBalancers {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// Counts an address that a Service is about to keep. Returns `false` if its namespace already keeps the maximum.
+    /// Counts an address that a Service is about to keep. Returns `false` if the Service's namespace already keeps the maximum number.
     pub(crate) fn begins_to_keep(&self, record: &Description) -> bool {
         self.kept.begin(record, self.options.most_kept())
     }
 
-    /// The facts for planning. Each plan follows a listing, which also reads the API version.
+    /// Returns the facts for planning. The API version is known, because each plan follows a listing, which reads it.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
         let version = self.version.get().copied().unwrap_or(newest);
@@ -160,7 +161,7 @@ impl LoadBalancers {
     }
 }
 
-/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     /// Number of writes by this process when the listing began.
@@ -170,23 +171,23 @@ struct Sweep {
     pools: Vec<Arc<[Pool]>>,
     monitors: Vec<Arc<[Monitor]>>,
     floating_ips: Vec<Arc<[FloatingIp]>>,
-    /// Whether security groups are managed, and what was read of them.
+    /// Whether security groups are managed, and the objects read for them so far.
     guarded: bool,
     groups: Vec<Arc<[SecurityGroup]>>,
     ports: Vec<Arc<[GuardedPort]>>,
-    /// Pools whose members have to be read, and how many of them have been.
+    /// Pools whose members have to be read. `asked`: how many of them have been read.
     unknown: Arc<[Pool]>,
     asked: usize,
     /// Members of the pool that is being read.
     members: Vec<Arc<[Member]>>,
 }
 
-/// The listing that a page belongs to. A cursor begins with its word.
+/// The collection that a page belongs to. A cursor begins with the collection's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Versions,
     Octavia(Listed),
-    /// Members of the first unknown pool.
+    /// Members of the first pool whose members are not known.
     Members,
     SecurityGroups,
     Ports,
@@ -227,7 +228,7 @@ impl Place {
 }
 
 impl Sweep {
-    /// The cursor of a page. All cursors of a listing differ.
+    /// Formats the cursor of a page. All cursors of a listing differ.
     fn cursor(&self, place: Place, query: &str) -> String {
         let word = place.word();
         match self.unknown.get(self.asked).filter(|_| place == Place::Members) {
@@ -236,7 +237,8 @@ impl Sweep {
         }
     }
 
-    /// Pools with unknown members, of load balancers with owners. Those of a load balancer that is being changed can wait.
+    /// Returns the pools with unknown members that belong to load balancers with owners. The pools of a load balancer that is being changed
+    /// can wait.
     fn unknown(&self, known: &KnownMembers) -> Arc<[Pool]> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let settled = balancers.filter(|one| one.provisioning_status == ACTIVE);
@@ -247,20 +249,20 @@ impl Sweep {
         let pools = self.pools.iter().flat_map(|page| page.iter());
         let of_ours = |pool: &&Pool| {
             let mut users = pool.loadbalancers.iter().filter_map(|one| users.get(one.id.as_str())).flatten();
-            // An owner may take over pools without tags; callers that share the load balancer have only their own pools.
+            // An owner may take over pools without tags, but users that share the load balancer have only their own pools.
             users.any(|user| !user.shares || pool.tags.contains(&ownership::part_tag(&user.key)))
         };
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
     }
 
-    /// What was read of security groups. `None`: this listing has not read them, and the earlier state remains valid.
+    /// Returns what was read of security groups. `None`: this listing has not read them, and the earlier state remains valid.
     fn guards(&self, known: &LoadBalancers) -> Option<Guards> {
         self.groups.first()?;
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let balancers: Vec<&Balancer> =
             balancers.filter(|one| one.provisioning_status != plan::PENDING_DELETE).collect();
         let mut found = Guards::default();
-        // A former owner that left a shared load balancer needs nothing there any more.
+        // A former owner that has left a shared load balancer needs no access from it any more.
         let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));
         found.balancers.extend(there.map(|one| one.id.clone()));
         let mut pools: BTreeMap<&str, Vec<&Pool>> = BTreeMap::new();
@@ -285,8 +287,8 @@ impl Sweep {
         Some(found)
     }
 
-    /// Subnets of owned load balancers and their members that have not been read yet, and again those that are needed and were not visible:
-    /// an administrator may have shared them since.
+    /// Returns the subnets of owned load balancers and their members that have not been read yet. Also returns needed subnets that were not
+    /// visible, because an administrator may have shared them since.
     fn unknown_subnets(&self, known: &LoadBalancers, found: &Guards) -> Vec<String> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let ours = balancers.filter(|one| !ownership::users(&one.tags).is_empty());
@@ -304,10 +306,10 @@ impl Sweep {
         subnets.into_iter().filter(|id| !learned.contains_key(id) || hidden.contains(id)).collect()
     }
 
-    /// The listing that follows this one. Without load balancers, Octavia's other collections are empty, but security groups may be left.
+    /// Returns the collection to list next. Without load balancers, Octavia's other collections are empty, but security groups may exist.
     ///
     /// Load balancers come first, so that a load balancer created during the listing is not seen without its parts. Floating IPs come last:
-    /// if one was created for a load balancer that is not listed, that load balancer is gone, and not about to appear.
+    /// if a floating IP was created for a load balancer that is not listed, that load balancer no longer exists.
     fn after(&self, place: Place) -> Option<Place> {
         let nothing = self.balancers.iter().all(|page| page.is_empty());
         let left = self.asked < self.unknown.len();
@@ -388,7 +390,7 @@ impl OpenStackDriver {
         let known = &self.balancers.members;
         let Some(pool) = sweep.unknown.get(sweep.asked).cloned() else { return Ok(None) };
         let page = match self.client.list_members(session, &pool.id, query).await {
-            // The pool was deleted since it was listed, alone or with its load balancer: the next listing shows it.
+            // The pool was deleted after it was listed, alone or with its load balancer. The next listing shows this.
             Err(error) if error.fault == Fault::NotFound => client::Page { items: Vec::new(), next: None },
             page => page?,
         };
@@ -403,7 +405,7 @@ impl OpenStackDriver {
 }
 
 impl LoadBalancers {
-    /// What the pools of a user of the load balancer need.
+    /// Returns the access that the pools of a user of the load balancer need.
     fn user(&self, balancer: &Balancer, key: &LoadBalancerKey, pools: &[&Pool]) -> guards::User {
         let tag = ownership::part_tag(key);
         let ours = pools.iter().filter(|pool| pool.tags.contains(&tag));
@@ -420,7 +422,7 @@ impl LoadBalancers {
         guards::User { cluster_id: key.cluster_id.clone(), is_active, needs, addresses }
     }
 
-    /// Where a listing begins: the first one of a process reads the version.
+    /// Returns where a listing begins. The first listing of a process reads the API version.
     fn beginning(&self) -> Place {
         if self.version.get().is_some() { Place::Octavia(Listed::LoadBalancers) } else { Place::Versions }
     }

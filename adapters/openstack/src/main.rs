@@ -8,8 +8,8 @@ use cloud_adapter::Options;
 
 /// The adapter for OpenStack: serves the cloud contract over gRPC, and calls Keystone, Nova, Neutron and Octavia.
 ///
-/// Credentials are read from clouds.yaml, or from OS_AUTH_URL and related variables, as by all OpenStack tools: a password, a token, or an
-/// application credential (recommended). The adapter works in the one project and region of the credentials.
+/// Credentials are read from clouds.yaml, or from OS_AUTH_URL and related variables, as by all OpenStack tools. They are a password, a
+/// token, or an application credential (recommended). The adapter works in the one project and region of the credentials.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

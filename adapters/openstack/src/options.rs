@@ -22,7 +22,7 @@ use crate::{
 /// First line of every PEM certificate.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 
-/// The cloud, and the roles of its networks.
+/// The cloud, and how its networks are used.
 #[derive(Clone, Debug, Args)]
 pub struct OpenStackOptions {
     /// Name of the cloud in clouds.yaml; not needed if there is only one. Also from OS_CLOUD. Without it, and without --clouds-file,
@@ -33,29 +33,31 @@ pub struct OpenStackOptions {
     /// precedence. Also from OS_CLIENT_CONFIG_FILE; else ./clouds.yaml, ~/.config/openstack/clouds.yaml or /etc/openstack/clouds.yaml
     #[arg(long, value_name = "PATH", help_heading = "OpenStack")]
     clouds_file: Option<PathBuf>,
-    /// Region of the services, instead of region_name in clouds.yaml or OS_REGION_NAME
+    /// Region of the services; takes precedence over region_name in clouds.yaml and OS_REGION_NAME
     #[arg(long, value_name = "NAME", help_heading = "OpenStack")]
     region: Option<String>,
-    /// Interface of the service endpoints, instead of interface in clouds.yaml or OS_INTERFACE
+    /// Interface of the service endpoints; takes precedence over interface in clouds.yaml and OS_INTERFACE
     #[arg(long, value_name = "INTERFACE", help_heading = "OpenStack")]
     interface: Option<Interface>,
     /// Network whose addresses become ExternalIPs of the nodes; repeatable. Floating IPs always become ExternalIPs
     #[arg(long = "public-network-name", value_name = "NAME", help_heading = "OpenStack")]
     public_network_names: Vec<String>,
-    /// Network whose addresses become InternalIPs of the nodes; repeatable. Without it, the addresses of all networks that are not public
-    /// become InternalIPs
+    /// Network whose addresses become InternalIPs of the nodes; repeatable. Without this flag, the addresses of all networks that are not
+    /// public become InternalIPs
     #[arg(long = "internal-network-name", value_name = "NAME", help_heading = "OpenStack")]
     internal_network_names: Vec<String>,
-    /// Networks such as 10.0.0.0/16,fd00::/8 whose addresses are listed first, in this order; the others follow in the order of the cloud
+    /// CIDRs, such as 10.0.0.0/16,fd00::/8, whose addresses are listed first, in this order; other addresses follow in the order of the
+    /// cloud
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', help_heading = "OpenStack")]
     address_sort_order: Vec<IpNet>,
-    /// Leave out IPv6 addresses
+    /// Leave out the IPv6 addresses of nodes
     #[arg(long, help_heading = "OpenStack")]
     ipv6_support_disabled: bool,
-    /// Write provider IDs as openstack://REGION/ID instead of openstack:///ID, for clusters of several regions. Both forms are always read
+    /// Write provider IDs as openstack://REGION/ID instead of openstack:///ID, for clusters in several regions. The adapter always reads
+    /// both forms
     #[arg(long, help_heading = "OpenStack")]
     regional_provider_ids: bool,
-    /// ID of the router that gets the pod routes. Without it the adapter does not manage routes: the pod network needs none
+    /// ID of the router that gets the pod routes. Without this flag, the adapter does not manage routes, for a pod network that needs none
     #[arg(long, value_name = "ID", help_heading = "OpenStack")]
     router_id: Option<String>,
     #[command(flatten)]
@@ -95,7 +97,7 @@ impl OpenStackOptions {
     }
 }
 
-/// Reads the certificates of a file.
+/// Reads the certificates in a file.
 fn certificates(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     let fault = |what: &str| WrongUsage(format!("cacert: {}{what}", path.display()));
     let pem = fs::read_to_string(path).with_context(|| fault(""))?;

@@ -1,5 +1,5 @@
-//! Names by which any process recognises the load balancers of an owner. Tags are in `tags`, the corresponding record of a floating IP in
-//! `description`.
+//! Names by which any process recognises the load balancers of an owner. The module `tags` defines their tags, and `description` the
+//! corresponding record of a floating IP.
 
 mod description;
 mod go;
@@ -31,12 +31,12 @@ pub(crate) use self::{
 const NAME_MAX: usize = 63;
 /// Maximum length of a name in the cloud, in bytes. Source: Octavia API reference.
 const WISH_MAX: usize = 255;
-/// Digits of the digest in generated names.
+/// Number of digits of the digest in a generated name.
 const NAME_DIGEST: usize = 10;
 /// Length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// The name of a new load balancer: the configured one; else a readable name of limited length that is unique for the key.
+/// Returns the name of a new load balancer: the configured name; or else a readable name of limited length that is unique for the key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -50,15 +50,16 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// The new name of an existing load balancer, if a name is configured and differs.
+/// Returns the new name of an existing load balancer, if a name is configured and differs.
 ///
-/// A name given by the former cloud controller manager stays, so that this controller would still find the load balancer after a rollback.
+/// A name given by the former cloud controller manager does not change, so that this controller could still find the load balancer after a
+/// rollback.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     let wished = !desired.spec.name.is_empty() && !is_of_go(there);
     wished.then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
-/// Matches the names of a key by their digest: the readable part may have been different.
+/// Whether a name belongs to a key. Compares only the digest, because the readable part may have been different.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -68,11 +69,11 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid]).chars().take(NAME_DIGEST).collect()
 }
 
-/// A digest of several words, used for fingerprints.
+/// Computes the digest of several words, used for fingerprints.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut digest = Sha256::new();
     for word in words {
-        // The length separates the words, so that different lists have different digests.
+        // The lengths separate the words, so that different lists have different digests.
         digest.update(word.len().to_be_bytes());
         digest.update(word);
     }

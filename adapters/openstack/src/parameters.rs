@@ -1,4 +1,4 @@
-//! The vendor parameters of a load balancer: declaration and parsing.
+//! The vendor parameters of a load balancer. Declares and parses them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,21 +12,21 @@ const CLIENT_TIMEOUT: &str = "timeout-client-data";
 const MEMBER_TIMEOUT: &str = "timeout-member-data";
 const INSPECT_TIMEOUT: &str = "timeout-tcp-inspect";
 
-/// The longest timeout. Source: Octavia, `MAX_TIMEOUT`.
+/// The longest timeout that Octavia accepts. Source: Octavia, `MAX_TIMEOUT`.
 const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 24);
 
 /// Whether a change applies to an existing load balancer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     InPlace,
-    /// Applies only to load balancers that are created after the change.
+    /// The change applies only to load balancers that are created afterwards.
     Anew,
 }
 
-/// Parameters that may reach into networks of other tenants: the VIP would be there or come from there, or the nodes would be opened to it.
+/// Parameters that may give access to networks of other tenants: the VIP would be in such a network, or the nodes would be opened to it.
 const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
-/// All parameters: key, type, default, when a change applies, description.
+/// All parameters: key, type, default value, when a change applies, and description.
 const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
     (
         NETWORK,
@@ -41,7 +41,7 @@ const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
         None,
         Change::InPlace,
         "Subnet through which members are reached, instead of --member-subnet-id. Applies to members \
-         that are added from then on.",
+        that are added after the change.",
     ),
     (
         FLOATING_SUBNET,
@@ -69,24 +69,24 @@ const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
         Type::Duration,
         Some("0s"),
         Change::InPlace,
-        "Maximum time to wait for more data of a new TCP connection that is inspected.",
+        "Maximum time to wait for further data of a new TCP connection that is inspected.",
     ),
 ];
 
-/// Parsed parameters. `None`: the parameter is not set.
+/// Parsed parameters. A value of `None` means that the parameter is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) network: Option<String>,
     pub(crate) member_subnet: Option<String>,
     pub(crate) floating_subnet: Option<String>,
-    /// Milliseconds.
+    /// Timeouts in milliseconds.
     pub(crate) client_timeout: Option<u32>,
     pub(crate) member_timeout: Option<u32>,
     pub(crate) inspect_timeout: Option<u32>,
 }
 
 impl Parameters {
-    /// All parameters, as `GetInfo` returns them.
+    /// Returns all parameters, in the form that `GetInfo` returns.
     pub(crate) fn declared() -> Vec<Parameter> {
         let declare =
             |(key, kind, default, change, description): (&str, Type, Option<&str>, Change, &str)| Parameter {
@@ -125,7 +125,7 @@ impl Parameters {
     }
 }
 
-/// Parses a whole number with a unit, the contract's form of durations.
+/// Parses a whole number with a unit, which is the contract's form of durations.
 fn milliseconds(key: &str, text: &str) -> Result<u32, VendorError> {
     const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     let read = || {
@@ -142,12 +142,12 @@ pub(crate) fn within_max(duration: Duration) -> Option<u32> {
     Some(duration).filter(|one| *one <= TIMEOUT_MAX).and_then(|one| u32::try_from(one.as_millis()).ok())
 }
 
-/// The field that belongs to the key `network-id`.
+/// Field of the request with the key `network-id`.
 pub(crate) fn network_field() -> String {
     field(NETWORK)
 }
 
-/// The field that belongs to the key `floating-subnet-id`.
+/// Field of the request with the key `floating-subnet-id`.
 pub(crate) fn floating_subnet_field() -> String {
     field(FLOATING_SUBNET)
 }

@@ -1,8 +1,8 @@
-//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
+//! Computes the writes that bring the cloud to the desired state. Pure functions, without vendor calls or clock.
 //!
 //! Additions come before removals, so that traffic is not interrupted; only a listener whose protocol changes is deleted before it is
-//! recreated. The tag that marks the load balancer as complete comes last. If it is created with all its parts in one call, it has this tag
-//! from the start; a second tag then tells that its floating IP is still to come.
+//! recreated. The tag that marks the load balancer as complete is written last. If all parts are created in one call, the load balancer has
+//! this tag from the start; a second tag then shows that its floating IP is still missing.
 
 mod floating_ips;
 mod node_access;
@@ -40,13 +40,14 @@ use crate::{
 /// Octavia's status of a load balancer that is being deleted.
 pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 
-/// The missing writes, in order; empty if the load balancer is in sync.
+/// Returns the missing writes, in order. Empty if the load balancer is in sync.
 ///
-/// Cost: one write for a new load balancer and one for its floating IP; for an existing one, one for each pool whose members change.
+/// Cost: a new load balancer needs one write, and one for its floating IP; an existing one needs one write for each pool whose members
+/// change.
 ///
 /// # Errors
-/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for what this cloud cannot do, and [`Fault::Immutable`] for what it cannot change.
-/// The latter is only returned when nothing else is to be done, so that backends are always kept up to date.
+/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for requests that this cloud cannot fulfil, and [`Fault::Immutable`] for changes
+/// that it cannot make. The latter is only returned when all other changes are made, so that backends are always kept up to date.
 ///
 /// [`Fault::Invalid`]: cloud_adapter::driver::Fault::Invalid
 /// [`Fault::Unsupported`]: cloud_adapter::driver::Fault::Unsupported
@@ -100,9 +101,9 @@ pub(crate) fn plan(
     }
 }
 
-/// The plan for a load balancer that replaces another, with its private addresses as far as they are in the same subnets.
+/// Returns the plan for a load balancer that replaces another. It gets the same private addresses, as far as they are in the same subnets.
 ///
-/// Octavia deletes the port with the load balancer, so that the addresses are free.
+/// Octavia deletes the port together with the old load balancer, so that its addresses are free.
 ///
 /// # Errors
 /// Returns the same errors as [`plan`].
@@ -119,11 +120,11 @@ pub(crate) fn plan_again(
     Goal::new((desired, fence), &wanted, site, None).creation()
 }
 
-/// Deletes a load balancer, or removes its user from it if others use it. The deletion is one write, because Octavia cascades, and one more
-/// for the floating IP unless it is kept. Access to the nodes is removed first. Empty while the load balancer is being deleted already.
+/// Deletes a load balancer, or removes its user if others use it, too. The deletion is one write, because Octavia cascades, and one more
+/// for the floating IP unless it is kept. Access to the nodes is removed first. Empty while the deletion is in progress.
 ///
-/// The address comes last, because the load balancer keeps serving if its deletion fails. An address without a record comes first, because
-/// afterwards its owner would be unknown.
+/// The address is deleted after the load balancer, which keeps serving if its own deletion fails. An address without a record is deleted
+/// first, because its owner would be unknown afterwards.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
@@ -139,8 +140,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
     first.chain(delete).chain(last).collect()
 }
 
-/// Releases an adopted load balancer: deletes the owner's parts, and then removes its tags. Parts of others stay, and so do the addresses
-/// that it had before the adoption.
+/// Releases an adopted load balancer: deletes the owner's parts, and then removes its tags. Parts that belong to others stay, and so do the
+/// addresses that the load balancer had before the adoption.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
     let Some(key) = &observed.summary.key else { return Vec::new() };
@@ -155,20 +156,20 @@ pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option
     steps
 }
 
-/// All route changes in one step, because the router accepts many at once.
+/// Returns all route changes in one step, because a router accepts many changes at once.
 pub(crate) fn plan_routes(changes: &RouteChanges) -> Vec<Step> {
     vec![Step::ChangeRoutes(changes.clone())]
 }
 
-/// The desired state, for an owner or a sharing owner.
+/// The desired state, for the owner of a load balancer or for an owner that shares it.
 struct Goal<'a> {
     desired: &'a DesiredLoadBalancer,
     fence: &'a Fence,
     wanted: &'a Wanted,
     site: &'a Site<'a>,
     pool_tags: Vec<String>,
-    /// If the former cloud controller manager named the load balancer, also its tag: without it, that controller would not recognise the
-    /// listener.
+    /// Tags of listeners. If the former cloud controller manager named the load balancer, they include its tag: without this tag, that
+    /// controller would not recognise the listener.
     listener_tags: Vec<String>,
 }
 
@@ -233,8 +234,8 @@ impl<'a> Goal<'a> {
         Ok(steps)
     }
 
-    /// `fixed`: why the desired state cannot be reached. Then the load balancer is not marked as complete, and `fixed` is returned when
-    /// nothing else is left to do.
+    /// Returns the missing writes for the owner. `fixed`: why the desired state cannot be reached. If set, the load
+    /// balancer is not marked as complete, and `fixed` is returned when nothing else is left to do.
     fn changes(
         &self,
         (balancer, tree): (&Balancer, &Detail),
@@ -242,7 +243,7 @@ impl<'a> Goal<'a> {
     ) -> Result<Vec<Step>, VendorError> {
         let tags = &self.wanted.tags;
         let mut steps = Vec::new();
-        // Tagged first: no other owner can adopt it, and another process finds it.
+        // The tags are written first, so that no other owner can adopt the load balancer, and another process finds it.
         if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key)
             || ownership::is_given_up(&balancer.tags)
         {
@@ -266,7 +267,7 @@ impl<'a> Goal<'a> {
             )?);
         }
         let fixed = fixed.or(with_person);
-        // An adopted load balancer keeps the name by which its creator finds it.
+        // An adopted load balancer keeps its name, by which its creator finds it.
         let adopts = tags.contains(&ownership::adopted());
         let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
@@ -280,8 +281,8 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// The missing writes on a load balancer that others use: only parts of this owner change. `taken`: ports that others use; then the
-    /// share is not marked as complete.
+    /// Returns the missing writes on a load balancer that others use. Only parts of this owner change. `taken`: ports that others use; if
+    /// set, the share is not marked as complete.
     fn share(
         &self,
         (balancer, tree): (&Balancer, &Detail),
@@ -293,7 +294,7 @@ impl<'a> Goal<'a> {
             claim.check_proof(id, &balancer.name, tags)?;
         }
         let mut steps = Vec::new();
-        // Tagged first: no other owner deletes it, and another process finds the parts.
+        // The tags are written first, so that no other owner deletes the load balancer, and another process finds the parts.
         if shared::user(balancer, Some(key)).is_none() {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });
@@ -313,7 +314,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// The missing writes for listeners and pools, and for their access to the nodes; and the error for what cannot be done.
+    /// Returns the missing writes for listeners and pools, and for their access to the nodes; and the error for what cannot be done.
     fn ports(&self, role: Role, (balancer, tree): (&Balancer, &Detail)) -> (Vec<Step>, Option<VendorError>) {
         let user = shared::user_id(balancer, &self.desired.key, role);
         let access = NodeAccess::plan(self.desired, self.wanted, (&user, balancer, tree), self.site);
@@ -329,7 +330,7 @@ impl<'a> Goal<'a> {
         (steps, access.refusal)
     }
 
-    /// Listeners come first: the pool of a listener cannot be deleted. Parts of other owners stay.
+    /// Deletes unneeded parts. Listeners come first, because the pool of a listener cannot be deleted. Parts of other owners stay.
     fn removals(
         &self,
         (role, balancer): (Role, &Balancer),
@@ -368,7 +369,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// A listener with its pool, members and monitor.
+    /// A listener with its pool, members and health monitor.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
         let pool = pools::whole((port, &wanted.pool), self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
@@ -379,7 +380,7 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// A desired port on an existing load balancer.
+/// A desired port, and its parts on an existing load balancer.
 struct PortChange<'a> {
     goal: &'a Goal<'a>,
     balancer: &'a Balancer,
@@ -390,7 +391,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// Adds the pool that stays to `used`. A pool is complete before a listener uses it.
+    /// Returns the steps for the port. Adds the pool that stays to `used`. A pool is complete before a listener uses it.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let balancer = || Part::Known(self.balancer.id.clone());
         let wanted = (self.port, self.wanted);
@@ -407,7 +408,7 @@ impl<'a> PortChange<'a> {
         };
         match self.listener {
             None => steps.push(self.goal.create_listener(balancer(), wanted, pool)),
-            // A port has only one listener, and the protocol of a listener is immutable.
+            // A port can have only one listener, and the protocol of a listener is immutable.
             Some(listener) if listener.protocol != self.wanted.protocol => {
                 steps.push(Step::DeleteListener { id: listener.id.clone(), port: self.port });
                 steps.push(self.goal.create_listener(balancer(), wanted, pool));
@@ -417,7 +418,7 @@ impl<'a> PortChange<'a> {
         steps
     }
 
-    /// The listener's pool, if it has the right protocol, which is immutable; else the pool that was created to replace it.
+    /// Returns the listener's pool, if it has the right protocol, which is immutable; or else the pool that was created to replace it.
     fn pool(&self) -> Option<&'a PoolTree> {
         let fits = |tree: &&PoolTree| tree.pool.protocol == self.wanted.pool.protocol;
         let current = self.listener.and_then(|listener| listener.default_pool_id.as_deref());
@@ -445,13 +446,14 @@ impl<'a> PortChange<'a> {
     }
 }
 
-/// The tags of a part in use that lacks the owner's: whatever client created it, it will be deleted when it is no longer needed.
+/// Returns the tags of a part that lacks tags of its owner. With these tags the part will be deleted when it is no longer needed, whichever
+/// client created it.
 fn missing_tags(ours: &[String], there: &[String]) -> Option<Vec<String>> {
     let missing: Vec<&String> = ours.iter().filter(|tag| !there.contains(tag)).collect();
     (!missing.is_empty()).then(|| there.iter().chain(missing).cloned().collect())
 }
 
-/// The desired settings that differ. Without tags.
+/// Returns the desired settings that differ from the current ones, without tags.
 fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
     fn other<T: Clone + PartialEq>(wanted: &Option<T>, there: Option<&T>) -> Option<T> {
         wanted.as_ref().filter(|wanted| there != Some(wanted)).cloned()
@@ -478,7 +480,7 @@ fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
     }
 }
 
-/// The port of a listener. `None`: its protocol is unknown.
+/// Returns the port of a listener. `None`: its protocol is unknown.
 pub(crate) fn port_of(listener: &Listener) -> Option<Port> {
     Some(Port { transport: Transport::of(&listener.protocol)?, number: listener.protocol_port })
 }

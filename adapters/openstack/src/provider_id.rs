@@ -1,11 +1,11 @@
-//! Provider IDs: `openstack:///<server>`, and `openstack://<region>/<server>` where several regions are in one cluster.
+//! Provider IDs: `openstack:///<server>`, and `openstack://<region>/<server>` for clusters in several regions.
 
 use cloud_adapter::driver::Location;
 
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "openstack";
 
-/// The form in which provider IDs are written. Both forms are read.
+/// The form in which the adapter writes provider IDs. It reads both forms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `openstack:///<server>`
@@ -15,7 +15,7 @@ pub(crate) enum Form {
     Regional,
 }
 
-/// Writes the text of `Node.spec.providerID`.
+/// Formats a provider ID, the text of `Node.spec.providerID`.
 pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
     let region = match form {
         Form::Plain => "",
@@ -24,7 +24,7 @@ pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
     format!("{SCHEME}://{region}/{server}")
 }
 
-/// Parses a provider ID for an adapter in this region. An ID without a region is in this region.
+/// Parses a provider ID for an adapter in this region. An ID without a region counts as in this region.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     let Some((scheme, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if scheme != SCHEME {
@@ -42,7 +42,7 @@ pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     }
 }
 
-/// Characters that need no encoding in a path of the API.
+/// Characters that need no encoding in an API path.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

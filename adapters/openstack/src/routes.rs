@@ -1,7 +1,7 @@
-//! Pod routes: the extra routes of one router, which have only a destination and a next hop. The ports of the router's subnets show which
-//! server has a next hop.
+//! Pod routes. They are the extra routes of one router, and have only a destination and a next hop. The ports of the router's subnets show
+//! which server has a next hop.
 //!
-//! A route has no field for an owner: it has none until a caller states that it leads to the server of a certain node.
+//! Neutron's routes have no field for an owner. A route has no owner until a caller states that it leads to the server of a certain node.
 
 mod change;
 mod plan;
@@ -24,13 +24,13 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
-/// Routes in one call. Each new server among them needs a write of its own, and all writes share the deadline of the call.
+/// Maximum number of routes in one call. Each new server among them needs a separate write, and all writes share the deadline of the call.
 pub(crate) const BATCH: u32 = 50;
 
-/// Prefix of a cursor. The first page of the ports has no query yet.
+/// Prefix of the cursor for a page of ports. The first page of the ports has no query yet.
 const PORTS: &str = "ports?";
 
-/// The router, and Neutron's extensions for it.
+/// The router, and Neutron's extensions for routes.
 #[derive(Debug)]
 pub(crate) struct Routes {
     /// ID of the router. `None`: routes are not managed.
@@ -38,12 +38,12 @@ pub(crate) struct Routes {
     can: OnceLock<Can>,
 }
 
-/// Neutron's extensions. They are read once, because changing them needs a restart of Neutron.
+/// Neutron's extensions. They are read only once, because they only change when Neutron is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Can {
-    /// Neutron can add and remove single routes, so that clients do not overwrite each other's routes.
+    /// Whether Neutron can add and remove single routes, so that clients do not overwrite each other's routes.
     atomic: bool,
-    /// Servers can be allowed to send from addresses besides their own.
+    /// Whether servers can be allowed to send from additional addresses.
     pairs: bool,
 }
 
@@ -52,7 +52,7 @@ impl Routes {
         Self { router, can: OnceLock::new() }
     }
 
-    /// The capabilities for routes.
+    /// Returns the capabilities for routes.
     pub(crate) fn capabilities(&self) -> &'static [&'static str] {
         if self.router.is_some() { &["routes"] } else { &[] }
     }
@@ -63,7 +63,7 @@ impl Routes {
     }
 }
 
-/// Earlier pages of a listing. Pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     router: Arc<Router>,
@@ -78,7 +78,7 @@ impl OpenStackDriver {
     }
 }
 
-/// A missing router is an error in --router-id, and not the absence of a route.
+/// Turns the absence of the router into an error in --router-id, because no route is proven to be absent.
 fn misnamed(error: VendorError) -> VendorError {
     if error.fault != Fault::NotFound {
         return error;
@@ -87,8 +87,8 @@ fn misnamed(error: VendorError) -> VendorError {
 }
 
 impl Collection<Route> for OpenStackDriver {
-    /// Lists the router first, then the project's ports, page by page. A router without routes costs one call. The first listing also reads
-    /// Neutron's extensions.
+    /// Lists the router first, and then the project's ports, page by page. A router without routes costs one call. The first listing also
+    /// reads Neutron's extensions.
     async fn list_page(
         &self,
         session: &Session,

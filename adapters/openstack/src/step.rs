@@ -25,9 +25,9 @@ use crate::{
 pub enum Step {
     /// Changes many routes at once, and the address pairs of the servers' ports for them.
     ChangeRoutes(RouteChanges),
-    /// Creates the load balancer, either with all its parts or with none.
+    /// Creates the load balancer, with all its parts or without parts.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
-    /// Tags a load balancer without owner as owned by this cluster.
+    /// Tags a load balancer without an owner as owned by this cluster.
     AdoptLoadBalancer {
         id: String,
         tags: Vec<String>,
@@ -42,14 +42,14 @@ pub enum Step {
         id: Part,
         tags: Vec<String>,
     },
-    /// Deletes the load balancer with all its parts, unless another owner uses it by then. `seen`: its listeners, as far as known.
+    /// Deletes the load balancer with all its parts, unless another owner has started to use it. `seen`: its listeners, as far as known.
     DeleteLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
         seen: Vec<String>,
     },
-    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: these tags mark its share as
-    /// complete.
+    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: whether these tags mark its share
+    /// as complete.
     ShareLoadBalancer {
         id: String,
         sharing: Box<Sharing>,
@@ -71,7 +71,7 @@ pub enum Step {
         listener: Box<NewListener>,
         pool: Part,
     },
-    /// `pool`: the pool to switch to, if any.
+    /// Updates a listener. `pool`: the pool to switch to, if any.
     UpdateListener {
         id: String,
         port: Port,
@@ -105,7 +105,7 @@ pub enum Step {
         name: String,
         members: Vec<NewMember>,
     },
-    /// Adds members to a pool, or changes their weight; the others stay.
+    /// Adds members to a pool, or changes their weights. Other members do not change.
     AddMembers {
         pool: Part,
         name: String,
@@ -131,32 +131,32 @@ pub enum Step {
         new: NewFloatingIp,
         target: Option<Target>,
     },
-    /// Creates an unattached floating IP that replaces another. If `former` is from the same pool under another name, this is recorded in
-    /// the description of `former`, and no floating IP is created.
+    /// Creates an unattached floating IP that replaces the floating IP `former`. If `former` is from the same pool under another name,
+    /// creates none, and records the name in the description of `former`.
     ReserveFloatingIp {
         new: NewFloatingIp,
         former: Option<Former>,
     },
-    /// Attaches a floating IP that this cluster owns. `address`: `None` if an earlier step creates the floating IP.
+    /// Attaches a floating IP that this cluster owns. `address` is `None` if an earlier step creates the floating IP.
     AttachFloatingIp {
         id: Part,
         address: Option<IpAddr>,
         target: Option<Target>,
     },
-    /// Attaches a floating IP of the project, no matter which client created it.
+    /// Attaches a floating IP of the project, whichever client created it.
     AttachReserved {
         address: IpAddr,
         target: Option<Target>,
         claim: Box<Claim>,
     },
-    /// Records the owner, and whether the floating IP is kept.
+    /// Records the owner of the floating IP in its description, and whether the floating IP is kept.
     DescribeFloatingIp {
         id: Part,
-        /// `None` if an earlier step creates the floating IP.
+        /// The address; `None` if an earlier step creates the floating IP.
         address: Option<IpAddr>,
         description: String,
     },
-    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces it, which must
+    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces it. That one must
     /// exist and be free.
     DetachFloatingIp {
         id: String,
@@ -167,7 +167,7 @@ pub enum Step {
         id: String,
         address: IpAddr,
     },
-    /// Lets traffic of the load balancer through the nodes' security groups. `None`: the load balancer does not exist yet.
+    /// Lets packets of the load balancer through the nodes' security groups. `None`: the load balancer does not exist yet.
     OpenNodes(Option<Box<Opening>>),
     /// Removes the access to the nodes that the load balancer no longer needs.
     CloseNodes(Closing),
@@ -183,7 +183,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The ID of the part.
+    /// Returns the ID of the part.
     ///
     /// # Errors
     /// Returns [`Fault::Nonsense`] if the part does not exist yet: only the first step of a plan is executed.
@@ -217,7 +217,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// The transport of an Octavia protocol, of a listener or a pool. `None`: the protocol is unknown.
+    /// Returns the transport of an Octavia protocol, of a listener or a pool. `None`: the protocol is unknown.
     pub(crate) fn of(protocol: &str) -> Option<Self> {
         match protocol {
             "TCP" | "HTTP" | "HTTPS" | "TERMINATED_HTTPS" | "PROMETHEUS" | "PROXY" | "PROXYV2" => {
@@ -230,7 +230,7 @@ impl Transport {
     }
 }
 
-/// Identifies a listener: a load balancer has at most one for each transport and port number.
+/// The port of a listener. It identifies the listener: a load balancer has at most one for each transport and port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
     pub(crate) transport: Transport,
@@ -254,7 +254,7 @@ impl Port {
         }
     }
 
-    /// Name of the listener, pool and monitor in the cloud.
+    /// Returns the name of the listener, pool and monitor in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }

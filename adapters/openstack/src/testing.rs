@@ -1,4 +1,4 @@
-//! For tests: a small OpenStack on a loopback port, which answers as Keystone, Nova and Neutron do, and a session of the runtime with it.
+//! For tests: a fake OpenStack on a loopback port, which answers as Keystone, Nova and Neutron do, and a session of the runtime with it.
 
 mod balancers;
 pub(crate) mod routers;
@@ -43,36 +43,36 @@ use crate::{
 /// The project of password credentials.
 pub(crate) const PROJECT: &str = "0f3a6b1c5d7e4f209a8b7c6d5e4f3a2b";
 
-/// Its objects, and the requests that it got.
+/// The objects of the fake cloud, and the requests that it received.
 pub(crate) struct Store {
-    /// `GET /compute/v2.1/servers/detail?limit=2`
+    /// The requests, such as `GET /compute/v2.1/servers/detail?limit=2`.
     pub(crate) requests: Vec<String>,
     pub(crate) headers: Vec<HeaderMap>,
     pub(crate) bodies: Vec<Value>,
     pub(crate) servers: Vec<Value>,
     pub(crate) ports: Vec<Value>,
     pub(crate) routers: Routers,
-    /// Other collections, by path: name and items.
+    /// Other collections, by path. Each has a name and items.
     pub(crate) lists: BTreeMap<String, (&'static str, Vec<Value>)>,
     /// Maximum number of items on a page, whatever the request says.
     pub(crate) page: usize,
     /// Valid tokens.
     pub(crate) tokens: BTreeSet<String>,
     pub(crate) life: Duration,
-    /// Whether Keystone refuses log-ins.
+    /// Whether Keystone refuses to log clients in.
     pub(crate) locked: bool,
-    /// Whether Keystone no longer knows the credentials.
+    /// Whether the credentials were deleted in Keystone.
     pub(crate) deleted: bool,
-    /// Answers to the next calls, log-ins excepted.
+    /// Answers to the next calls, except log-ins.
     pub(crate) faults: VecDeque<(u16, Value)>,
     issued: usize,
 }
 
-/// A small OpenStack. It stops when it is dropped.
+/// A fake OpenStack. It stops when it is dropped.
 pub(crate) struct FakeCloud {
     pub(crate) url: String,
     store: Arc<Mutex<Store>>,
-    /// Number of log-ins that may be answered.
+    /// Number of further log-ins that are answered.
     pub(crate) gate: Arc<Semaphore>,
     _serving: JoinSet<std::io::Result<()>>,
 }
@@ -116,7 +116,7 @@ impl FakeCloud {
         self.store.lock().expect("not poisoned")
     }
 
-    /// The requests so far whose method and path have this prefix.
+    /// Returns the requests so far whose method and path have this prefix.
     pub(crate) fn asked(&self, beginning: &str) -> Vec<String> {
         self.store().requests.iter().filter(|one| one.starts_with(beginning)).cloned().collect()
     }
@@ -125,7 +125,7 @@ impl FakeCloud {
         self.asked("POST /identity/v3/auth/tokens").len()
     }
 
-    /// Environment variables for a client of it.
+    /// Returns environment variables for a client of this cloud.
     pub(crate) fn environment(&self) -> Environment {
         let variables = [
             ("OS_AUTH_URL", format!("{}/identity", self.url)),
@@ -160,9 +160,9 @@ impl FakeCloud {
     }
 }
 
-/// A session that classifies answers with a driver's table.
+/// Returns a session that classifies answers with a driver's table.
 pub(crate) fn session(driver: &OpenStackDriver) -> Session {
-    // A second crypto provider in a process is refused, and the first one stays.
+    // Installing a second crypto provider in a process fails, and the first one stays.
     let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let classify: Arc<dyn Classify> = Arc::new(driver.clone());
     let vendor = Vendor::new(&cloud_budget::Config::default(), classify, &Metrics::new()).expect("a client");
@@ -275,7 +275,8 @@ fn is_asked(item: &Value, query: &[(&str, &str)]) -> bool {
     })
 }
 
-/// Pages as Nova and Neutron do: a full page has a next link, even if nothing follows; and a proxy has replaced the host in it.
+/// Splits a listing into pages as Nova and Neutron do. A full page has a next link, even if no item follows, and a proxy has replaced the
+/// host in the link.
 fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usize) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     let limit = of("limit").and_then(|limit| limit.parse().ok()).unwrap_or(max).min(max);
@@ -316,7 +317,7 @@ fn log_in(shared: &Shared) -> Response {
         ] })
     };
     let mut catalogue = vec![entry("compute", "/compute/v2.1"), entry("network", "/network")];
-    // A cloud without load balancers has no service for them.
+    // The catalogue of a cloud without load balancers has no service for them.
     if store.lists.keys().any(|path| path.starts_with("/load-balancer/")) {
         catalogue.push(entry("load-balancer", "/load-balancer"));
     }

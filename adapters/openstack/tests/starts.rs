@@ -1,9 +1,9 @@
-//! The program serves before there is a cloud, and reports errors in its credentials.
+//! The program serves even if the cloud cannot be reached, and reports errors in its credentials.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test fails at the first unexpected result"
 )]
 
 use std::{io::Write as _, process::Stdio, time::Duration};
@@ -24,7 +24,7 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-/// Long enough for a busy host.
+/// Timeout that is long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Interval between polls of a condition.
 const TICK: Duration = Duration::from_millis(10);
@@ -46,14 +46,17 @@ async fn program_starts_and_waits_for_the_cloud() {
     let info = AdapterServiceClient::new(channel.clone())
         .get_info(GetInfoRequest { context: context.clone() })
         .await
-        .expect("answers without a cloud")
+        .expect("the program answers without a cloud")
         .into_inner();
     assert_eq!((info.adapter_name.as_str(), info.provider.as_str()), ("adapter-openstack", "openstack"));
     let capabilities: Vec<&str> = info.capabilities.iter().map(|one| one.name.as_str()).collect();
     for wanted in ["instances", "instances.shutdown-state", "loadbalancers", "lb.ownership-tags"] {
         assert!(capabilities.contains(&wanted), "{wanted} is not in {capabilities:?}");
     }
-    assert!(!capabilities.contains(&"routes"), "no routes without a router: {capabilities:?}");
+    assert!(
+        !capabilities.contains(&"routes"),
+        "the adapter has no routes without a router: {capabilities:?}"
+    );
 
     let mut health = HealthClient::new(channel.clone());
     for (service, wanted) in
@@ -68,7 +71,7 @@ async fn program_starts_and_waits_for_the_cloud() {
         loop {
             let watch =
                 WatchInstancesRequest { context: context.clone(), ..WatchInstancesRequest::default() };
-            let refused = instances.watch_instances(watch).await.expect_err("there is no cloud");
+            let refused = instances.watch_instances(watch).await.expect_err("the cloud cannot be reached");
             let error = AdapterError::from(refused);
             assert_eq!(error.reason, Reason::Starting, "{error}");
             if error.message.contains("CreateToken: 127.0.0.1") {
@@ -77,7 +80,7 @@ async fn program_starts_and_waits_for_the_cloud() {
             tokio::time::sleep(TICK).await;
         }
     });
-    told.await.expect("reports what it waits for");
+    told.await.expect("the program reports what it waits for");
 }
 
 #[tokio::test]
@@ -102,7 +105,7 @@ async fn invalid_credentials_are_wrong_usage() {
     assert!(!text.contains("hunter2"), "{text}");
 }
 
-/// docs/clouds/openstack.md lists each flag of this adapter, in the order of `--help`, and no other.
+/// Checks that docs/clouds/openstack.md lists each flag of this adapter, in the order of `--help`, and no other flag.
 #[tokio::test]
 async fn operator_page_lists_all_flags() {
     let adapter = Command::new(env!("CARGO_BIN_EXE_adapter-openstack")).arg("--help").output();
@@ -111,7 +114,7 @@ async fn operator_page_lists_all_flags() {
     let mut flags = Vec::new();
     for own in ["OpenStack:", "Load balancers:"] {
         let section = help.lines().skip_while(|line| *line != own).skip(1).take_while(|line| !heading(line));
-        // The descriptions are indented further, and mention other flags.
+        // The descriptions are indented further than flags, and mention other flags.
         let names = section.filter_map(|line| line.strip_prefix("      --")?.split(' ').next());
         flags.extend(names);
     }
@@ -122,7 +125,7 @@ async fn operator_page_lists_all_flags() {
     assert_eq!(told, flags);
 }
 
-/// Starts the program on free ports. Its log must be read. The program is killed when the child is dropped.
+/// Starts the program on free ports. The caller must read its log. The program is killed when the child is dropped.
 async fn start() -> (Child, Log, Channel) {
     let mut clouds = tempfile::NamedTempFile::new().expect("a file");
     writeln!(clouds, "{CLOUDS}").expect("room");
@@ -138,7 +141,7 @@ async fn start() -> (Child, Log, Channel) {
     let mut log = BufReader::new(adapter.stderr.take().expect("piped")).lines();
     let listens = tokio::time::timeout(PATIENCE, async {
         loop {
-            let line = log.next_line().await.expect("text").expect("does not end");
+            let line = log.next_line().await.expect("text").expect("the program does not end");
             let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
             if let Some(grpc) = line["fields"]["grpc"].as_str() {
                 return grpc.to_owned();

@@ -1,6 +1,7 @@
-//! The responses of the cloud, as far as the driver reads them. Tolerant: an unknown value must not make a whole listing unreadable.
+//! The cloud's responses, limited to the fields that the driver reads. Parsing is tolerant: one unknown value must not make a whole listing
+//! unreadable.
 //!
-//! Requests are in [`crate::simcloud::requests`], which is strict.
+//! The request types are in [`crate::simcloud::requests`]; they reject unknown fields.
 
 use std::net::IpAddr;
 
@@ -17,7 +18,7 @@ use crate::simcloud::{
     requests::ItemError,
 };
 
-/// A value that a newer cloud may set to something unknown to this driver.
+/// A value of an enumeration to which a newer cloud may add variants.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Read<T> {
@@ -50,7 +51,8 @@ impl<T> Read<T> {
 }
 
 impl<T: PartialEq> Read<T> {
-    /// Whether it is known and differs. An unknown value is not changed: the change might never settle.
+    /// Whether the value is known and differs from `wanted`. The driver does not change an unknown value, because the change might never
+    /// settle.
     pub(crate) fn differs(&self, wanted: &T) -> bool {
         self.known().is_some_and(|there| there != wanted)
     }
@@ -105,13 +107,13 @@ pub(crate) struct LoadBalancerPage {
     pub(crate) next: Option<String>,
 }
 
-/// The required part of the response to `CreateLoadBalancer`.
+/// The fields of the response to `CreateLoadBalancer` that the driver needs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Made {
     pub(crate) id: String,
 }
 
-/// A load balancer with all its parts. Times of change are left out, because they would make equal objects differ.
+/// A load balancer with all its parts. Timestamps are left out, because they would make equal objects differ.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LoadBalancer {
     pub(crate) id: String,
@@ -179,13 +181,13 @@ pub(crate) struct RouteResults {
     pub(crate) removed: Vec<RouteResult>,
 }
 
-/// The result for one route.
+/// The result for one route of a batch.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteResult {
     /// Success, with the created or the removed route.
     Ok(Box<Route>),
-    /// Refused.
+    /// The cloud refused the change of this route.
     Error(ItemError),
 }
 

@@ -1,7 +1,7 @@
 //! Adapters with one deliberate fault each, which a conformance suite must find.
 //!
-//! The adapter without fault is not changed. The fault is injected in front of its services (`front`), between the runtime and the driver
-//! (`driver`), between the driver and the vendor (`hop`), or in the meaning of its flags (`flags`). `memory` is the state that these
+//! The code of the correct adapter is not changed. The fault is injected in front of its services (`front`), between the runtime and the
+//! driver (`driver`), between the driver and the vendor (`hop`), or in the meaning of its flags (`flags`). `memory` is the state that these
 //! modules share.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each module handles a few of the faults")]
@@ -31,7 +31,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// Nothing is broken yet.
+    /// An adapter whose fault is not injected yet.
     #[must_use]
     pub fn new(fault: Fault) -> Self {
         Self { fault, memory: Arc::default() }
@@ -47,10 +47,10 @@ impl Broken {
     /// Creates the driver, and logs a warning about the fault. `config`: see [`Options::config`].
     ///
     /// # Errors
-    /// Returns the errors of [`SimOptions::driver`], or fails without a loopback port for the HTTP hop.
+    /// Returns the errors of [`SimOptions::driver`], and an error if the HTTP hop finds no free loopback port.
     pub async fn driver(&self, mut cloud: SimOptions, options: &Options) -> anyhow::Result<BrokenDriver> {
         let Self { fault, memory } = self;
-        warn!(fault = %fault, "THIS ADAPTER HAS A DELIBERATE FAULT, FOR TESTS OF TESTS: {}", fault.sentence());
+        warn!(fault = %fault, "THIS ADAPTER HAS A DELIBERATE FAULT, TO TEST THE CONFORMANCE SUITE: {}", fault.sentence());
         flags::follow(*fault, options)?;
         if *fault == Fault::TrustsStaleReads {
             cloud.client_tokens = ClientTokens::Unknown;

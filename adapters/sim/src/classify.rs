@@ -45,7 +45,7 @@ pub(crate) fn classify(operation: Operation, response: &VendorResponse) -> Optio
     })
 }
 
-/// The error of one item in a batch whose response was a success.
+/// The error of one item in a batch that succeeded as a whole.
 pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorError {
     let ItemError { code, message, .. } = item;
     let fault = by_code(&code).unwrap_or(Fault::Invalid);
@@ -54,7 +54,7 @@ pub(crate) fn classify_item(operation: Operation, item: ItemError) -> VendorErro
     error
 }
 
-/// Decides by the status where it is unambiguous, otherwise by the code.
+/// Decides by the HTTP status where it is unambiguous, otherwise by the error code.
 fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault {
     match (status.as_u16(), code.and_then(by_code)) {
         (401, _) => Fault::Auth,
@@ -68,7 +68,7 @@ fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault 
         (409, None) => Fault::Busy,
         (429, _) => Fault::Throttled,
         (501, _) => Fault::Unsupported,
-        // The sender of the response, possibly a proxy, may not know whether the work was done.
+        // A proxy may have sent this response, and it may not know whether the call was executed.
         (408 | 500..=599, _) if operation.write => Fault::OutcomeUnknown,
         (408 | 500..=599, _) => Fault::Unavailable,
         (400..=499, _) => Fault::Invalid,
@@ -76,18 +76,18 @@ fn fault(operation: Operation, status: StatusCode, code: Option<&str>) -> Fault 
     }
 }
 
-/// The cloud's codes. Source: the README's table.
+/// Maps the cloud's error codes. Source: the table in the README.
 fn by_code(code: &str) -> Option<Fault> {
     Some(match code {
         "unauthorized" => Fault::Auth,
         "quota_exceeded" => Fault::Quota,
         "throttled" => Fault::Throttled,
         "not_found" => Fault::NotFound,
-        // `immutable` means: until the last change is complete.
+        // `immutable` means that the load balancer cannot be changed until the last change is complete.
         "immutable" => Fault::Busy,
-        // Requested only because of reads that lag: the next read shows the cause.
+        // The driver made this call only because reads lag: the next read shows the cause.
         "error_state" | "has_children" | "in_use" | "port_in_use" | "route_exists" => Fault::Busy,
-        // A load balancer for this key exists, but reads do not show it yet.
+        // A load balancer with this client token exists, but reads do not show it yet.
         "token_reused" => Fault::Busy,
         "invalid_request" | "invalid_next_hop" | "too_many_items" | "address_in_use" => Fault::Invalid,
         _ => return None,

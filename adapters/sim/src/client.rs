@@ -1,6 +1,6 @@
 //! The cloud's HTTP API: each function makes exactly one request through the session.
 //!
-//! It retries nothing, waits for nothing, and has no connection of its own.
+//! This module does not retry, wait or open connections.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use crate::{
 
 /// Page size of a listing; the cloud may return fewer items.
 const PAGE_MAX: u32 = 500;
-/// Page size for load balancers: smaller, because each includes all members of its pools, and a page is read as a whole.
+/// Page size for load balancers: smaller, because each item includes all members of its pools, and a page is read into memory as a whole.
 const BALANCERS_PAGE_MAX: u32 = 100;
 /// Maximum IDs in one `BatchGetInstances`.
 pub(crate) const BATCH_INSTANCES: usize = 500;
@@ -76,7 +76,7 @@ impl fmt::Debug for Client {
 type Answer<T> = Result<T, VendorError>;
 
 impl Client {
-    /// Does not connect yet.
+    /// Creates the client without connecting.
     ///
     /// # Errors
     /// Fails if the token is not a valid header value.
@@ -90,7 +90,7 @@ impl Client {
         })
     }
 
-    /// Uses the token of another client from now on.
+    /// Uses the token of `other` from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = other.secret();
     }
@@ -118,7 +118,7 @@ impl Client {
         self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size, PAGE_MAX)).await
     }
 
-    /// `ids`: at most [`BATCH_INSTANCES`].
+    /// Reads several instances. `ids` has at most [`BATCH_INSTANCES`] entries.
     pub(crate) async fn batch_get_instances(
         &self,
         session: &Session,
@@ -154,7 +154,7 @@ impl Client {
         self.read(session, GET_LOAD_BALANCER, &path).await
     }
 
-    /// The ID of the created object. If the response has none, the object was created nevertheless.
+    /// Returns the ID of the created object. A response without an ID also means that the object was created.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -176,7 +176,7 @@ impl Client {
         self.write(session, call, change).await
     }
 
-    /// With all its listeners, pools and members.
+    /// Reads a load balancer with all its listeners, pools and members.
     pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> Answer<()> {
         let path = format!("/v1/load-balancers/{}?cascade=true", encode(id));
         self.delete(session, DELETE_LOAD_BALANCER, &path).await
@@ -254,11 +254,11 @@ impl Client {
         self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size, PAGE_MAX)).await
     }
 
-    /// At most [`BATCH_ROUTES`] changes. Each item succeeds or fails on its own.
+    /// Sends at most [`BATCH_ROUTES`] changes. Each item succeeds or fails on its own.
     pub(crate) async fn batch_routes(&self, session: &Session, batch: &BatchRoutes) -> Answer<RouteResults> {
         let call = (BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch".to_owned());
         let response = self.send(session, call, body(BATCH_ROUTES_CALL, batch)?).await?;
-        // The request was executed, but its results cannot be read.
+        // The cloud executed the request, but the driver cannot read its results.
         parse(BATCH_ROUTES_CALL, &response)
             .map_err(|error| VendorError { fault: Fault::OutcomeUnknown, ..error })
     }
@@ -273,7 +273,7 @@ impl Client {
         parse(operation, &response)
     }
 
-    /// The response body is not read: the next listing shows the result.
+    /// Does not read the response body: the next listing shows the result.
     async fn write(
         &self,
         session: &Session,
@@ -288,7 +288,8 @@ impl Client {
         self.send(session, (operation, Method::DELETE, path.to_owned()), Bytes::new()).await.map(drop)
     }
 
-    /// The request is handed in before there is a future: thousands wait, and none with room for it.
+    /// Builds the request before the future is created: thousands of futures may wait, and none of them should contain the request's
+    /// buffers.
     fn send<'a>(
         &self,
         session: &'a Session,
@@ -325,7 +326,7 @@ impl Client {
     }
 }
 
-/// The authorization header; marked as sensitive, so that it is never printed.
+/// The authorization header, marked as sensitive, so that it is never printed.
 fn authorization(token: &str) -> Result<HeaderValue, header::InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
@@ -342,7 +343,7 @@ fn page(path: &str, cursor: Option<&str>, size: Option<u32>, max: u32) -> String
 
 fn body(operation: Operation, content: &impl Serialize) -> Answer<Bytes> {
     let text = serde_json::to_vec(content);
-    // Requests may wait long in a queue, so release the unused capacity.
+    // Requests may wait for minutes in a queue, so release the unused capacity.
     text.map(|text| Bytes::from(text.into_boxed_slice()))
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}")))
 }

@@ -1,4 +1,4 @@
-//! The driver: implements the traits of the runtime with the other modules.
+//! The driver: implements the traits of the runtime on top of the other modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
     translate,
 };
 
-/// The capabilities of this cloud; each has a test with its name in `tests/capabilities.rs`.
+/// The capabilities of this cloud. Each has a test of the same name in `tests/capabilities.rs`.
 const CAPABILITIES: [&str; 28] = [
     "instances",
     "instances.shutdown-state",
@@ -64,15 +64,15 @@ const CAPABILITIES: [&str; 28] = [
     "routes.ownership-tags",
 ];
 
-/// The values of capabilities that have a list of values.
+/// The supported values of those capabilities that have a list of values.
 const VALUES: [(&str, &str); 2] =
     [("lb.proxy-protocol", "v2"), ("lb.algorithm", "round-robin,least-connections,source-ip")];
 
-/// Listeners per load balancer and members per pool: the vendor's default quotas.
+/// Maximum listeners per load balancer and members per pool: the vendor's default quotas.
 const LISTENERS_MAX: u32 = 50;
 const MEMBERS_MAX: u32 = 5000;
 
-/// Default call limits. The cloud itself has none unless they are set.
+/// Default call limits of the adapter. The cloud has no limits unless a test sets them.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
     ("network", VendorLimit::Bucket { rate: 20.0, burst: 40 }),
@@ -92,9 +92,9 @@ pub struct Settings {
     pub token: Option<SecretString>,
     /// The region that the endpoint serves; part of all provider IDs.
     pub region: String,
-    /// How long reads may lag behind writes.
+    /// Maximum lag of reads behind writes.
     pub consistency_horizon: Duration,
-    /// How long the cloud may work on a create whose response was lost.
+    /// Maximum time that the cloud may work on a create whose response was lost.
     pub create_horizon: Duration,
     /// Whether the cloud supports client tokens.
     pub client_tokens: ClientTokens,
@@ -103,10 +103,10 @@ pub struct Settings {
 /// Whether the cloud accepts a token with a create, so that a repetition creates no second load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ClientTokens {
-    /// Each create has one
+    /// Each create has a client token
     #[default]
     Sent,
-    /// No create has one: the adapter looks for the load balancer before it creates one
+    /// No create has a client token: the adapter looks for the load balancer before it creates one
     Unknown,
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn token(text: &str) -> Option<&str> {
 }
 
 impl SimDriver {
-    /// Does not connect yet.
+    /// Creates the driver without connecting.
     ///
     /// # Errors
     /// Fails if the token is not a valid header value.
@@ -138,13 +138,13 @@ impl SimDriver {
         Ok(Self { client, region, consistency_horizon, create_horizon, client_tokens, token_file: None })
     }
 
-    /// Sets the file of the token, which is read again when it changes.
+    /// Sets the token file. The driver reads the file again when it changes.
     #[must_use]
     pub fn following(self, token_file: PathBuf) -> Self {
         Self { token_file: Some(token_file), ..self }
     }
 
-    /// A driver with the token in this file content.
+    /// Creates a driver with the token from this file content.
     pub(crate) fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(content).map_err(|error| format!("invalid token file: {error}"))?;
         let token = token(text).ok_or("the token file is empty")?;
@@ -156,7 +156,7 @@ impl SimDriver {
         Ok(Self { client, ..self.clone() })
     }
 
-    /// Uses the token of another driver from now on.
+    /// Uses the token of `other` from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         self.client.adopt(&other.client);
     }
@@ -221,7 +221,7 @@ fn item(result: answers::RouteResult) -> Result<Box<answers::Route>, VendorError
     }
 }
 
-/// Reads may lag, so the object may already be gone, which is a success.
+/// Reads may lag: if the object is already gone, the deletion counts as a success.
 fn gone(result: Result<Box<answers::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
     match result {
         Err(error) if error.fault != Fault::NotFound => Err(error),

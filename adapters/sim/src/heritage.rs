@@ -1,22 +1,23 @@
-//! Load balancers of a Go cloud controller manager: they are named by `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as in
-//! `e2e/peer`. Pure.
+//! Load balancers of a cloud controller manager in Go. Their names come from `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as in
+//! `e2e/peer`. Pure functions.
 
 use cloud_adapter::driver::{Heir, Heritage};
 
-/// Bytes of such a name.
+/// Maximum bytes of such a name.
 const NAME_MAX: usize = 32;
 
-/// The relation of a load balancer without owner tags to this Service, by its name.
+/// Compares the name of a load balancer without owner tags with the name for this Service.
 pub(crate) fn of(heir: &Heir) -> impl Fn(&str) -> Heritage + use<> {
     let own = name(&heir.key.owner_uid);
     move |there| {
         if there == own {
-            // The name contains the UID, which belongs to one Service only.
+            // The name contains the Service's UID, so it matches only this Service.
             Heritage::Sole
         } else if is_name(there) {
             Heritage::Others(format!(
-                "{there} is the name that Go cloud controller managers give to the load balancer of \
-                 another Service (this one's is {own}): rename it if it is unused"
+                "{there} is the name that cloud controller managers in Go give to the load balancer \
+                of another Service (the name for this Service is {own}): rename the load balancer if it \
+                is unused"
             ))
         } else {
             Heritage::Unrelated

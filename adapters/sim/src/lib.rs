@@ -3,14 +3,14 @@
 //! [`simcloud`] is a small independent cloud: an HTTP/JSON server with instances, load balancers and routes, whose latency, limits and
 //! faults are set while it runs. It is independent of Kubernetes and of the adapter.
 //!
-//! [`SimDriver`] is an ordinary vendor driver for it, in reading order:
+//! [`SimDriver`] is an ordinary vendor driver for this cloud. Its modules, in reading order:
 //! - `driver`: the traits of the runtime; `options`: the flags of `adapter-sim`;
 //! - `client`: a function for each vendor call; `answers`: responses, `simcloud::requests`: requests; `classify`: errors;
-//! - `plan`, with `step`: the missing writes, pure; `parameters`: vendor-specific parameters;
-//! - `translate`, `ownership`, `provider_id`: from values, tags and IDs of the cloud to those of the contract; `heritage`: load balancers
-//!   of other controllers.
+//! - `plan`, with `step`: pure functions that compute the missing writes; `parameters`: vendor-specific parameters;
+//! - `translate`, `ownership`, `provider_id`: convert values, tags and IDs of the cloud to those of the contract; `heritage`: load
+//!   balancers of other controllers.
 //!
-//! [`broken`] is the same adapter with one fault, for tests of tests.
+//! [`broken`] is the same adapter with one deliberate fault, to test the conformance suite.
 
 mod answers;
 pub mod broken;

@@ -23,10 +23,10 @@ use crate::{
 /// The simulated cloud to use.
 #[derive(Clone, Debug, Args)]
 pub struct SimOptions {
-    /// Base URL of a separate simcloud [default: one inside this process, which ends with it]
+    /// Base URL of a separate simcloud [default: run a simcloud inside this process; it ends with the process]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     pub(crate) endpoint: Option<Uri>,
-    /// File with the simcloud's bearer token; read again when it changes. A simcloud inside this process requires it, too
+    /// File with the simcloud's bearer token; read again when it changes. A simcloud inside this process also requires this token
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Region that the simcloud serves; part of all provider IDs
@@ -48,7 +48,8 @@ impl SimOptions {
     /// Creates the driver. Without an endpoint, starts a cloud inside this process, which ends with it.
     ///
     /// # Errors
-    /// Returns [`WrongUsage`] with the flag for a token file that cannot be used. Fails without a port for the cloud inside this process.
+    /// Returns [`WrongUsage`] with the flag if the token file cannot be used, and another error if the cloud inside this process finds no
+    /// free port.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = self.endpoint().await?;
@@ -74,7 +75,7 @@ impl SimOptions {
 }
 
 impl SimOptions {
-    /// The URL of the cloud; without one, starts a cloud inside this process.
+    /// Returns the URL of the cloud. If no endpoint is set, starts a cloud inside this process.
     ///
     /// # Errors
     /// See [`Self::driver`].
@@ -101,7 +102,7 @@ fn token(path: &Path) -> anyhow::Result<String> {
 async fn embed(region: &str, token: Option<&str>) -> anyhow::Result<Uri> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
         .await
-        .context("no loopback port for the simulated cloud")?;
+        .context("cannot listen on a loopback port for the simulated cloud")?;
     let endpoint = format!("http://{}", listener.local_addr()?);
     let project =
         Project { account: "sim".to_owned(), project: "demo".to_owned(), region: region.to_owned() };
@@ -109,11 +110,11 @@ async fn embed(region: &str, token: Option<&str>) -> anyhow::Result<Uri> {
     if let Some(token) = token {
         cloud = cloud.with_token(token);
     }
-    info!(endpoint, "Started a simulated cloud inside this process, which ends with it");
-    // Its token is never cancelled: an adapter that shuts down still makes calls.
+    info!(endpoint, "Started a simulated cloud inside this process; it ends with the process");
+    // The cloud's shutdown token is never cancelled, because an adapter that shuts down still makes calls.
     TaskTracker::new().spawn(async move {
         if let Err(error) = serve(listener, SharedCloud::new(cloud), CancellationToken::new()).await {
-            error!(%error, "The simulated cloud ended");
+            error!(%error, "The simulated cloud stopped");
         }
     });
     Ok(endpoint.parse()?)

@@ -1,4 +1,4 @@
-//! Tags and names by which any process recognises objects in the cloud.
+//! Tags and names by which every adapter process recognises objects in the cloud.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const ADOPTED: &str = "adopted";
 /// Maximum bytes of a name in the cloud.
 const NAME_MAX: usize = 63;
 
-/// The adapter's tags, each below the domain.
+/// The adapter's tags, each with the domain as its prefix.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     ClusterId,
@@ -26,17 +26,17 @@ enum Tag {
     OwnerNamespace,
     OwnerName,
     OwnerUid,
-    /// The hash of the last state that was applied completely.
+    /// The hash of the last state that the adapter applied completely.
     Hash,
     /// The fence of the last writer that set tags.
     Fence,
-    /// The comma-separated keys of the user's tags, by which tags that the user no longer wants are found.
+    /// The comma-separated keys of the user's tags. With them the adapter finds tags that the user has removed from the Service.
     UserKeys,
     NodeUid,
     NodeName,
-    /// On a load balancer without owner: comma-separated namespaces whose Services may adopt it.
+    /// On a load balancer without owner: the comma-separated namespaces whose Services may adopt it.
     Adopt,
-    /// `adopted`: it existed before its owner.
+    /// The value `adopted`: the load balancer existed before its owner.
     Origin,
 }
 
@@ -74,17 +74,17 @@ pub(crate) fn is_reserved(key: &str) -> bool {
     key == DOMAIN || key.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether it is the key of the hash tag.
+/// Whether the key is that of the hash tag.
 pub(crate) fn is_hash(key: &str) -> bool {
     key == Tag::Hash.key()
 }
 
-/// The tags that all load balancers of a key have from their creation on.
+/// The tags that a load balancer with this key has from its creation on.
 pub(crate) fn key_tags(key: &LoadBalancerKey) -> [(String, &str); 2] {
     [(Tag::ClusterId.key(), &key.cluster_id), (Tag::OwnerUid.key(), &key.owner_uid)]
 }
 
-/// The tags of a load balancer that is not complete yet: without the hash.
+/// The tags of a load balancer that is not complete yet: all tags except the hash.
 pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let mut tags: Tags = spec.tags.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -108,7 +108,7 @@ pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
 
 /// The tags that complete a load balancer; `None` if the existing ones are sufficient.
 ///
-/// Tags set by others stay. Former tags of the user are removed. A new writer alone is no reason to write tags.
+/// Keeps tags of other writers, and removes former tags of the user. A new fence alone is no reason to write tags.
 pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: &Tags) -> Option<Tags> {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -125,22 +125,22 @@ pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: 
     Some(tags)
 }
 
-/// The tag of an adopted load balancer.
+/// The tag that marks an adopted load balancer.
 pub(crate) fn adopted() -> (String, String) {
     (Tag::Origin.key(), ADOPTED.to_owned())
 }
 
-/// Whether it was adopted.
+/// Whether the load balancer was adopted.
 pub(crate) fn is_adopted(tags: &Tags) -> bool {
     Tag::Origin.read(tags) == Some(ADOPTED)
 }
 
-/// The namespaces whose Services may adopt it.
+/// The namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &Tags) -> Namespaces {
     Namespaces::read(Tag::Adopt.read(tags))
 }
 
-/// The tags that remain without the owner: those set by others, and the consent to adoption.
+/// The tags that remain after a release: those of other writers, and the permission to adopt.
 pub(crate) fn released(there: &Tags) -> Tags {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
@@ -152,7 +152,7 @@ fn others(there: &Tags) -> impl Iterator<Item = (&String, &String)> {
     there.iter().filter(|(key, _)| !is_reserved(key) || **key == Tag::Adopt.key())
 }
 
-/// The adapter's tags with the writer's fence, and the existing tags set by others.
+/// The adapter's tags with the writer's fence, and the existing tags of other writers.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &Tags) -> Tags {
     let foreign = others(there);
     let mut tags: Tags = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -166,18 +166,18 @@ pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(Tag::Fence.read(tags)?)
 }
 
-/// Whether the hash differs. A hash of another version cannot be compared: then only fields decide, and the hash alone causes no write.
+/// Whether the hash differs. A hash of another version cannot be compared: the fields decide, and the hash alone causes no write.
 fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))
 }
 
-/// The hash of the last state that was applied completely; empty if there is none.
+/// The hash of the last state that the adapter applied completely; empty without such a state.
 pub(crate) fn applied_hash(tags: &Tags) -> &str {
     Tag::Hash.read(tags).unwrap_or_default()
 }
 
-/// The owner of a load balancer, with empty fields for removed tags. `None` without owner tags.
+/// The owner of a load balancer; fields whose tag is missing are empty. Returns `None` without owner tags.
 pub(crate) fn balancer_owner(tags: &Tags) -> Option<(LoadBalancerKey, Owner)> {
     Tag::ClusterId.read(tags).or(Tag::OwnerUid.read(tags))?;
     let owner_uid = Tag::OwnerUid.text(tags);
@@ -203,7 +203,7 @@ pub(crate) fn route_tags(route: &WantedRoute) -> Tags {
     signed(&tags.map(|(tag, value)| (tag.key(), value)).into(), &route.fence, &Tags::new())
 }
 
-/// The owner of a route. `None` without owner tags.
+/// The owner of a route. Returns `None` without owner tags.
 pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     Some(RouteKey {
         cluster_id: Tag::ClusterId.read(tags)?.to_owned(),
@@ -212,7 +212,7 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     })
 }
 
-/// The name of a new load balancer: the requested one; else readable, of limited length, and different for each key.
+/// The name of a new load balancer: the requested one, or a readable one of limited length that differs for each key.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -234,7 +234,7 @@ pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<Str
     (!desired.spec.name.is_empty()).then(|| balancer_name(desired)).filter(|name| name != there)
 }
 
-/// Recognises the names of a key, whatever their readable part.
+/// Whether the name was generated for this key, whatever its readable part is.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -244,7 +244,7 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     key_digest(key).chars().take(10).collect()
 }
 
-/// The client token of a create, the same in each process, so that a repetition has no effect.
+/// The client token of a create. Every process computes the same token, so that a repeated create has no effect.
 pub(crate) fn client_token(key: &LoadBalancerKey) -> String {
     key_digest(key)
 }
@@ -253,7 +253,7 @@ fn key_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid])
 }
 
-/// 32 hexadecimal digits that depend on the words.
+/// Returns 32 hexadecimal digits that are derived from the words.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut hash = Sha256::new();
     for word in words {

@@ -20,7 +20,7 @@ const ALGORITHMS: [(&str, Algorithm); 3] = [
 /// The parsed parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// How a member is chosen.
+    /// The algorithm that chooses a member for a connection.
     pub(crate) algorithm: Algorithm,
     /// Whether HTTP health checks use TLS.
     pub(crate) health_check_tls: bool,
@@ -53,7 +53,7 @@ impl Parameters {
         ]
     }
 
-    /// Parses them.
+    /// Parses the parameters of a request.
     ///
     /// # Errors
     /// Returns [`Fault::Invalid`] with the key and the valid values.

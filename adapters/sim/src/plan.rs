@@ -1,4 +1,4 @@
-//! The writes that are missing until the cloud is in the desired state. Pure: no vendor calls, no clock.
+//! Computes the writes that are missing until the cloud is in the desired state. Pure functions: no vendor calls, no clock.
 //!
 //! Additions come before removals, so that traffic is never interrupted. The tag that marks completion is last.
 
@@ -35,8 +35,8 @@ const FAMILIES: &str = "spec.ip_families";
 /// members change.
 ///
 /// # Errors
-/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for features that this cloud lacks, [`Fault::Immutable`] for impossible changes;
-/// the latter only after all other changes, so that backends follow the nodes in any case.
+/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for features that this cloud lacks, and [`Fault::Immutable`] for impossible
+/// changes. The latter comes only after all other changes, so that backends follow the nodes in any case.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -56,7 +56,7 @@ pub(crate) fn plan(
             }
             let fixed = fixed(&wanted, &record.detail)?;
             let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &record.detail.tags);
-            // Tags must not claim a state that cannot be reached.
+            // Tags must not record a state that cannot be reached.
             let tags = tags.filter(|_| fixed.is_none());
             let steps = changes((desired, &wanted), &record.detail, tags, fence);
             match fixed {
@@ -67,7 +67,7 @@ pub(crate) fn plan(
     }
 }
 
-/// The deletion of a load balancer: one write, since the cloud cascades. Empty if its deletion is in progress.
+/// The deletion of a load balancer: one write, because the cloud also deletes all parts. Empty if the deletion is in progress.
 pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     if observed.status.is(&ProvisioningStatus::PendingDelete) {
         return Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn plan_deletion(observed: &LoadBalancer) -> Vec<Step> {
     vec![Step::DeleteLoadBalancer { id: observed.id.clone() }]
 }
 
-/// The release of an adopted load balancer: deletes its listeners, all of which belong to the owner since the adoption, and then the
+/// The release of an adopted load balancer: first deletes its listeners, all of which belong to the owner since the adoption, and then the
 /// owner's tags.
 pub(crate) fn plan_release(observed: &LoadBalancer) -> Vec<Step> {
     if !observed.status.is(&ProvisioningStatus::Active) && !observed.status.is(&ProvisioningStatus::Error) {
@@ -108,10 +108,10 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
     steps
 }
 
-/// The fields that the vendor cannot change without recreating the load balancer. `None`: no such field differs.
+/// Finds the fields that the vendor cannot change without recreating the load balancer. `None`: no such field differs.
 ///
 /// # Errors
-/// Returns the same error if no other change is possible, because members need the new address families.
+/// Returns the same error if no other change is possible either, because members need the new address families.
 fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, VendorError> {
     let mut fields = Vec::new();
     if tree.scheme.differs(&wanted.scheme) {
@@ -121,7 +121,7 @@ fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, Ve
     if families.is_some_and(|there| there != wanted.families.iter().copied().collect()) {
         fields.push(FAMILIES);
     }
-    // Without addresses it was never complete, and the requested ones are unknown.
+    // A load balancer without addresses was never complete, and its requested addresses are unknown.
     if !tree.vips.is_empty() && wanted.vips.iter().any(|vip| !tree.vips.contains(vip)) {
         fields.push("spec.requested_addresses");
     }
@@ -149,7 +149,7 @@ fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static
     rows.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field)
 }
 
-/// The changes of an existing load balancer. `tags`: those that complete it.
+/// The changes of an existing load balancer. `tags`: the tags that mark it as complete.
 fn changes(
     (desired, wanted): (&DesiredLoadBalancer, &Wanted),
     tree: &LoadBalancer,
@@ -176,13 +176,13 @@ fn changes(
         steps.extend(tags.map(|tags| tag(Part::Known(tree.id.clone()), tags)));
         return steps;
     }
-    // Owner tags first: then no other owner can adopt it, and any process recognises it.
+    // Owner tags come first: then no other owner can adopt the load balancer, and every process recognises it.
     let adopt = |tags| Step::AdoptLoadBalancer {
         id: tree.id.clone(),
         change: UpdateLoadBalancer { name: None, tags: Some(tags) },
     };
     match tags {
-        // The owner tags alone complete it.
+        // The owner tags alone complete the load balancer.
         Some(tags) if steps.is_empty() => vec![adopt(tags)],
         tags => {
             steps.insert(0, adopt(ownership::signed(&wanted.tags, fence, &tree.tags)));
@@ -192,7 +192,7 @@ fn changes(
     }
 }
 
-/// Listeners first: a pool in use by a listener cannot be deleted. Objects that this driver cannot read stay.
+/// Deletes listeners first: the cloud refuses to delete a pool that a listener uses. Keeps objects that this driver cannot read.
 fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<Step> {
     let unwanted =
         |listener: &&Listener| port(listener).is_some_and(|port| !wanted.ports.contains_key(&port));
@@ -210,7 +210,7 @@ fn removals(wanted: &Wanted, tree: &LoadBalancer, used: &BTreeSet<&str>) -> Vec<
     listeners.chain(pools).collect()
 }
 
-/// An existing port that is desired.
+/// A desired port that exists.
 struct PortChange<'a> {
     port: Port,
     wanted: &'a WantedPort,
@@ -219,7 +219,7 @@ struct PortChange<'a> {
 }
 
 impl<'a> PortChange<'a> {
-    /// The writes for this port. Adds the pool that stays to `used`.
+    /// The writes for this port. Adds its remaining pool to `used`.
     fn steps(&self, used: &mut BTreeSet<&'a str>) -> Vec<Step> {
         let fits = |pool: &&Pool| !pool.protocol.differs(&self.wanted.pool.protocol);
         let has = |pool: &&Pool| self.listener.pool_id.as_deref() == Some(&pool.id);
@@ -285,7 +285,7 @@ fn pool_changes(pool: &Pool, wanted: &WantedPool) -> Vec<Step> {
     steps
 }
 
-/// One write for each pool: the difference, or the whole set where that is shorter.
+/// One write for each pool: only the difference, or all members if that is shorter.
 fn member_change(pool: &Pool, wanted: &WantedPool) -> Option<Step> {
     let there: BTreeMap<_, _> = pool
         .members

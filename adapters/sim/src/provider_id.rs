@@ -10,7 +10,7 @@ pub(crate) fn write(region: &str, instance: &str) -> String {
     format!("{SCHEME}://{region}/{instance}")
 }
 
-/// Locates a provider ID, relative to a region.
+/// Splits a provider ID, and compares its region with `region`.
 ///
 /// The instance ID may have only letters, digits and dashes, because it is sent in comma-separated lists.
 pub(crate) fn locate(region: &str, provider_id: &str) -> Location {

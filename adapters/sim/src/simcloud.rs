@@ -6,7 +6,8 @@
 //! - `tokens`: authentication;
 //! - `table`: rows that reads show only after the consistency lag; `instances`, `load_balancers`, `routes`: the objects;
 //! - [`settings`], `limiter`, [`faults`]: configurable latency, limits and faults; [`counts`]: statistics of requests;
-//! - [`Cloud`]: all of it as one deterministic value without I/O, which gets the time as an argument; [`call`]: one call and its response;
+//! - [`Cloud`]: combines these modules into one deterministic value without I/O, which gets the time as an argument; [`call`]: one call and
+//!   its response;
 //! - [`serve`]: the HTTP server.
 //!
 //! Intentionally missing: persistence (a cloud lives as long as its process), TLS, and randomness other than from a seed.
@@ -40,5 +41,5 @@ pub use self::operation::{Access, Family, Operation};
 pub use self::server::serve;
 pub use self::shared::SharedCloud;
 
-/// A time of the cloud: the duration since it was switched on.
+/// A point in time: the duration since the cloud was started.
 pub type Moment = std::time::Duration;

@@ -28,7 +28,7 @@ pub enum Step {
     AdoptLoadBalancer { id: String, change: UpdateLoadBalancer },
     /// Sets the display name.
     RenameLoadBalancer { id: String, name: String },
-    /// Sets tags; at the end of a plan they mark the load balancer as complete.
+    /// Sets tags. The last step of a plan thereby marks the load balancer as complete.
     UpdateLoadBalancer { balancer: Part, change: UpdateLoadBalancer },
     /// Deletes a load balancer with all its parts.
     DeleteLoadBalancer { id: String },
@@ -55,17 +55,17 @@ pub enum Step {
 /// An object that a step depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It exists, with this ID.
+    /// The object exists, with this ID.
     Known(String),
-    /// An earlier step creates it.
+    /// An earlier step of the plan creates the object.
     Coming,
 }
 
 impl Part {
-    /// Its ID.
+    /// The ID of the object.
     ///
     /// # Errors
-    /// Returns [`Fault::Nonsense`] if it does not exist yet: only the first step of a plan is executed.
+    /// Returns [`Fault::Nonsense`] if the object does not exist yet. Only the first step of a plan is executed, and its objects exist.
     pub(crate) fn id(&self) -> Result<&str, VendorError> {
         match self {
             Self::Known(id) => Ok(id),
@@ -93,7 +93,7 @@ impl Port {
         }
     }
 
-    /// The name of its listener and pool in the cloud.
+    /// The name of the listener and its pool in the cloud.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.word(), self.number)
     }
@@ -110,7 +110,7 @@ impl fmt::Display for Port {
 pub struct RouteBatch {
     /// IDs of routes to remove.
     pub(crate) remove: Vec<String>,
-    /// Routes to add. An invalid route keeps its place, so that results stay in order.
+    /// Routes to add. An invalid route keeps its position, so that results stay in order.
     pub(crate) add: Vec<Result<AddRoute, VendorError>>,
 }
 

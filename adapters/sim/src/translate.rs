@@ -1,4 +1,4 @@
-//! Translates objects of the cloud to those of the contract. Pure.
+//! Translates objects of the cloud to those of the contract. Pure functions.
 
 use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
@@ -23,12 +23,12 @@ use crate::{
 /// The error on a listener's port while the listener is in the vendor's error state.
 const PORT_FAILED: &str = "ListenerFailed";
 
-/// Prefix of instance tags that become labels of the Node; the label's key follows.
+/// Prefix of instance tags that become labels of the Node. The rest of the tag's key is the label's key.
 const LABEL: &str = "label/";
 
 /// The part of the cloud that the adapter manages.
 ///
-/// Includes the endpoint, because two simulated clouds may have projects with the same name.
+/// The scope's fingerprint includes the endpoint, because two simulated clouds may have projects with the same name.
 pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
     let Project { account, project, region } = project;
     let fingerprint = ownership::digest(&[&account, &project, &region, endpoint]);
@@ -73,7 +73,7 @@ fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
     }
 }
 
-/// Invalid addresses and unknown kinds are omitted, because a Node must not show them.
+/// Translates addresses. Omits invalid addresses and unknown kinds, because a Node must not show them.
 fn addresses(addresses: &[answers::Address]) -> Vec<InstanceAddress> {
     let mut translated: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
     for one in addresses {
@@ -107,7 +107,7 @@ fn address(one: &answers::Address) -> Option<(Type, instance_address::Value, u32
     }
 }
 
-/// A hash of the properties that a Node is made from: addresses, labels, and the state, which decides about the shutdown taint. It excludes
+/// A hash of the properties that a Node is made from: addresses, labels, and the state, on which the shutdown taint depends. It excludes
 /// the vendor's own name of the state, and times.
 fn fingerprint(instance: &Instance) -> String {
     let state = instance.state.to_string();
@@ -176,14 +176,14 @@ fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {
     }
 }
 
-/// In the order of the requested families.
+/// Translates addresses, in the order of the requested families.
 fn vips(tree: &answers::LoadBalancer) -> Vec<LoadBalancerAddress> {
     let rank = |address: IpAddr| {
         tree.families.iter().position(|family| family.is(&IpFamily::of(address))).unwrap_or(usize::MAX)
     };
     let mut vips = tree.vips.clone();
     vips.sort_by_key(|address| rank(*address));
-    // With PROXY protocol, kube-proxy must not bypass the load balancer, because then the header would be missing.
+    // With PROXY protocol, traffic from pods must pass the load balancer, otherwise the header would be missing.
     let proxied = tree.pools.iter().any(|pool| pool.protocol.is(&PoolProtocol::Proxy));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
     let ports: Vec<PortStatus> = tree.listeners.iter().filter_map(failed_port).collect();
@@ -225,7 +225,7 @@ fn listener_word(listener: &answers::Listener) -> String {
 /// Translates a route. The runtime decides its owner by the key, because that depends on the requesting cluster.
 pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
-    // The cloud keeps the next hop after the instance was deleted.
+    // The cloud keeps the next hop after the instance is deleted.
     let gone = entry.status.known() == Some(&RouteStatus::Blackhole);
     let machine = entry.next_hop_instance.as_deref().filter(|_| !gone);
     let next_hop = NextHop {
@@ -236,7 +236,7 @@ pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let state = match entry.status.known() {
         None => RouteState::Unspecified,
         Some(RouteStatus::Active) => RouteState::Active,
-        // Packets do not arrive; only a new route fixes that.
+        // The route forwards no packets, and only a new route fixes that.
         Some(RouteStatus::Blackhole | RouteStatus::Error) => RouteState::Blackhole,
     };
     Route {

@@ -1,7 +1,7 @@
 //! Maps the cloud's answers to the runtime's faults, by status and error code.
 //!
-//! To be completed with the cloud's own error codes, each with a recorded answer as its test. A wrong row could turn rejected credentials
-//! into absence, and absence deletes nodes.
+//! To be completed with the cloud's own error codes, each with a recorded answer as its test. A wrong row could make rejected credentials
+//! look like the absence of an instance, and the controller deletes the nodes of absent instances.
 
 use std::time::Duration;
 
@@ -31,12 +31,13 @@ fn fault(operation: Operation, status: StatusCode) -> Fault {
     match status.as_u16() {
         401 => Fault::Auth,
         403 => Fault::Forbidden,
-        // A wrong endpoint, one without the API, answers 404 to every path: only the cloud's own code in the body proves absence.
+        // A wrong endpoint, where the API is not served, answers 404 to every path. Only the cloud's own code in the body proves that an
+        // object is absent.
         404 => Fault::Nonsense,
         409 => Fault::Busy,
         429 => Fault::Throttled,
         501 => Fault::Unsupported,
-        // The answer may come from a proxy that does not know whether the cloud has done the work.
+        // The answer may come from a proxy that does not know whether the cloud has executed the request.
         408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
         408 | 500..=599 => Fault::Unavailable,
         400..=499 => Fault::Invalid,
@@ -61,7 +62,7 @@ mod tests {
 
     fn answer(status: u16) -> VendorResponse {
         let answer = http::Response::builder().status(status).header(header::RETRY_AFTER, "7");
-        answer.body("no".into()).expect("an answer")
+        answer.body("no".into()).expect("a valid answer")
     }
 
     #[test]
@@ -78,7 +79,7 @@ mod tests {
             (WRITE, 400, Fault::Invalid),
             (READ, 302, Fault::Nonsense),
         ] {
-            let error = classify(operation, &answer(status)).expect("no success");
+            let error = classify(operation, &answer(status)).expect("the answer is an error");
             assert_eq!((error.fault, error.retry_after), (wanted, Some(Duration::from_secs(7))), "{status}");
         }
     }

@@ -1,6 +1,6 @@
-//! The cloud's HTTP API: one function for each call, and exactly one request through the session for each call.
+//! The cloud's HTTP API, with one function for each call. Each call sends exactly one request through the session.
 //!
-//! The client does not retry, does not wait, and has no connection of its own.
+//! The client does not retry or wait, and has no connection of its own.
 
 use std::fmt;
 
@@ -40,8 +40,8 @@ impl Client {
         Ok(Self { endpoint, authorization, token: token.into() })
     }
 
-    /// Reads an object. Unsuccessful answers have already become errors in `classify`.
-    #[expect(dead_code, reason = "the first call that reads uses it")]
+    /// Reads an object. `classify` has already turned unsuccessful answers into errors.
+    #[expect(dead_code, reason = "used by the first call that reads")]
     async fn read<T: DeserializeOwned>(
         &self,
         session: &Session,
@@ -52,8 +52,8 @@ impl Client {
         parse(operation, &answer)
     }
 
-    /// Writes an object. The answer need not be read, because the next observation shows the result.
-    #[expect(dead_code, reason = "the first call that writes uses it")]
+    /// Writes an object. The body of the answer is not read, because the next observation shows the result.
+    #[expect(dead_code, reason = "used by the first call that writes")]
     async fn write(
         &self,
         session: &Session,

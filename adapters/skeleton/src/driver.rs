@@ -1,4 +1,4 @@
-//! The driver: passes the runtime's requests to the modules.
+//! The driver, which passes the runtime's requests to the modules.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     step::Step,
 };
 
-/// Default rate limits, from the documentation of the cloud, less what users and other tools need.
+/// Default rate limits: the limits in the cloud's documentation, minus the share that users and other tools need.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 10 }),
@@ -62,16 +62,17 @@ impl Driver for SkeletonDriver {
             adapter_name: "adapter-skeleton",
             adapter_version: env!("CARGO_PKG_VERSION"),
             provider: provider_id::SCHEME,
-            // Add each capability when it is written, and not earlier: calls for others are refused with their name.
+            // Add each capability when its part is written, and not earlier: the runtime refuses calls that need other capabilities, with
+            // their names.
             capabilities: Vec::new(),
             limits: Limits { batch_instances: 500, batch_routes: 200, listeners: None, backends: None },
             call_limits: CALL_LIMITS.to_vec(),
             parameters: Vec::new(),
-            // Measured while the cloud is slow, and not copied from its documentation.
+            // Measure this value while the cloud is slow; do not copy it from the documentation.
             consistency_horizon: Duration::from_secs(10),
-            // Longer if the cloud continues a create for a long time after its client has disconnected.
+            // Use a longer duration if the cloud continues a create for a long time after its client has disconnected.
             create_horizon: Duration::from_secs(10),
-            // Needs no support by the cloud. If the cloud has idempotency tokens or unique names, these are faster.
+            // This method needs no support by the cloud. If the cloud has idempotency tokens or unique names, those methods are faster.
             deduplication: Deduplication::ListThenCreate,
             batch: 100,
             poll: Duration::from_secs(2),

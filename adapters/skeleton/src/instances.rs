@@ -1,4 +1,4 @@
-//! Instances: the listing, page by page, and the look-up by ID.
+//! Instances. Lists them page by page, and looks them up by ID.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, InstanceLookup, Lookup, Page, VendorError},
@@ -20,7 +20,7 @@ impl Collection<Instance> for SkeletonDriver {
 }
 
 impl InstanceLookup for SkeletonDriver {
-    /// Without this look-up, no instance is ever proven to be deleted, because absence from a listing is no proof.
+    /// Without this look-up, no instance is ever proven to be deleted, because absence from a listing proves nothing.
     async fn get_batch(
         &self,
         _session: &Session,

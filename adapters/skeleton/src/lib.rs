@@ -1,11 +1,11 @@
-//! The driver for skeleton: translates between the contract and the cloud's API, and does nothing else.
+//! The driver for skeleton. It only translates between the contract and the cloud's API.
 //!
 //! The driver has no policy, does not wait or retry, and keeps only the configuration of the cloud and its credentials. In reading order:
 //! [`driver`] passes the runtime's requests to the modules; `client` has one function for each vendor call, `classify` maps answers to
-//! faults; `instances`, `load_balancers` and `routes` list and look up; `plan` decides (pure), and `step` is one write of a plan;
-//! `provider_id` and `ownership` define the names by which objects are recognised later.
+//! faults; `instances`, `load_balancers` and `routes` list and look up objects; `plan` decides (as pure functions), and `step` is one write
+//! of a plan; `provider_id` and `ownership` define the names by which objects are recognised later.
 //!
-//! Parts that answer `not written yet` are to be written in the order of the README.
+//! Parts that answer `not written yet` are to be written, in the order of the README.
 
 mod classify;
 mod client;

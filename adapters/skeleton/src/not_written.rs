@@ -2,15 +2,15 @@
 
 use cloud_adapter::driver::{Fault, VendorError};
 
-/// All parts, ordered so that each one makes the next one testable.
+/// All parts, in an order in which each part makes the next one testable.
 const PARTS: [&str; 7] = [
-    "self_check, in src/driver.rs: the account of the credentials. From then on the adapter serves",
+    "self_check, in src/driver.rs: returns the account of the credentials. From then on the adapter serves",
     "src/classify.rs: the cloud's own error codes",
     "list_page and get_batch, in src/instances.rs; capability instances",
     "list_page, in src/load_balancers.rs, with the fields that the plan compares",
     "plan_deletion, then plan, in src/plan.rs, with src/step.rs and execute; capability loadbalancers, then each lb.*",
     "list_page, in src/routes.rs, and plan_routes; capability routes",
-    "describe, in src/driver.rs: measured limits and consistency horizon",
+    "describe, in src/driver.rs: with measured limits and consistency horizon",
 ];
 
 /// The error of a part that is not written yet.
@@ -18,7 +18,7 @@ pub(crate) fn not_written(part: &str, file: &str) -> VendorError {
     VendorError::new(Fault::Unsupported, format!("not written yet: {part}, in {file}"))
 }
 
-/// The error of the first part, with the list of all parts.
+/// The error of the first part. It lists all parts.
 pub(crate) fn nothing_written() -> VendorError {
     let lines: Vec<String> = PARTS.iter().zip(1..).map(|(part, n)| format!("\n  {n}. {part}")).collect();
     VendorError::new(

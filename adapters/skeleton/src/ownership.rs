@@ -1,4 +1,4 @@
-//! Names by which any process recognises the load balancers of an owner. Tags belong here as well.
+//! Names by which any process recognises the load balancers of an owner. Tags also belong in this module.
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
@@ -6,13 +6,13 @@ use sha2::{Digest as _, Sha256};
 
 /// Maximum length of a name in the cloud, in bytes.
 const NAME_MAX: usize = 63;
-/// Digits of the digest in names.
+/// Number of digits of the digest in a name.
 const NAME_DIGEST: usize = 10;
 /// Length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// The name of a new load balancer: readable, of limited length, and unique for the key.
-#[cfg_attr(not(test), expect(dead_code, reason = "the plan of a new load balancer uses it"))]
+/// Builds the name of a new load balancer, which is readable, limited in length, and unique for the key.
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the plan of a new load balancer"))]
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
     let digest = name_digest(key);
@@ -23,7 +23,7 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
     format!("{}-{digest}", readable.trim_matches('-'))
 }
 
-/// Matches the names of a key by their digest: the readable part may have been different.
+/// Whether a name belongs to a key. Compares only the digest, because the readable part may have been different.
 pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
     let digest = name_digest(key);
     move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
@@ -33,11 +33,11 @@ fn name_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid]).chars().take(NAME_DIGEST).collect()
 }
 
-/// A digest of several words, used for fingerprints.
+/// Computes the digest of several words, used for fingerprints.
 pub(crate) fn digest(words: &[&str]) -> String {
     let mut digest = Sha256::new();
     for word in words {
-        // The length separates the words, so that different lists have different digests.
+        // The lengths separate the words, so that different lists have different digests.
         digest.update(word.len().to_be_bytes());
         digest.update(word);
     }

@@ -1,4 +1,4 @@
-//! Computes the writes that bring the cloud to the desired state. Pure: no vendor calls, no clock.
+//! Computes the writes that bring the cloud to the desired state. Pure functions, without vendor calls or clock.
 //!
 //! Additions come before removals, so that traffic is not interrupted. The tag that marks an object as complete comes last.
 
@@ -7,10 +7,10 @@ use cloud_api_proto::v1alpha1::Fence;
 
 use crate::{load_balancers::Detail, not_written::not_written, step::Step};
 
-/// The missing writes, in order; empty if the load balancer is in sync.
+/// Returns the missing writes, in order. Empty if the load balancer is in sync.
 ///
 /// # Errors
-/// Returns an error for what this cloud cannot do, or cannot change in place.
+/// Returns an error for changes that this cloud cannot make, or cannot make in place.
 pub(crate) fn plan(
     _desired: &DesiredLoadBalancer,
     _fence: &Fence,
@@ -19,12 +19,13 @@ pub(crate) fn plan(
     Err(not_written("plan: the writes from the observed to the desired state", "src/plan.rs"))
 }
 
-/// Deletes a load balancer with all its parts, in the order of their dependencies. Empty while it is being deleted already.
+/// Returns the writes that delete a load balancer with all its parts, in the order of their dependencies. Empty if the deletion is already
+/// in progress.
 pub(crate) fn plan_deletion(_observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     vec![Step::NotWritten("plan_deletion: the writes that delete a load balancer")]
 }
 
-/// Route changes as vendor calls: one for all, or one each, removals first.
+/// Returns route changes as vendor calls: either one call for all changes, or one for each; removals first.
 pub(crate) fn plan_routes(_changes: &RouteChanges) -> Vec<Step> {
     vec![Step::NotWritten("plan_routes: route changes as vendor calls")]
 }

@@ -5,8 +5,8 @@ use cloud_adapter::driver::Location;
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "skeleton";
 
-/// Writes the text of `Node.spec.providerID`.
-#[cfg_attr(not(test), expect(dead_code, reason = "the instances that are listed use it"))]
+/// Formats a provider ID, the text of `Node.spec.providerID`.
+#[cfg_attr(not(test), expect(dead_code, reason = "used when instances are listed"))]
 pub(crate) fn write(region: &str, instance: &str) -> String {
     format!("{SCHEME}://{region}/{instance}")
 }
@@ -29,7 +29,7 @@ pub(crate) fn locate(region: &str, provider_id: &str) -> Location {
     }
 }
 
-/// Characters that need no encoding in a path of the API.
+/// Characters that need no encoding in an API path.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

@@ -1,4 +1,4 @@
-//! Routes: the listing, page by page.
+//! Routes. Lists them page by page.
 
 use cloud_adapter::{
     driver::{Collection, Cursor, Page, VendorError},

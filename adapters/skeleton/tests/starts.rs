@@ -1,9 +1,9 @@
-//! The program serves before there is a cloud, and reports what is to be written next. Delete the last test with the first part.
+//! The program serves even without a cloud, and reports which parts are not written yet. Delete the last test with the first part.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test fails at the first unexpected result"
 )]
 
 use std::{io::Write as _, process::Stdio, time::Duration};
@@ -24,7 +24,7 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-/// Long enough for a busy host.
+/// Timeout that is long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Interval between polls of a condition.
 const TICK: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ async fn program_serves_without_a_cloud() {
     let info = AdapterServiceClient::new(channel.clone())
         .get_info(GetInfoRequest { context: context() })
         .await
-        .expect("answers without a cloud")
+        .expect("the program answers without a cloud")
         .into_inner();
     assert_eq!(info.adapter_name, "adapter-skeleton");
 
@@ -58,7 +58,7 @@ async fn it_says_what_is_not_written_yet() {
     let told = tokio::time::timeout(PATIENCE, async {
         loop {
             let watch = WatchInstancesRequest { context: context(), ..WatchInstancesRequest::default() };
-            let refused = instances.watch_instances(watch).await.expect_err("there is no cloud");
+            let refused = instances.watch_instances(watch).await.expect_err("the cloud cannot be reached");
             let error = AdapterError::from(refused);
             assert_eq!(error.reason, Reason::Starting, "{error}");
             let parts =
@@ -69,14 +69,14 @@ async fn it_says_what_is_not_written_yet() {
             tokio::time::sleep(TICK).await;
         }
     });
-    told.await.expect("reports what is missing");
+    told.await.expect("the program reports the missing parts");
 }
 
 fn context() -> Option<RequestContext> {
     Some(RequestContext { cluster_id: "c".to_owned(), ..RequestContext::default() })
 }
 
-/// Starts the program on free ports. Its log must be read. The program is killed when the child is dropped.
+/// Starts the program on free ports. The caller must read its log. The program is killed when the child is dropped.
 async fn start() -> (Child, Log, Channel) {
     let mut token = tempfile::NamedTempFile::new().expect("a file");
     writeln!(token, "s3cret").expect("room");
@@ -92,7 +92,7 @@ async fn start() -> (Child, Log, Channel) {
     let mut log = BufReader::new(adapter.stderr.take().expect("piped")).lines();
     let listens = tokio::time::timeout(PATIENCE, async {
         loop {
-            let line = log.next_line().await.expect("text").expect("does not end");
+            let line = log.next_line().await.expect("text").expect("the program does not end");
             let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
             if let Some(grpc) = line["fields"]["grpc"].as_str() {
                 return grpc.to_owned();

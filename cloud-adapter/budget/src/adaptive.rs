@@ -1,8 +1,8 @@
-//! A rate that follows the vendor. It falls when the vendor throttles, remembers the rate at which that happened (the knee), recovers to
-//! just below the knee, and only occasionally tries whether more is allowed: additive increase, multiplicative decrease, with a memory. A
-//! client without the memory would run into the limit several times a minute.
+//! A rate that follows the vendor. The rate falls when the vendor throttles and remembers the value at which that happened (the knee). It
+//! then recovers to just below the knee and only occasionally tries higher values. A client without this memory would run into the limit
+//! several times a minute.
 //!
-//! This module holds no tokens and queues nothing; the bucket that owns the rate does.
+//! This module holds no tokens and queues no calls; the bucket that owns the rate does both.
 
 mod foreign;
 #[cfg(test)]
@@ -15,33 +15,33 @@ use crate::{Adaptive, Hint, Time};
 
 /// Share of the ceiling that the rate regains per second below the knee.
 const RECOVERY: f64 = 0.02;
-/// Share of the ceiling that the rate gains per second beyond the plateau. Slow, because each overshoot is a throttled call.
+/// Share of the ceiling that the rate gains per second above the plateau. The rise is slow because each overshoot costs a throttled call.
 const EXPLORATION: f64 = 0.002;
-/// Rate of the plateau, as a share of the knee.
+/// Rate of the plateau, as a fraction of the knee.
 const PLATEAU: f64 = 0.9;
-/// Multiple of the knee that disproves it if it is reached without a throttle: the vendor's limit has risen, so recovery resumes.
-/// Exploration alone would take 8 minutes from the floor to the ceiling. Below this multiple, a burst allowance of the vendor may hide that
-/// the limit is already exceeded.
+/// If the rate reaches this multiple of the knee without a throttle, the vendor's limit has risen: the knee is cleared and recovery
+/// resumes. Exploration alone would take 8 minutes from the floor to the ceiling. Below this multiple, a burst allowance of the vendor may
+/// hide that the limit is already exceeded.
 const DISPROVED: f64 = 1.5;
-/// Durations of the first and of the longest plateau. Each exploration that meets a throttle doubles the next plateau.
+/// Durations of the first and of the longest plateau. Each exploration that ends with a throttle doubles the next plateau.
 const PLATEAU_FIRST: Duration = Duration::from_mins(1);
 const PLATEAU_MAX: Duration = Duration::from_mins(10);
-/// Share of the burst that may be used while a knee is known; a full burst would exceed the limit at once.
+/// Share of the burst that may be used while a knee is known, because a full burst would exceed the limit at once.
 const BURST: f64 = 0.25;
-/// Longest pause that a vendor may ask for, and longest pause that the client takes on its own.
+/// Longest pause that the vendor may request, and longest pause that the client chooses itself.
 const ASKED_PAUSE_MAX: Duration = Duration::from_mins(15);
 const OWN_PAUSE_MAX: Duration = Duration::from_mins(1);
-/// Share of a pause that may be added as jitter, so that clients throttled together do not return together.
+/// Maximum jitter of a pause, as a share of the pause. Jitter prevents clients that were throttled together from returning together.
 const JITTER: f64 = 0.2;
 
 /// The adaptive rate of one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Follower {
-    /// Configured calls per second.
+    /// Configured rate in calls per second, which is the maximum.
     ceiling: f64,
-    /// `None`: pauses are honoured, but the rate does not change.
+    /// `None`: the client still pauses when the vendor requests it, but the rate does not change.
     adaptive: Option<Adaptive>,
-    /// Calls per second, before the consumption of other clients is subtracted.
+    /// Calls per second before the share of other clients is subtracted.
     rate: f64,
     /// The rate at which the vendor last throttled.
     knee: Option<f64>,
@@ -49,14 +49,14 @@ pub(crate) struct Follower {
     /// Duration of the next plateau.
     plateau: Duration,
     pass: Pass,
-    /// Throttles since the last success.
+    /// Number of throttles since the last success.
     throttles: u32,
     vendor: VendorCount,
-    /// Time of the last tick.
+    /// Time up to which the rate has been advanced.
     at: Time,
 }
 
-/// How the rate currently changes over time.
+/// Phase of the rate's change over time.
 #[derive(Clone, Copy, Debug)]
 enum Climb {
     /// The rate is at the ceiling and does not change.
@@ -69,7 +69,7 @@ enum Climb {
     Exploring,
 }
 
-/// Whether calls may be sent. All states but `Open` belong to one throttling episode, during which the rate does not rise.
+/// Whether calls may be sent. All states except `Open` belong to one throttling episode; the rate does not rise during an episode.
 #[derive(Clone, Copy, Debug)]
 enum Pass {
     Open,
@@ -93,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// Calls per second granted as of the last tick: above 0, at most the ceiling.
+    /// Calls per second granted as of the last tick: above 0 and at most the ceiling.
     pub(crate) fn rate(&self) -> f64 {
         match self.adaptive {
             Some(adaptive) => (self.rate - self.vendor.foreign_rate()).max(adaptive.floor).min(self.ceiling),
@@ -101,7 +101,7 @@ impl Follower {
         }
     }
 
-    /// Advances to `now`: ends pauses and raises the rate. The result does not depend on how often this is called.
+    /// Advances to `now`: ends pauses and raises the rate. The result does not depend on how often this method is called.
     pub(crate) fn tick(&mut self, now: Time) {
         let from = self.at;
         self.at = from.max(now);
@@ -113,7 +113,8 @@ impl Follower {
         }
     }
 
-    /// Records a throttled call. `jitter`: 0 to 1. Returns true for the first throttle of an episode: the caller must empty the bucket.
+    /// Records a throttled call. `jitter` is between 0 and 1. Returns true for the first throttle of an episode: the caller must then empty
+    /// the bucket.
     pub(crate) fn throttled(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) -> bool {
         self.tick(now);
         match self.pass {
@@ -126,7 +127,7 @@ impl Follower {
                 self.pause(now, retry_after, jitter);
                 false
             }
-            // The call was sent before the pause, so it adds no information unless the vendor now asks for a longer pause.
+            // The call was sent before the pause, so its throttle adds no information unless the vendor now requests a longer pause.
             Pass::Paused { until } => {
                 let asked = retry_after.map_or(until, |asked| now + asked_pause(asked, jitter));
                 self.pass = Pass::Paused { until: until.max(asked) };
@@ -135,7 +136,7 @@ impl Follower {
         }
     }
 
-    /// Records an answered call. Ends the episode, unless the pause still lasts: then the call was sent before the pause.
+    /// Records an answered call. This ends the episode, unless the pause still lasts: then the call was sent before the pause.
     pub(crate) fn succeeded(&mut self, now: Time) {
         if matches!(self.pass, Pass::Open) {
             return;
@@ -147,7 +148,7 @@ impl Follower {
         }
     }
 
-    /// End of the pause in which no call is sent, as of the last tick.
+    /// End of the pause as of the last tick; no call is sent before it.
     pub(crate) fn paused_until(&self) -> Option<Time> {
         match self.pass {
             Pass::Paused { until } => Some(until),
@@ -155,24 +156,24 @@ impl Follower {
         }
     }
 
-    /// Whether a pause is over and no call has been answered since, so that only one call at a time is sent. As of the last tick.
+    /// Whether a pause is over but no call has been answered since, as of the last tick. In this state only one call at a time is sent.
     pub(crate) fn probing(&self) -> bool {
         matches!(self.pass, Pass::Probing)
     }
 
-    /// Share of the configured burst that may be used.
+    /// Share of the configured burst that may be used now.
     pub(crate) fn burst_share(&self) -> f64 {
         if self.knee.is_some() { BURST } else { 1.0 }
     }
 
-    /// The rate at which the vendor last throttled. Unset once the rate exceeds it clearly, or reaches the ceiling, without a throttle.
+    /// The rate at which the vendor last throttled. Cleared when the rate clearly exceeds it, or reaches the ceiling, without a throttle.
     pub(crate) fn knee(&self) -> Option<f64> {
         self.knee
     }
 
-    /// Applies the count that the vendor reported; `sent`: calls of this bucket so far. Returns the maximum number of tokens that the
-    /// bucket may hold: the remaining calls minus `free_floor` of the limit. Negative if the count is below that floor, but never by more
-    /// than what the bucket regains until the vendor resets its count.
+    /// Applies the count that the vendor reported; `sent` is the number of calls of this bucket so far. Returns the maximum number of
+    /// tokens that the bucket may hold: the remaining calls minus `free_floor` of the limit. The result is negative if the count is below
+    /// that floor, but never by more than the bucket regains until the vendor resets its count.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64, sent: u64) -> f64 {
         self.tick(now);
         self.vendor.told(now, hint, sent, self.ceiling);
@@ -182,12 +183,12 @@ impl Follower {
         (remaining - kept).max(-comes_back)
     }
 
-    /// Calls per second that other clients take from the same limit, derived from the vendor's count; 0 if the vendor reports none.
+    /// Calls per second that other clients use of the same limit, derived from the vendor's count; 0 if the vendor reports no count.
     pub(crate) fn foreign_rate(&self) -> f64 {
         self.vendor.foreign_rate()
     }
 
-    /// Applies new settings. A running pause and a running recovery below a knee continue.
+    /// Applies new settings. A current pause, and a current recovery below a knee, continue.
     pub(crate) fn configure(&mut self, ceiling: f64, adaptive: Option<Adaptive>) {
         self.ceiling = ceiling;
         self.adaptive = adaptive;
@@ -215,7 +216,7 @@ impl Follower {
         self.pass = Pass::Paused { until: now + pause };
     }
 
-    /// Advances recovery, plateau and exploration from `from` to `now`, through as many phases as fit.
+    /// Advances recovery, plateau and exploration from `from` to `now`, through all phases that end in this time.
     fn climb(&mut self, mut from: Time, now: Time) {
         while from < now {
             match self.climb {
@@ -247,7 +248,7 @@ impl Follower {
         }
     }
 
-    /// Raises the rate by `share` of the ceiling per second, until `now` or until it reaches `target`; returns the end of the rise.
+    /// Raises the rate by `share` of the ceiling per second until `now` or until the rate reaches `target`. Returns the end of the rise.
     fn raise(&mut self, share: f64, target: f64, from: Time, now: Time) -> Time {
         let (slope, seconds) = (share * self.ceiling, now.since(from).as_secs_f64());
         let needed = (target - self.rate).max(0.0) / slope;
@@ -259,7 +260,7 @@ impl Follower {
         (from + Duration::try_from_secs_f64(needed).unwrap_or_default()).min(now)
     }
 
-    /// Sets the rate to the ceiling and forgets the knee.
+    /// Sets the rate to the ceiling and clears the knee.
     fn forget(&mut self) {
         self.rate = self.ceiling;
         self.knee = None;
@@ -268,7 +269,7 @@ impl Follower {
     }
 }
 
-/// The pause that the vendor asked for, plus jitter; never shorter than asked.
+/// The pause that the vendor requested, plus jitter; never shorter than requested.
 fn asked_pause(asked: Duration, jitter: f64) -> Duration {
     let asked = asked.min(ASKED_PAUSE_MAX);
     (asked + asked.mul_f64(JITTER * jitter.clamp(0.0, 1.0))).min(ASKED_PAUSE_MAX)

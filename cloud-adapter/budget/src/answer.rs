@@ -1,13 +1,13 @@
-//! Outcome of a call, as far as the budget needs it.
+//! Outcome of a call, as far as the budget needs to know it.
 
 use std::time::Duration;
 
 /// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
-    /// From sending the request to receiving the whole response.
+    /// Time from sending the request to receiving the whole response.
     pub latency: Duration,
     /// The rate limit that the vendor reported, if any.
     pub hint: Option<Hint>,
@@ -16,18 +16,19 @@ pub struct Answer {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The vendor answered, including refusals that are neither throttling nor a credential problem.
+    /// The vendor answered. Includes refusals other than throttling and rejected credentials.
     Answered,
     /// The vendor throttled the call.
     Throttled {
-        /// Requested pause, if the vendor named one.
+        /// Pause that the vendor requested, if any.
         retry_after: Option<Duration>,
-        /// The bucket that the vendor named. `None`: the bucket of the family.
+        /// Bucket that the vendor named. `None`: the bucket of the family.
         bucket: Option<&'static str>,
     },
-    /// 5xx status, timeout or failed connection.
+    /// The call ended with a 5xx status, a timeout or a failed connection.
     Failed,
-    /// The vendor rejected the credentials (401, 403). This alone stops no calls: [`self_check`](crate::Scheduler::self_check) does.
+    /// The vendor rejected the credentials (401, 403). This alone does not stop other calls; a failed
+    /// [`self_check`](crate::Scheduler::self_check) does.
     Unauthorized,
 }
 
@@ -35,11 +36,11 @@ pub enum Outcome {
 /// equivalents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hint {
-    /// The bucket that the count refers to. `None`: the topmost bucket of the call, since most vendors count per account.
+    /// Bucket that the count refers to. `None`: the topmost bucket of the call, since most vendors count per account.
     pub bucket: Option<&'static str>,
-    /// Calls left in this window.
+    /// Number of calls left in this window.
     pub remaining: u64,
-    /// Total calls in this window, if reported.
+    /// Total number of calls in this window, if reported.
     pub limit: Option<u64>,
     /// Time until the window resets, if reported.
     pub reset: Option<Duration>,

@@ -1,5 +1,4 @@
-//! Circuit breakers for a family that fails and for credentials that the vendor rejects. A breaker knows nothing of calls except when one
-//! is sent and when it returns.
+//! Circuit breakers for a failing family and for rejected credentials. A breaker is notified only when a call is sent and when it returns.
 
 #[cfg(test)]
 mod tests;
@@ -8,11 +7,12 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::{BreakerLimits, BreakerState, Time};
 
-/// Number of slots that the window is divided into, so that memory use does not depend on the number of calls.
+/// Number of slots into which the window is divided, so that memory use does not depend on the number of calls.
 const SLOTS: u32 = 30;
 /// Consecutive successes that close a half-open breaker.
 const SUCCESSES: u32 = 3;
-/// Interval between self-checks while the credentials are rejected: vendors lock accounts that keep trying.
+/// Interval between self-checks while the credentials are rejected. The interval is long because vendors lock accounts after repeated
+/// attempts.
 const CREDENTIALS_REST: Duration = Duration::from_secs(30);
 
 /// The circuit breaker of one family.
@@ -20,7 +20,7 @@ const CREDENTIALS_REST: Duration = Duration::from_secs(30);
 pub(crate) struct Breaker {
     limits: BreakerLimits,
     state: State,
-    /// Calls in flight. A half-open breaker sends a call only after all earlier calls have returned.
+    /// Number of calls in flight. A half-open breaker sends a call only after all earlier calls have returned.
     in_flight: u32,
     /// Duration of the next open period.
     rest: Duration,
@@ -31,14 +31,14 @@ enum State {
     Closed {
         slots: VecDeque<Slot>,
     },
-    /// Half-open from `until` on.
+    /// The breaker is half-open from `until` on.
     Resting {
         until: Time,
         successes: u32,
     },
 }
 
-/// Calls that returned in one slot of the window.
+/// Numbers of calls that returned in one slot of the window.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     began: Time,
@@ -51,7 +51,7 @@ impl Breaker {
         Self { limits, state: State::closed(), in_flight: 0, rest: limits.open }
     }
 
-    /// Applies new limits; an open period that has begun continues.
+    /// Applies new limits; a current open period continues.
     pub(crate) fn configure(&mut self, limits: BreakerLimits) {
         self.limits = limits;
         self.rest = self.rest.clamp(limits.open.min(limits.open_max), limits.open_max);
@@ -79,7 +79,8 @@ impl Breaker {
         self.in_flight = self.in_flight.saturating_add(1);
     }
 
-    /// Records that a call returned. Failures are 5xx, timeouts and failed connections; a vendor that throttles or refuses is reachable.
+    /// Records that a call returned. Failures are 5xx statuses, timeouts and failed connections; a vendor that throttles or refuses is
+    /// reachable.
     pub(crate) fn came_back(&mut self, now: Time, failed: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match &mut self.state {
@@ -89,7 +90,7 @@ impl Breaker {
                     self.open(now);
                 }
             }
-            // The call was sent before the breaker opened.
+            // Ignored: this call was sent before the breaker opened.
             State::Resting { until, .. } if now < *until => (),
             State::Resting { .. } if failed => self.open(now),
             State::Resting { successes, .. } => {
@@ -114,7 +115,7 @@ impl State {
     }
 }
 
-/// Counts a call in the current slot and drops slots that have left the window.
+/// Counts a call in the current slot and drops slots that are older than the window.
 fn note(slots: &mut VecDeque<Slot>, limits: &BreakerLimits, now: Time, failed: bool) {
     let width = limits.window / SLOTS;
     slots.retain(|slot| now.since(slot.began) < limits.window);
@@ -134,7 +135,7 @@ fn too_many_failed(slots: &VecDeque<Slot>, limits: &BreakerLimits) -> bool {
     failed > 0 && calls >= limits.min_calls && f64::from(failed) >= limits.failure_ratio * f64::from(calls)
 }
 
-/// The circuit breaker of the credentials, which covers everything that the account does.
+/// The circuit breaker of the credentials, which covers all calls of the account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CredentialBreaker {
     /// The credentials are rejected; the next self-check may be sent at this time.
@@ -147,12 +148,13 @@ impl CredentialBreaker {
         self.retry_at = (!passed).then(|| now + CREDENTIALS_REST);
     }
 
-    /// Records that a self-check was sent: while the credentials are rejected, the next one waits, no matter when this one returns.
+    /// Records that a self-check was sent. While the credentials are rejected, the next one is delayed, regardless of when this one
+    /// returns.
     pub(crate) fn sent(&mut self, now: Time) {
         self.retry_at = self.retry_at.map(|_| now + CREDENTIALS_REST);
     }
 
-    /// Whether a call may be sent. While the credentials are rejected, only self-checks may, at long intervals.
+    /// Whether a call may be sent. While the credentials are rejected, only self-checks may be sent, at long intervals.
     pub(crate) fn admits(&self, now: Time, is_self_check: bool) -> bool {
         self.retry_at.is_none_or(|retry_at| is_self_check && now >= retry_at)
     }

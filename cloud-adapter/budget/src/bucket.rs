@@ -1,4 +1,4 @@
-//! One bucket: tokens, adaptive rate, pauses, probes and counters.
+//! State of one bucket: tokens, adaptive rate, pauses, probes and counters.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     turns::Turns,
 };
 
-/// One bucket of the tree.
+/// One bucket of the tree of buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     pub(crate) name: String,
     config: BucketConfig,
     gcra: Gcra,
     follower: Follower,
-    /// Whether the tokens once reached the reserve. A bucket that starts empty keeps no reserve until then.
+    /// Whether the tokens have reached the reserve at least once. Until then, a bucket that starts empty keeps no reserve.
     reserve_filled: bool,
     /// The call in flight that tests whether a pause was long enough.
     probe: Option<Ticket>,
@@ -30,21 +30,21 @@ pub(crate) struct Bucket {
     would_delay_for: Duration,
 }
 
-/// What a call needs from a bucket.
+/// The requirements of a call to a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// Tokens.
+    /// Number of tokens.
     pub(crate) cost: u64,
-    /// Share of the burst that must remain, 0 to 1.
+    /// Share of the burst that must remain in the bucket, 0 to 1.
     pub(crate) kept: f64,
 }
 
 /// The candidates for a bucket in one decision.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
-    /// Number of the decision.
+    /// Number of the decision, to detect data of an earlier one.
     decision: u64,
-    /// Tokens needed by candidates that may use the reserve.
+    /// Number of tokens needed by candidates that may use the reserve.
     entitled: u64,
     calls: u32,
     tokens: u64,
@@ -69,13 +69,13 @@ impl Bucket {
         }
     }
 
-    /// Removes all tokens. The reserve is not kept until the tokens have reached it once.
+    /// Removes all tokens. No reserve is kept until the tokens have reached it once.
     pub(crate) fn empty(&mut self, now: Time) {
         self.gcra.cap(now, 0.0);
         self.reserve_filled = false;
     }
 
-    /// Applies the current rate and burst.
+    /// Applies the current rate and burst to the tokens.
     pub(crate) fn tick(&mut self, now: Time) {
         self.follower.tick(now);
         let burst = whole(f64::from(self.config.limit.burst) * self.follower.burst_share());
@@ -88,7 +88,7 @@ impl Bucket {
         self.tick(now);
     }
 
-    /// When the tokens are available; `None`: only after a probe returns.
+    /// Time at which the tokens are available; `None`: only after a probe returns.
     pub(crate) fn ready_at(&self, need: Need) -> Option<Time> {
         if self.follower.probing() && self.probe.is_some() {
             return None;
@@ -97,14 +97,14 @@ impl Bucket {
         Some(self.follower.paused_until().map_or(at, |until| until.max(at)))
     }
 
-    /// Estimated time at which the call can be paid after `ahead` other tokens, if the rate does not change.
+    /// Estimated time at which the call can take its tokens after `ahead` tokens for other calls, if the rate does not change.
     pub(crate) fn expected_at(&self, now: Time, ahead: u64, need: Need) -> Time {
         let tokens = ahead.saturating_add(need.cost).saturating_add(self.kept(need.kept));
         let begin = self.follower.paused_until().map_or(now, |until| until.max(now));
         self.gcra.all_at(begin, tokens).max(begin)
     }
 
-    /// Tokens of the burst that are kept in reserve: all but one at most.
+    /// Number of tokens of the burst that are kept in reserve: at most all but one.
     fn kept(&self, share: f64) -> u64 {
         if !self.reserve_filled {
             return 0;
@@ -118,7 +118,7 @@ impl Bucket {
         demand.entitled = demand.entitled.saturating_add(cost);
     }
 
-    /// Whether the reserve is exhausted: the candidates that may use it, together with a call of this cost, cannot all be served now.
+    /// Whether the reserve is too small to serve a call of this cost and all candidates that may use the reserve now.
     pub(crate) fn is_spent(&self, now: Time, decision: u64, cost: u64) -> bool {
         let Demand { entitled, .. } = self.demand;
         self.demand.decision == decision
@@ -133,8 +133,8 @@ impl Bucket {
         demand.tokens = demand.tokens.saturating_add(cost);
     }
 
-    /// Whether the candidates of this decision cannot all be served now, if `room` more calls may be in flight. Unless a candidate may use
-    /// the reserve, `kept` of the burst must remain.
+    /// Whether the bucket cannot serve all candidates of this decision now, if `room` more calls may be in flight. Unless a candidate may
+    /// use the reserve, the fraction `kept` of the burst must remain.
     pub(crate) fn is_tight(&self, now: Time, decision: u64, room: u32, kept: f64) -> bool {
         let Demand { calls, tokens, entitled, .. } = self.demand;
         let kept = if entitled > 0 { 0 } else { self.kept(kept) };
@@ -156,13 +156,13 @@ impl Bucket {
         &self.turns
     }
 
-    /// Takes the tokens of a call that is served.
+    /// Takes the tokens for a call that is served.
     pub(crate) fn take(&mut self, now: Time, leaf: LeafId, cost: u64, weight: u32) {
         self.gcra.take(now, cost);
         self.turns.served(leaf, cost, weight);
     }
 
-    /// Keeps the reserve from now on, if enough tokens have accumulated for it.
+    /// Starts to keep the reserve if enough tokens have accumulated.
     pub(crate) fn fill_reserve(&mut self, now: Time, share: f64) {
         self.reserve_filled |= self.gcra.tokens(now) >= self.gcra.burst() as f64 * share;
     }
@@ -175,7 +175,7 @@ impl Bucket {
         }
     }
 
-    /// Records that a call returned, with whatever result.
+    /// Records that a call returned, with any result.
     pub(crate) fn came_back(&mut self, ticket: Ticket) {
         if self.probe == Some(ticket) {
             self.probe = None;
@@ -186,7 +186,7 @@ impl Bucket {
         self.follower.succeeded(now);
     }
 
-    /// The vendor throttled a call. `jitter`: 0 to 1.
+    /// Records that the vendor throttled a call. `jitter` is between 0 and 1.
     pub(crate) fn throttled(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) {
         self.throttled += 1;
         if self.follower.throttled(now, retry_after, jitter) {
@@ -210,7 +210,7 @@ impl Bucket {
         self.would_delay_for += waited;
     }
 
-    /// Fill level. Calls wait for the bucket with the lowest.
+    /// Fill level of the bucket. A call waits for the bucket with the lowest level.
     pub(crate) fn level(&self, now: Time) -> f64 {
         self.gcra.tokens(now) / self.gcra.burst() as f64
     }

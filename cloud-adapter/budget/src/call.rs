@@ -1,19 +1,19 @@
-//! A call that asks to be sent, and the reasons for refusing one.
+//! A call that a caller wants to send, and the reasons for refusing it.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::Time;
 
-/// Urgency of a call, in the order of shedding: background work is shed first.
+/// Urgency of a call. The first class is shed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Resync, drift repair, orphan scans, tag rewrites, label refresh.
+    /// Background work: resync, drift repair, orphan scans, tag rewrites, label refresh.
     Background,
-    /// Existence and shutdown of nodes that are not ready, polls of pending work.
+    /// Checks whether nodes that are not ready exist or are shut down; polls of pending work.
     Lifecycle,
-    /// A user is waiting.
+    /// A user waits for the result.
     Interactive,
-    /// Network traffic is affected.
+    /// Network traffic depends on the call.
     Traffic,
 }
 
@@ -21,7 +21,7 @@ impl Class {
     /// All classes, least urgent first.
     pub const ALL: [Self; 4] = [Self::Background, Self::Lifecycle, Self::Interactive, Self::Traffic];
 
-    /// The name in configuration and metrics.
+    /// The name of the class in configuration and metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,48 +33,48 @@ impl Class {
     }
 }
 
-/// A vendor request that asks to be sent.
+/// A vendor request that a caller wants to send.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The bucket of the operation's family, such as `compute`.
     pub family: &'static str,
     /// The vendor's name for the operation; a bucket `<family>:<operation>` applies if one is configured.
     pub operation: &'static str,
-    /// How urgent it is.
+    /// Urgency of the call.
     pub class: Class,
-    /// The controller in whose queue the call waits; together with the class it identifies a leaf. A closed set of names.
+    /// The controller in whose queue the call waits; together with the class it identifies a leaf. The number of controllers is bounded.
     pub controller: &'static str,
-    /// Whether the call may spend the burst reserve.
+    /// Whether the call may use the reserve of each bucket.
     pub reserve: bool,
-    /// Namespace that the call is made for, such as that of a Service; the namespaces in a leaf take turns. Empty: the cluster itself.
+    /// Namespace for which the call is made, such as that of a Service. The namespaces in a leaf take turns. Empty: the cluster itself.
     pub namespace: Arc<str>,
-    /// Object that the call is about, such as a load balancer's key; the objects in a namespace take turns.
+    /// Object for which the call is made, such as a load balancer's key. The objects in a namespace take turns.
     pub object: Arc<str>,
-    /// Tokens that the call costs, at least 1. A call that costs more than a bucket's burst waits until it is paid.
+    /// Number of tokens that the call costs, at least 1. A call that costs more than a bucket's burst waits until it can take its tokens.
     pub cost: u32,
-    /// Time after which the answer is useless. `None`: never.
+    /// Time after which the answer is useless. `None`: the answer is always useful.
     pub deadline: Option<Time>,
     /// Whether the call tests the credentials. Only such calls may be sent while the credentials are rejected.
     pub self_check: bool,
 }
 
-/// Identifies a queued or running call.
+/// Identifies a queued or sent call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A refused call.
+/// The refusal of a call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The kind of refusal.
+    /// The reason for the refusal.
     pub reason: RefusalReason,
-    /// Explanation for humans.
+    /// Explanation for users.
     pub message: String,
-    /// When to retry, jitter included.
+    /// Delay after which to retry, including jitter.
     pub retry_after: Duration,
 }
 
-/// Why a call is refused.
+/// The reason why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
     /// The call would wait beyond its deadline.
@@ -85,12 +85,12 @@ pub enum RefusalReason {
     BreakerOpen,
     /// The circuit breaker of the credentials is open: the vendor rejects them.
     Rejected,
-    /// The vendor asked for a pause that ends after the deadline.
+    /// The vendor requested a pause that ends after the deadline.
     Throttled,
 }
 
 impl RefusalReason {
-    /// The name in metrics.
+    /// The name of the reason in metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -7,9 +7,9 @@ use crate::Class;
 /// The whole configuration of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Whether limits are enforced or violations only counted.
+    /// Whether limits are enforced, or the delays that they would cause only counted.
     pub mode: Mode,
-    /// Buckets by name: `account`, families, `<family>:<operation>`. A family without one gets [`BucketConfig::unconfigured`].
+    /// Buckets by name: `account`, families, `<family>:<operation>`. A family without a bucket gets [`BucketConfig::unconfigured`].
     pub buckets: BTreeMap<String, BucketConfig>,
     /// Share of each burst that is reserved for calls that may use the reserve, 0 to 1.
     pub reserve: f64,
@@ -17,13 +17,13 @@ pub struct Config {
     pub free_floor: f64,
     /// Weights of the classes.
     pub weights: Weights,
-    /// Bounds of the queues.
+    /// Upper bounds of the queues.
     pub queue: QueueLimits,
-    /// Maximum number of calls in flight by family; 16 for families that are not listed.
+    /// Maximum number of calls in flight per family; 16 for families without an entry.
     pub concurrency: BTreeMap<String, u32>,
-    /// Deadlines of calls. The code that makes the calls applies them.
+    /// Deadlines of calls. Applied by the code that makes the calls, not by this crate.
     pub deadline: Deadlines,
-    /// When the circuit breaker of a family opens.
+    /// Conditions under which the circuit breaker of a family opens.
     pub breaker: BreakerLimits,
 }
 
@@ -56,16 +56,16 @@ pub enum Mode {
 /// One token bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketConfig {
-    /// The parent bucket, which a call of the family also pays from. `None`: `account`, if that exists and is not this bucket.
+    /// Parent bucket, from which a call also takes its tokens. `None`: `account`, if that exists and is not this bucket.
     pub parent: Option<String>,
-    /// Rate and burst; the rate is the ceiling of the adaptive rate.
+    /// Rate and burst; the rate is the upper bound of the adaptive rate.
     pub limit: RateLimit,
-    /// How the rate adapts to the vendor. `None`: it is fixed.
+    /// How the rate adapts to the vendor. `None`: the rate is fixed.
     pub adaptive: Option<Adaptive>,
 }
 
 impl BucketConfig {
-    /// Limit of a family that is not configured: slow, never unlimited.
+    /// Limit of a family that is not configured: slow, but never unlimited.
     #[must_use]
     pub fn unconfigured() -> Self {
         Self { parent: None, limit: RateLimit { rate: 5.0, burst: 10 }, adaptive: Some(Adaptive::default()) }
@@ -77,13 +77,13 @@ impl BucketConfig {
 pub struct RateLimit {
     /// Calls per second, above 0.
     pub rate: f64,
-    /// Calls that may be sent at once, at least 1.
+    /// Number of calls that may be sent at once, at least 1.
     pub burst: u32,
 }
 
 impl RateLimit {
     /// Limit that sends at most `safety` of the vendor's `limit` calls in any window of length `window`: rate = (limit x safety - burst) /
-    /// window. `None` if the burst alone exceeds that.
+    /// window. `None` if the burst alone exceeds `limit` x `safety`.
     #[must_use]
     pub fn within(limit: f64, window: Duration, burst: u32, safety: f64) -> Option<Self> {
         let rate = (limit * safety - f64::from(burst)) / window.as_secs_f64();
@@ -106,7 +106,7 @@ impl Default for Adaptive {
     }
 }
 
-/// Weights of the classes.
+/// Weights with which the classes share a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// Weight of [`Class::Traffic`].
@@ -126,7 +126,7 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// The weight of a class, at least 1 so that no class starves.
+    /// The weight of a class. At least 1, so that no class starves.
     #[must_use]
     pub fn of(&self, class: Class) -> u32 {
         let weight = match class {
@@ -139,14 +139,14 @@ impl Weights {
     }
 }
 
-/// Bounds of the queues, in calls.
+/// Upper bounds of the queues, in calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// In total.
+    /// Maximum number of queued calls in total.
     pub total: usize,
-    /// Per leaf: one class of one controller.
+    /// Maximum number of queued calls per leaf, that is, per class of one controller.
     pub per_leaf: usize,
-    /// Per object.
+    /// Maximum number of queued calls per object.
     pub per_object: usize,
 }
 
@@ -159,9 +159,9 @@ impl Default for QueueLimits {
 /// Deadlines of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Default, for requests without a deadline.
+    /// Default deadline of requests that set none.
     pub default: Duration,
-    /// Upper bound.
+    /// Longest deadline.
     pub max: Duration,
 }
 
@@ -171,18 +171,18 @@ impl Default for Deadlines {
     }
 }
 
-/// When the circuit breaker of a family opens.
+/// Conditions under which the circuit breaker of a family opens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerLimits {
-    /// Length of the observed window.
+    /// Length of the time window in which calls are counted.
     pub window: Duration,
-    /// Minimum number of calls in the window.
+    /// Minimum number of calls in the window before the breaker may open.
     pub min_calls: u32,
     /// Share of failed calls that opens the breaker, 0 to 1.
     pub failure_ratio: f64,
-    /// Duration of the first open period.
+    /// Duration of the first period in which the breaker is open.
     pub open: Duration,
-    /// Duration of the longest open period; each failed probe doubles the duration.
+    /// Duration of the longest period in which the breaker is open; each failed probe doubles the duration up to this one.
     pub open_max: Duration,
 }
 

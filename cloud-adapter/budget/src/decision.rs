@@ -1,4 +1,4 @@
-//! Decisions of the scheduler.
+//! The decisions that the scheduler returns.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::{Refusal, Ticket, Time};
 pub enum Decision {
     /// Send the call now and report its answer.
     Send {
-        /// The call.
+        /// The ticket of the call.
         ticket: Ticket,
         /// How long the call waited in the queue.
         waited: Duration,
     },
-    /// Report to the callers that the call was refused. The scheduler has dropped it.
+    /// Report to the callers that the call was refused. The scheduler has already removed it.
     Refuse(Ticket, Refusal),
-    /// Do nothing until this time, unless there is new input before. `None`: wait for new input.
+    /// Do nothing until this time, unless there is new input earlier. `None`: wait for new input.
     Wait(Option<Time>),
 }
 
-/// What happens with a call that returned.
+/// What the scheduler does with a call that returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The call is finished and its ticket forgotten.
+    /// The call is finished and its ticket is no longer valid.
     Done,
-    /// The call was throttled for the first time and is at the head of its queue again; it will be sent once more or refused.
+    /// The call was throttled for the first time and is again at the head of its queue; the scheduler will send it once more or refuse it.
     Again,
 }

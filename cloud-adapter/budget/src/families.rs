@@ -7,7 +7,7 @@ use crate::{BreakerState, Config, Time, breaker::Breaker};
 /// Maximum number of calls in flight for a family that is not configured.
 const IN_FLIGHT: u32 = 16;
 
-/// All families that were used so far.
+/// All families that have been used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Families(BTreeMap<&'static str, Family>);
 
@@ -19,7 +19,7 @@ struct Family {
 }
 
 impl Families {
-    /// Registers a family.
+    /// Registers a family, if it is new.
     pub(crate) fn know(&mut self, name: &'static str, config: &Config) {
         self.0.entry(name).or_insert_with(|| Family {
             in_flight: 0,
@@ -35,7 +35,7 @@ impl Families {
         }
     }
 
-    /// When a call may be sent, if known; `None`: after another call returns.
+    /// Time at which a call may be sent, if known; `None`: after another call returns.
     pub(crate) fn ready_at(&self, now: Time, name: &str) -> Option<Time> {
         let Some(family) = self.0.get(name) else { return Some(now) };
         if let BreakerState::Open { retry_at } = family.breaker.state(now) {
@@ -44,7 +44,7 @@ impl Families {
         (family.in_flight < family.most && family.breaker.admits(now)).then_some(now)
     }
 
-    /// End of the period in which the breaker is open, if it is.
+    /// End of the period in which the breaker is open, if it is open.
     pub(crate) fn open_until(&self, now: Time, name: &str) -> Option<Time> {
         match self.0.get(name)?.breaker.state(now) {
             BreakerState::Open { retry_at } => Some(retry_at),
@@ -52,7 +52,7 @@ impl Families {
         }
     }
 
-    /// How many more calls may be in flight.
+    /// Number of further calls that may be in flight.
     pub(crate) fn room(&self, now: Time, name: &str) -> u32 {
         match self.0.get(name) {
             Some(family) if family.breaker.state(now) == BreakerState::HalfOpen => 1,
@@ -61,7 +61,7 @@ impl Families {
         }
     }
 
-    /// The maximum number of calls in flight, if it is reached.
+    /// The maximum number of calls in flight, if that many are in flight now.
     pub(crate) fn full(&self, name: &str) -> Option<u32> {
         self.0.get(name).filter(|family| family.in_flight >= family.most).map(|family| family.most)
     }
@@ -73,7 +73,7 @@ impl Families {
         }
     }
 
-    /// `failed`: 5xx status, timeout or failed connection.
+    /// Records that a call returned. `failed`: with a 5xx status, a timeout or a failed connection.
     pub(crate) fn came_back(&mut self, now: Time, name: &str, failed: bool) {
         if let Some(family) = self.0.get_mut(name) {
             family.in_flight = family.in_flight.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Estimates when a waiting call will be sent, or when a new one would be, assuming that rates and demand do not change.
+//! Estimates when a queued or a new call will be sent, assuming that rates and demand do not change.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// The inputs of a forecast.
+/// The state from which a forecast is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) config: &'a Config,
@@ -19,23 +19,23 @@ pub(crate) struct View<'a> {
     pub(crate) families: &'a Families,
 }
 
-/// The forecast for a call.
+/// The forecast for a call: when it will be sent, and what delays it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// When the call would be sent.
+    /// Time at which the call would be sent.
     pub(crate) at: Time,
-    /// How much later another such call would be sent.
+    /// Additional delay of another call of the same kind.
     pub(crate) step: Duration,
-    /// End of the pause that the vendor asked for, if any.
+    /// End of the pause that the vendor requested, if any.
     pub(crate) paused_until: Option<Time>,
-    /// The bucket that delays the call the longest, and until when; of equals, the most specific one.
+    /// The bucket that delays the call the longest, and the end of that delay; if several are equal, the most specific bucket.
     pub(crate) held_by: Option<(BucketId, Time)>,
-    /// Tokens of that bucket that go to other calls first.
+    /// Number of tokens of that bucket that other calls take first.
     pub(crate) ahead: u64,
 }
 
 impl View<'_> {
-    /// Cost: O(leaves x buckets of the path). `p50`: usual duration of the operation.
+    /// Estimates when a call will be sent. Cost: O(leaves x buckets of the path). `p50` is the usual duration of the operation.
     pub(crate) fn forecast(&self, now: Time, waiting: &Waiting, p50: Duration) -> Forecast {
         let path = waiting.path;
         let (step, paused_until) = (Duration::ZERO, None);
@@ -58,7 +58,8 @@ impl View<'_> {
         worst
     }
 
-    /// Tokens that go to other calls first: to calls of the same leaf by their turn, and to other leaves by their weight.
+    /// Number of tokens that other calls take first: calls of the same leaf according to their turn, and other leaves according to their
+    /// weight.
     fn at_bucket(
         &self,
         now: Time,

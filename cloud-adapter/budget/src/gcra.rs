@@ -1,12 +1,12 @@
-//! A token bucket in integer nanoseconds whose rate and size may change at any time. Source: the generic cell rate
-//! algorithm, ITU-T I.371, as virtual scheduling.
+//! A token bucket in integer nanoseconds whose rate and size may change at any time. Source: the generic cell rate algorithm (virtual
+//! scheduling), ITU-T I.371.
 //!
-//! A change never creates tokens: a higher rate only fills faster from then on, and a larger burst must be filled first. So in any window,
-//! calls <= largest burst in it + integral of the rate over it.
+//! A change never creates tokens: a higher rate only fills the bucket faster afterwards, and a larger burst starts unfilled. So in any
+//! window, calls <= largest burst in the window + integral of the rate over the window.
 
 use crate::Time;
 
-/// Lowest rate, one call per day. Slower rates are treated as this one.
+/// Lowest rate: one call per day. Slower rates are raised to this rate.
 const INTERVAL_MAX: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
@@ -16,7 +16,7 @@ pub(crate) struct Gcra {
     /// Nanoseconds between two tokens, rounded up.
     interval: u64,
     burst: u64,
-    /// When the bucket is full; in the past if it is full now.
+    /// Time at which the bucket is full; in the past if the bucket is full now.
     full_at: u64,
 }
 
@@ -41,15 +41,15 @@ impl Gcra {
         self.burst
     }
 
-    /// When a call of this cost may be sent; in the past if it may be sent now. A call that exceeds the burst waits until the bucket is
-    /// full plus the time for the excess, and leaves a debt.
+    /// Time at which a call of this cost may be sent; in the past if it may be sent now. A call that exceeds the burst waits until the
+    /// bucket is full, plus the time for the excess tokens, and leaves the bucket in debt.
     pub(crate) fn ready_at(&self, tokens: u64) -> Time {
         let missing = self.burst.saturating_sub(tokens).saturating_mul(self.interval);
         let beyond = tokens.saturating_sub(self.burst).saturating_mul(self.interval);
         Time::from_nanos(self.full_at.saturating_sub(missing).saturating_add(beyond))
     }
 
-    /// When this many tokens, for several calls, will have been available; in the past if they are available now.
+    /// Time by which this many tokens, for several calls, will have been available; in the past if they are available now.
     pub(crate) fn all_at(&self, now: Time, tokens: u64) -> Time {
         if tokens <= self.burst {
             return self.ready_at(tokens);
@@ -58,7 +58,7 @@ impl Gcra {
         Time::from_nanos(self.full_at.max(now.as_nanos()).saturating_add(beyond))
     }
 
-    /// Takes tokens, even if they are not available.
+    /// Takes tokens, even if they are not available: then the bucket is in debt.
     pub(crate) fn take(&mut self, now: Time, tokens: u64) {
         let from = self.full_at.max(now.as_nanos());
         self.full_at = from.saturating_add(tokens.saturating_mul(self.interval));
@@ -70,7 +70,7 @@ impl Gcra {
         self.full_at = self.full_at.max(now.as_nanos().saturating_add(whole(missing.ceil())));
     }
 
-    /// Sets the rate and burst. Keeps the tokens that fit.
+    /// Sets the rate and burst. Tokens that exceed the new burst are dropped.
     pub(crate) fn configure(&mut self, now: Time, rate: f64, burst: u64) {
         let (new_interval, new_burst) = (interval(rate), burst.max(1));
         if (new_interval, new_burst) == (self.interval, self.burst) {
@@ -92,7 +92,7 @@ fn interval(rate: f64) -> u64 {
     if rate > 0.0 { whole((SECOND as f64 / rate).ceil()).clamp(1, INTERVAL_MAX) } else { INTERVAL_MAX }
 }
 
-/// The whole part, limited to the range of `u64`.
+/// The whole part, clamped to the range of `u64`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -114,7 +114,7 @@ mod tests {
         Time::ZERO + Duration::from_secs_f64(seconds)
     }
 
-    /// How many single tokens can be taken now.
+    /// Number of single tokens that can be taken now.
     fn spend(gcra: &mut Gcra, now: Time) -> u32 {
         let mut spent = 0;
         while gcra.ready_at(1) <= now {
@@ -133,7 +133,7 @@ mod tests {
             let there = gcra.tokens(at(0.0));
             assert!(
                 there <= tokens && there > tokens - 0.001,
-                "{there} of {tokens} at {rate}/s, burst {burst}"
+                "{there} of {tokens} tokens at {rate}/s, burst {burst}"
             );
         }
         assert_eq!(spend(&mut gcra, at(0.0)), 3);
@@ -156,14 +156,14 @@ mod tests {
     }
 
     proptest! {
-        /// P1 for one bucket, with any changes of its rate and burst.
+        /// Property P1 for one bucket: its limit holds with any changes of rate and burst.
         #[test]
         fn no_window_exceeds_burst_and_rate(
             steps in prop::collection::vec((0_u64..2_000_000_000, 0.2..100.0_f64, 1_u64..50, 0..4_u8), 1..200)
         ) {
             let (mut now, mut rate, mut burst) = (0, 10.0, 20);
             let mut gcra = Gcra::full(rate, burst);
-            // Tokens that may be spent in the windows that began when the burst was set to its present size.
+            // Number of tokens that may be spent in the windows that began when the burst was set to its current size.
             let mut windows = vec![20.0_f64];
             for (pass, new_rate, new_burst, what) in steps {
                 now += pass;

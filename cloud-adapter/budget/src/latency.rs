@@ -1,19 +1,19 @@
-//! Duration of vendor operations: quantiles from a histogram that forgets.
+//! Durations of vendor operations: quantiles from a histogram that gradually drops old data.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Upper bounds of the cells in microseconds: from 1 ms, each a quarter larger, to more than a minute.
+/// Upper bounds of the cells in microseconds: the first is 1 ms, each next one a quarter larger, the last more than a minute.
 const BOUNDS: [u64; CELLS] = bounds();
 const CELLS: usize = 52;
-/// When this many durations have been counted, each cell is halved.
+/// Number of durations after which the count of each cell is halved.
 const MEMORY: u32 = 512;
-/// Age at which the data is discarded. Otherwise, after a slow hour, calls would be refused forever, and none would be sent to find out
-/// that the vendor is fast again.
+/// Age at which the data is discarded. Without this limit, calls would be refused forever after one slow hour, and no call would be sent to
+/// discover that the vendor is fast again.
 const STALE: Duration = Duration::from_mins(1);
 
-/// The latency of one operation.
+/// Histogram of the durations of one operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Latency {
     cells: [u32; CELLS],
@@ -22,12 +22,12 @@ pub(crate) struct Latency {
     recorded_at: Time,
 }
 
-/// Expected duration; zero while unknown.
+/// Expected duration; zero if unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quantiles {
-    /// Upper bound for half of the calls.
+    /// Upper bound of the duration of half of the calls.
     pub(crate) p50: Duration,
-    /// Upper bound for 95 % of the calls.
+    /// Upper bound of the duration of 95 % of the calls.
     pub(crate) p95: Duration,
 }
 

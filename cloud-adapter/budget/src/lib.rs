@@ -1,25 +1,26 @@
-//! Decides which call goes to the vendor next: token buckets, fair queueing, adaptive rates and circuit breakers, for a client that shares
-//! the rate limit of one account among many kinds of work.
+//! Decides which call goes to the vendor next: token buckets, fair queueing, adaptive rates and circuit breakers. Made for a client that
+//! shares the rate limit of one account among many kinds of work.
 //!
-//! Pure: no I/O, no clock, no threads. The caller passes the time ([`Time`]), submits calls, asks for the next one and reports the result.
-//! Equal inputs give equal decisions, so everything is tested in virtual time.
+//! The crate is pure: it has no I/O, no clock and no threads. The caller passes the time ([`Time`]), submits calls, asks for the next call
+//! and reports the result. Equal inputs give equal decisions, so all tests use virtual time.
 //!
-//! - A [`Call`] pays from all buckets of its path or from none: `account`, its family, and `<family>:<operation>` if configured. In any
-//!   window, a bucket admits at most burst + rate x window calls, even while rates change.
+//! - A [`Call`] takes tokens from all buckets of its path or from none: `account`, its family, and `<family>:<operation>` if configured. In
+//!   any window, a bucket admits at most burst + rate x window calls, even while rates change.
 //! - Calls wait in leaves, one for each [`Class`] of a controller. Leaves share each bucket by weight (start-time fair queueing),
-//!   namespaces in a leaf take turns, objects in a namespace take turns, and calls about one object stay in order. Nothing starves, and no
-//!   capacity is left unused while a call may be sent. Part of each burst is reserved for calls that may use the reserve.
-//! - A call that would be too late is refused at once, with a time to retry; a caller that respects it is admitted then. A call that
-//!   becomes too late while waiting is refused and never sent. A call that several callers share has the priority of the most urgent one,
-//!   and each caller can learn whether the call comes too late for it. Queues are bounded: the least urgent call is shed first, and of
-//!   equally urgent calls, the newest of the namespace with the most calls.
+//!   namespaces in a leaf take turns, objects in a namespace take turns, and calls about one object stay in order. No call starves, and no
+//!   capacity is unused while a call may be sent. Part of each burst is reserved for some calls.
+//! - A call that would be too late is refused at once, with a retry time at which the caller will be admitted. A queued call that
+//!   becomes too late is refused and never sent. A call shared by several callers has the highest of their priorities, and each caller
+//!   can learn whether the call will be too late for that caller.
+//! - Queues are bounded: the least urgent call is shed first; if equal, the newest call of the namespace with the most calls.
 //! - When the vendor throttles, the bucket pauses and its rate adapts. When a family fails, or the credentials are rejected, a circuit
 //!   breaker opens.
 //!
-//! The crate deliberately does not coalesce, cache, batch or retry (except one throttled call): doing that before the budget is cheaper.
+//! The crate deliberately does not coalesce, cache, batch or retry calls (except one throttled call): it is cheaper to do so before
+//! the calls reach the budget.
 //!
 //! # Usage
-//! After each input, call [`Scheduler::next`] until it returns [`Decision::Wait`], and again at the time that it names.
+//! After each input, call [`Scheduler::next`] until it returns [`Decision::Wait`], and again at the time in that decision.
 //!
 //! ```
 //! use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -1,8 +1,8 @@
-//! Waiting calls: one leaf for each class of a controller. Within a leaf, round robin over namespaces; within a namespace, round robin over
-//! objects; first in, first out for one object.
+//! Queued calls: one leaf for each class of a controller. Within a leaf, namespaces take turns; within a namespace, objects take turns; the
+//! calls for one object are first in, first out.
 //!
-//! The queue knows of buckets only that calls have a path, and nothing of the order among leaves. No operation iterates over the whole
-//! queue, except for a change of the configuration.
+//! The queue only knows that calls have a path through buckets; the order among leaves is decided elsewhere. No operation iterates over the
+//! whole queue, except a configuration change.
 
 mod lane;
 mod leaf;
@@ -19,33 +19,33 @@ use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 /// A class of a controller.
 pub(crate) type LeafKey = (Class, &'static str);
 
-/// Index of a leaf. Leaves are never removed: there is one for each class of a controller.
+/// Index of a leaf. Leaves are never removed: their number is bounded by the classes and controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeafId(pub(crate) usize);
 
-/// All waiting calls.
+/// All queued calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Ticket, Waiting>,
     leaves: Vec<Leaf>,
     names: BTreeMap<LeafKey, LeafId>,
-    /// Ordered by shedding: least urgent first, then newest.
+    /// Calls in the order of shedding: least urgent first, then newest.
     by_class: BTreeSet<(Class, Reverse<Ticket>)>,
-    /// By the time at which a call becomes too late to be sent.
+    /// Calls by the time at which they become too late to be sent.
     by_expiry: BTreeSet<(Time, Ticket)>,
 }
 
-/// A waiting call.
+/// A queued call.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) ticket: Ticket,
     pub(crate) call: Call,
     pub(crate) path: PathId,
-    /// When the call was submitted.
+    /// Time at which the call was submitted.
     pub(crate) since: Time,
-    /// When the call becomes too late to be sent.
+    /// Time at which the call becomes too late to be sent.
     pub(crate) expiry: Option<Time>,
-    /// Whether the call was sent and throttled once.
+    /// Whether the call was already sent and throttled once.
     pub(crate) again: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Candidate {
     pub(crate) lane: LaneKey,
     pub(crate) ticket: Ticket,
     pub(crate) cost: u64,
-    /// Its position in the round robin of the leaf: the smallest is next.
+    /// Position of the call in the round robin of the leaf: the smallest is next.
     pub(crate) turn: Turn,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Free,
-    /// Only if this call is shed.
+    /// The queue can accept the call only if this other call is shed.
     Of(Ticket),
     None,
 }
@@ -93,14 +93,14 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Whether the leaf and the object are below their bounds. Does not check the bound of the whole queue.
+    /// Whether the leaf and the object are below their bounds. The bound of the whole queue is not checked.
     pub(crate) fn has_place(&self, call: &Call, limits: &QueueLimits) -> bool {
         self.leaf((call.class, call.controller))
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
     }
 
-    /// Where a call would be queued. A full queue sheds a less urgent call; of equally urgent calls, one of a namespace that has more calls
-    /// in the leaf. So no namespace can block others, however many calls it submits.
+    /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent one of a namespace with more calls in the
+    /// leaf. Therefore no namespace can block others, however many calls it submits.
     pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Place {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
@@ -128,7 +128,7 @@ impl Queue {
         self.insert(waiting, Leaf::push_back);
     }
 
-    /// Puts the call at the head of its namespace and object, so that it is the next of its leaf.
+    /// Puts the call at the head of its namespace and object, so that it is served next in its leaf.
     pub(crate) fn push_front(&mut self, waiting: Waiting) {
         self.insert(waiting, Leaf::push_front);
     }
@@ -146,7 +146,7 @@ impl Queue {
         self.waiting.insert(waiting.ticket, waiting);
     }
 
-    /// Changes the deadline of a waiting call; the call keeps its place.
+    /// Changes the deadline of a queued call; the call keeps its place.
     pub(crate) fn extend(&mut self, ticket: Ticket, deadline: Option<Time>, expiry: Option<Time>) {
         if let Some(waiting) = self.waiting.get_mut(&ticket) {
             waiting.call.deadline = deadline;
@@ -170,7 +170,7 @@ impl Queue {
         Some(waiting)
     }
 
-    /// Removes the call that is served now: its namespace and, within that, its object move to the end of the round robin.
+    /// Removes the call that is served now. Its namespace and, within the namespace, its object move to the end of the round robin.
     pub(crate) fn serve(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.remove(ticket)?;
         if let Some(leaf) = self.leaf_mut(waiting.leaf()) {
@@ -179,7 +179,7 @@ impl Queue {
         Some(waiting)
     }
 
-    /// One candidate per lane: O(leaves x paths).
+    /// Returns one candidate per lane. Cost: O(leaves x paths).
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate> {
         self.leaves.iter().enumerate().flat_map(|(index, leaf)| {
             let (class, _) = leaf.key;
@@ -190,13 +190,13 @@ impl Queue {
         })
     }
 
-    /// The call that expires first.
+    /// The queued call that expires first.
     pub(crate) fn first_expiry(&self) -> Option<(Time, Ticket)> {
         self.by_expiry.first().copied()
     }
 
-    /// Estimated tokens that calls of the same leaf take from a bucket before this call; `pays` selects the paths that pay from the bucket.
-    /// Namespaces and objects take turns. A call that is not queued yet comes last of its object.
+    /// Estimated number of tokens that other calls of the same leaf take from a bucket before this call; `pays` selects the paths that
+    /// include the bucket. Namespaces and objects take turns. A call that is not queued yet is the last one of its object.
     pub(crate) fn ahead(&self, waiting: &Waiting, pays: impl Fn(PathId) -> bool) -> u64 {
         let Some(leaf) = self.leaf(waiting.leaf()) else { return 0 };
         let (call, calls) = (&waiting.call, leaf.len().max(1));
@@ -210,7 +210,7 @@ impl Queue {
         self.leaf((call.class, call.controller)).map_or(0, |leaf| leaf.others(call)).saturating_add(1)
     }
 
-    /// The other leaves with calls that wait for a bucket, and the tokens that these calls need.
+    /// The other leaves that have calls waiting for a bucket, and the tokens that these calls need.
     pub(crate) fn others(
         &self,
         call: &Call,
@@ -221,12 +221,12 @@ impl Queue {
         others.map(move |leaf| (leaf.key.0, leaf.waiting(&pays))).filter(|(_, tokens)| *tokens > 0)
     }
 
-    /// Number of calls that wait for a bucket; `pays` selects the paths that pay from it.
+    /// Number of calls that wait for a bucket; `pays` selects the paths that include the bucket.
     pub(crate) fn queued(&self, pays: impl Fn(PathId) -> bool) -> u64 {
         self.leaves.iter().map(|leaf| leaf.queued(&pays)).sum()
     }
 
-    /// Assigns new paths to all calls; the order stays.
+    /// Assigns new paths to all calls without changing their order.
     pub(crate) fn rearrange(&mut self, mut path: impl FnMut(&Call) -> PathId) {
         for leaf in &mut self.leaves {
             leaf.rearrange(|ticket| {
@@ -237,14 +237,14 @@ impl Queue {
         }
     }
 
-    /// Removes all calls; the leaves stay.
+    /// Removes all calls, but keeps the leaves.
     pub(crate) fn clear(&mut self) {
         for ticket in self.tickets() {
             self.remove(ticket);
         }
     }
 
-    /// All waiting calls, oldest first.
+    /// All queued calls, oldest first.
     pub(crate) fn tickets(&self) -> Vec<Ticket> {
         let mut tickets: Vec<_> = self.by_class.iter().map(|(_, Reverse(ticket))| *ticket).collect();
         tickets.sort_unstable();
@@ -262,7 +262,7 @@ impl Queue {
             .collect()
     }
 
-    /// All waiting calls, in no order.
+    /// All queued calls, in no order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
         self.waiting.values()
     }
@@ -275,7 +275,7 @@ impl Queue {
         self.leaves.get_mut(self.names.get(&key)?.0)
     }
 
-    /// A waiting call.
+    /// Returns a queued call.
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiting> {
         self.waiting.get(&ticket)
     }

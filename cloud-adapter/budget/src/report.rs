@@ -4,47 +4,47 @@ use std::time::Duration;
 
 use crate::{Class, Time};
 
-/// The complete state at one moment.
+/// The complete state of the scheduler at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The buckets, by name.
+    /// The state of the buckets, by name.
     pub buckets: Vec<BucketReport>,
-    /// The families.
+    /// The state of the families.
     pub breakers: Vec<(String, BreakerState)>,
-    /// The circuit breaker of the credentials.
+    /// The state of the circuit breaker of the credentials.
     pub credentials: Option<BreakerState>,
-    /// The leaves that have been used.
+    /// The state of the leaves that have been used.
     pub leaves: Vec<LeafReport>,
 }
 
-/// One bucket.
+/// The state of one bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketReport {
-    /// Its name.
+    /// The name of the bucket.
     pub name: String,
-    /// Calls per second granted now.
+    /// Current rate in calls per second.
     pub rate: f64,
-    /// Configured calls per second.
+    /// Configured rate in calls per second.
     pub ceiling: f64,
-    /// Calls that may be sent at once now.
+    /// Number of calls that may be sent at once now.
     pub tokens: f64,
     /// The rate at which the vendor last throttled.
     pub knee: Option<f64>,
-    /// End of the pause in which no call is sent.
+    /// End of the current pause; no call is sent before it.
     pub paused_until: Option<Time>,
-    /// Calls per second that other clients of the account make.
+    /// Number of calls per second that other clients of the account make.
     pub foreign_rate: f64,
-    /// Calls that wait for this bucket.
+    /// Number of calls that wait for this bucket.
     pub queued: u64,
-    /// Calls sent so far.
+    /// Number of calls sent so far.
     pub calls: u64,
-    /// Calls throttled so far, by the response status.
+    /// Number of calls that the vendor has throttled, by response status.
     pub throttled: u64,
-    /// How often the vendor's count was lower than the local one.
+    /// Number of times that the vendor's count was lower than the local count.
     pub corrected: u64,
-    /// Shadow mode: number of calls that would have been delayed.
+    /// Shadow mode: number of calls that the limits would have delayed.
     pub would_delay: u64,
-    /// Shadow mode: the sum of those delays.
+    /// Shadow mode: the sum of the delays that the limits would have caused.
     pub would_delay_for: Duration,
 }
 
@@ -55,21 +55,21 @@ pub enum BreakerState {
     Closed,
     /// No call passes until `until`.
     Open {
-        /// When the next call is tried.
+        /// Time at which the next call is tried.
         retry_at: Time,
     },
-    /// One call at a time passes, as a test.
+    /// One call at a time passes, to test the vendor.
     HalfOpen,
 }
 
-/// One leaf: a class of a controller.
+/// State of one leaf, that is, of a class of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafReport {
-    /// The class.
+    /// The class of the calls.
     pub class: Class,
-    /// The controller.
+    /// The controller that makes the calls.
     pub controller: &'static str,
-    /// Waiting calls.
+    /// Number of queued calls.
     pub queued: u64,
 }
 
@@ -78,12 +78,12 @@ pub struct LeafReport {
 pub struct QueueReport {
     /// The bucket that delays the calls the longest.
     pub bucket: String,
-    /// The class.
+    /// The class of the calls.
     pub class: Class,
-    /// The controller.
+    /// The controller that makes the calls.
     pub controller: &'static str,
-    /// Number of waiting calls.
+    /// Number of queued calls.
     pub queued: u64,
-    /// How long the oldest call has waited.
+    /// Time for which the oldest call has waited.
     pub oldest: Duration,
 }

@@ -24,9 +24,9 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// Decides which call may go to the vendor next. See the [crate] for its usage.
+/// Decides which call may go to the vendor next. The [crate] documentation describes the usage.
 ///
-/// Time must not go backwards between calls of the methods; a jump forward only fills buckets.
+/// The time passed to the methods must not go backwards; a jump forward only fills buckets.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     config: Config,
@@ -36,11 +36,11 @@ pub struct Scheduler {
     credentials: CredentialBreaker,
     latencies: BTreeMap<(&'static str, &'static str), Latency>,
     flights: HashMap<Ticket, Flight>,
-    /// Calls that were shed and not yet reported.
+    /// Calls that were shed and whose refusals were not reported yet.
     shed: VecDeque<(Ticket, Refusal)>,
-    /// Shadow mode: calls to send at once. The queue then holds copies that are only counted.
+    /// Shadow mode: calls to send at once. Their copies in the queue are only counted.
     passing: VecDeque<Waiting>,
-    /// Latest retry time given to refused calls. The next refused call gets a later time, so that the callers find a place.
+    /// Latest retry time assigned to a refused call. The next refused call gets a later time, so that retries do not arrive together.
     promised: BTreeMap<(LeafKey, Arc<str>, PathId), Time>,
     /// No call is sent at or after this time.
     allowed_until: Option<Time>,
@@ -56,7 +56,7 @@ pub struct Scheduler {
 struct Flight {
     call: Call,
     path: PathId,
-    /// Whether the call was throttled before.
+    /// Whether the call has already been throttled once.
     again: bool,
     /// Whether all callers have stopped waiting.
     abandoned: bool,
@@ -87,12 +87,12 @@ impl Scheduler {
         scheduler
     }
 
-    /// Queues a call. A less urgent call may be shed for it; [`Self::next`] then returns that call as refused.
+    /// Queues a call, which may shed a less urgent call; [`Self::next`] then returns the shed call as refused.
     ///
     /// Cost: O(leaves x buckets of the call).
     ///
     /// # Errors
-    /// Returns a refusal if the call would be too late, the queue is full, or a circuit breaker is open; never in shadow mode.
+    /// Returns a refusal if the call would be too late, the queue is full, or a circuit breaker is open. Shadow mode refuses no calls.
     pub fn submit(&mut self, now: Time, call: Call) -> Result<Ticket, Refusal> {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
@@ -113,7 +113,7 @@ impl Scheduler {
         Ok(ticket)
     }
 
-    /// Gives up a call because its callers have stopped waiting. Returns true if the call was waiting: it is dropped unsent. A call in
+    /// Cancels a call whose callers have stopped waiting. Returns true if the call was queued: it is removed and never sent. A call in
     /// flight continues, but is not sent again.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let queued = self.queue.remove(ticket).is_some();
@@ -127,7 +127,8 @@ impl Scheduler {
         queued || self.shed.len() + self.passing.len() < held
     }
 
-    /// Returns the next decision. Call this after any other method, until it returns [`Decision::Wait`], and again at the time named there.
+    /// Returns the next decision. Call this after any other method until it returns [`Decision::Wait`], and again at the time in that
+    /// decision.
     ///
     /// Cost: O(leaves x paths), independent of the length of the queue.
     pub fn next(&mut self, now: Time) -> Decision {
@@ -187,13 +188,13 @@ impl Scheduler {
                 }
                 return self.send_again(now, ticket, flight);
             }
-            // Only the caller knows which credentials a self-check used, so it reports the result with `self_check`.
+            // Only the caller knows which credentials a self-check used. It therefore reports the result with `self_check`.
             Outcome::Failed | Outcome::Unauthorized => (),
         }
         Next::Done
     }
 
-    /// Applies a new configuration. Waiting calls keep their place, and no bucket gains a token.
+    /// Applies a new configuration. Queued calls keep their place, and no bucket gains a token.
     pub fn configure(&mut self, now: Time, config: Config) {
         self.tree.tick(now, self.config.reserve);
         let (before, after) = (self.config.mode, config.mode);
@@ -205,7 +206,7 @@ impl Scheduler {
         let mut path = |call: &Call| tree.path(call.family, call.operation, config);
         self.queue.rearrange(&mut path);
         self.passing.iter_mut().for_each(|waiting| waiting.path = path(&waiting.call));
-        // The map is keyed by ticket and each call gets its own path, so the order does not matter.
+        // The map is keyed by ticket, and each call gets its path independently, so the order does not matter.
         #[expect(clippy::iter_over_hash_type, reason = "each flight is changed independently")]
         for flight in self.flights.values_mut() {
             flight.path = path(&flight.call);
@@ -221,23 +222,23 @@ impl Scheduler {
         }
     }
 
-    /// Starts a term as the new leader: all buckets are emptied, since the former leader may have spent their tokens. No reserve is kept
-    /// until a bucket has refilled to its reserve once.
+    /// Starts a term as the new leader: all buckets are emptied, since the previous leader may have used their tokens. A bucket keeps no
+    /// reserve until it has refilled to the reserve once.
     pub fn empty(&mut self, now: Time) {
         self.tree.empty(now);
     }
 
-    /// Stops sending at this time. `None`: no limit.
+    /// Stops sending calls at this time. `None`: no limit.
     pub fn allow_until(&mut self, until: Option<Time>) {
         self.allowed_until = until;
     }
 
-    /// Records the result of a self-check. While the last one failed, only self-checks may be sent.
+    /// Records the result of a self-check. After a failure, only self-checks may be sent.
     pub fn self_check(&mut self, now: Time, passed: bool) {
         self.credentials.self_check(now, passed);
     }
 
-    /// The current state.
+    /// Returns the current state, for reports.
     #[must_use]
     pub fn report(&self, now: Time) -> Report {
         Report {
@@ -250,7 +251,7 @@ impl Scheduler {
         }
     }
 
-    /// Serves a candidate. `None`: the call was only counted (shadow mode).
+    /// Serves a candidate. `None`: shadow mode only counted the call.
     fn serve(&mut self, now: Time, candidate: &Candidate) -> Option<Decision> {
         let late = self.queue.get(candidate.ticket).is_some_and(|waiting| self.is_late(now, &waiting.call));
         if late {
@@ -302,7 +303,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a throttled call back at the head of its queue, once, if the queue has space and the call would not be too late.
+    /// Puts a throttled call back at the head of its queue, at most once, if the queue has space and the call would not be too late.
     fn send_again(&mut self, now: Time, ticket: Ticket, flight: Flight) -> Next {
         let Flight { call, path, again, abandoned } = flight;
         let limits = &self.config.queue;
@@ -330,7 +331,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the answer would probably arrive after the deadline.
+    /// Whether the answer to a call would probably arrive after the deadline.
     fn is_late(&self, now: Time, call: &Call) -> bool {
         call.deadline.is_some_and(|deadline| deadline - self.latency(now, call).p50 <= now)
     }
@@ -345,7 +346,7 @@ impl Scheduler {
     }
 }
 
-/// The earlier of two moments, each of which may be unknown.
+/// The earlier of two times, each of which may be unknown.
 fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     one.into_iter().chain(other).min()
 }

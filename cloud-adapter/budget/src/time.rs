@@ -10,9 +10,9 @@ use std::{
 pub struct Time(u64);
 
 impl Time {
-    /// The origin.
+    /// The caller's origin of time.
     pub const ZERO: Self = Self(0);
-    /// Later than any other moment.
+    /// A time later than any other.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the origin.
@@ -27,7 +27,7 @@ impl Time {
         self.0
     }
 
-    /// Time since `earlier`; zero if that is not earlier.
+    /// Time since `earlier`; zero if `earlier` is later than this time.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -7,7 +7,7 @@ use crate::{BucketConfig, BucketReport, Config, Time, bucket::Bucket};
 /// Name of the bucket that the whole account shares.
 const ACCOUNT: &str = "account";
 
-/// All buckets.
+/// All buckets and their paths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     buckets: Vec<Bucket>,
@@ -17,9 +17,9 @@ pub(crate) struct Tree {
     narrowest_first: Vec<BucketId>,
     /// The path of each family and operation used so far.
     known: BTreeMap<(&'static str, &'static str), PathId>,
-    /// All families used so far, including under earlier configurations: their buckets stay.
+    /// All families used so far, including those of earlier configurations, whose buckets are kept.
     families: BTreeSet<&'static str>,
-    /// Origin of time for new buckets: a bucket that is added later starts empty.
+    /// Time origin of new buckets. A bucket that is added later starts empty.
     empty_since: Option<Time>,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct BucketId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PathId(usize);
 
-/// The buckets that a call pays from.
+/// The buckets from which a call takes its tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) family: &'static str,
-    /// The most specific bucket first, the topmost last; never empty.
+    /// Buckets of the path: the most specific first, the topmost last; never empty.
     pub(crate) buckets: Vec<BucketId>,
 }
 
 impl Tree {
-    /// Creates full buckets.
+    /// Creates the tree with full buckets.
     pub(crate) fn new(config: &Config) -> Self {
         let mut tree = Self::default();
         for (name, bucket) in &config.buckets {
@@ -49,8 +49,8 @@ impl Tree {
         tree
     }
 
-    /// Applies a new configuration. Buckets that remain keep their tokens; new ones start empty, because the calls that they limit were not
-    /// counted before. All indices change.
+    /// Applies a new configuration and changes all indices. Buckets that remain keep their tokens; new buckets start empty, because earlier
+    /// calls were not counted in them.
     pub(crate) fn configure(&mut self, now: Time, config: &Config) {
         let old = std::mem::take(self);
         self.empty_since = old.empty_since;
@@ -101,13 +101,13 @@ impl Tree {
         id
     }
 
-    /// Adds the bucket and its parents to the path, stopping at a bucket that is already on it; this also ends a cycle.
+    /// Adds the bucket and its parents to the path; stops at a bucket that is already in the path, which also ends cycles.
     fn climb(&self, name: &str, config: &Config, path: &mut Vec<BucketId>) {
         let (mut chain, mut next) = (Vec::new(), Some(name));
         while let Some(name) = next {
             let Some(id) = self.names.get(name) else { break };
             if let Some(met) = path.iter().position(|one| one == id) {
-                // The topmost bucket stays last.
+                // The topmost bucket must stay the last one of the path.
                 path.splice(met..met, chain);
                 return;
             }
@@ -124,7 +124,7 @@ impl Tree {
         path.extend(chain);
     }
 
-    /// Orders the buckets by the length of the path above them.
+    /// Orders the buckets by their distance from the topmost bucket.
     fn sort(&mut self) {
         let mut above = BTreeMap::new();
         for path in &self.paths {
@@ -175,7 +175,7 @@ impl Tree {
         ids.iter().filter_map(|id| Some((*id, self.buckets.get(id.0)?)))
     }
 
-    /// Applies `action` to each bucket of a path.
+    /// Calls `action` for each bucket of a path.
     pub(crate) fn each(&mut self, path: PathId, mut act: impl FnMut(&mut Bucket)) {
         let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
         for id in ids {
@@ -185,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// Whether calls of that path pay from the bucket.
+    /// Whether calls of that path take tokens from the bucket.
     pub(crate) fn pays(&self, path: PathId, bucket: BucketId) -> bool {
         self.paths.get(path.0).is_some_and(|path| path.buckets.contains(&bucket))
     }

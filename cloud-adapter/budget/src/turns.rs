@@ -1,7 +1,7 @@
-//! Order of the leaves at one bucket: start-time fair queueing. A call gets the start tag S = max(V, F of its leaf). The call with the
-//! smallest S goes first. V is the S of the last call that was served, and after a call F of its leaf is S + cost / weight.
+//! Order of the leaves at one bucket: start-time fair queueing. A call gets the start tag S = max(V, F of its leaf), and the call with the
+//! smallest S goes first. V is the S of the last served call. After a call, F of its leaf is S + cost / weight.
 //!
-//! A leaf that was idle resumes at V: it has neither credit nor debt.
+//! A leaf that was idle resumes at V, without credit or debt.
 //!
 //! Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996.
 
@@ -10,17 +10,17 @@ use crate::queue::LeafId;
 /// Tag units per token at weight 1.
 const TOKEN: u64 = 1 << 20;
 
-/// The tags of one bucket.
+/// The tags of the leaves at one bucket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
-    /// V.
+    /// V: start tag of the last served call.
     virtual_time: u64,
-    /// F, by leaf.
+    /// F: finish tag by leaf.
     finish: Vec<u64>,
 }
 
 impl Turns {
-    /// S of the next call of a leaf.
+    /// S: start tag of the next call of a leaf.
     pub(crate) fn start(&self, LeafId(leaf): LeafId) -> u64 {
         self.finish.get(leaf).map_or(self.virtual_time, |finish| self.virtual_time.max(*finish))
     }

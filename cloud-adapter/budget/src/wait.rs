@@ -1,10 +1,11 @@
-//! The text for a call that waits for its budget. All logs, Events and pages use this text.
+//! The text that describes a call waiting for its budget. All logs, Events and pages use this text.
 
 use std::{fmt, time::Duration};
 
-/// A call that waits only for a bucket to have a token for it.
+/// A call that waits only until a bucket has a token for it.
 ///
-/// In the text form, the part before the colon stays the same while the call waits for that bucket; the rest is the current state.
+/// In the text form, the part before the colon does not change while the call waits for that bucket; the part after it is the current
+/// state.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -14,11 +15,11 @@ use std::{fmt, time::Duration};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetWait {
-    /// The bucket that delays the call the longest; of equals, the most specific one.
+    /// The bucket that delays the call the longest; if several are equal, the most specific one.
     pub bucket: String,
-    /// Estimated number of calls that go first.
+    /// Estimated number of calls that are sent first.
     pub ahead: u64,
-    /// Calls per second granted by the bucket now.
+    /// Current rate of the bucket in calls per second.
     pub rate: f64,
     /// Estimated time until the call is sent.
     pub about: Duration,

@@ -1,4 +1,4 @@
-//! Requests to the API server: which keys sign tokens, and whether a token is valid.
+//! Requests to the API server: reads the signing keys of tokens, and reviews tokens.
 
 use std::{
     error::Error,
@@ -18,22 +18,23 @@ use kube::{
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// Short, because callers wait for the answer.
+/// Timeout of a request. Short, because callers wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Source: Kubernetes, "Service account issuer discovery". Every ServiceAccount may read both paths.
+/// Paths of the discovery document and of the keys. Every ServiceAccount may read both. Source: Kubernetes, "Service account issuer
+/// discovery".
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 const KEYS: &str = "/openid/v1/jwks";
 
 /// Error of a request to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiServerError {
-    /// There is neither a pod's ServiceAccount nor a kubeconfig.
+    /// Neither a pod's ServiceAccount nor a kubeconfig can be used.
     #[error("cannot connect to the API server: {0}")]
     Config(String),
-    /// The answer did not arrive in time.
+    /// The API server did not answer in time.
     #[error("the API server did not answer within {} s", LIMIT.as_secs())]
     Timeout,
-    /// The request was refused, or the API server is not reachable.
+    /// The API server refused the request, or is unreachable.
     #[error("request to the API server failed: {0}")]
     Refused(String),
 }
@@ -51,7 +52,7 @@ pub struct Discovered {
 #[derive(Default)]
 pub struct ApiServer {
     kubeconfig: Option<PathBuf>,
-    /// Recreated after an error, since the CA may have been replaced.
+    /// The client, which is recreated after an error, since the CA may have been replaced.
     client: Mutex<Option<Client>>,
 }
 
@@ -67,18 +68,18 @@ struct Discovery {
 }
 
 impl ApiServer {
-    /// Creates the client without connecting. Without a kubeconfig, it uses the in-cluster configuration.
+    /// Creates the client without connecting. Without a kubeconfig, the client uses the in-cluster configuration.
     #[must_use]
     pub fn new(kubeconfig: Option<PathBuf>) -> Self {
         Self { kubeconfig, client: Mutex::default() }
     }
 
-    /// Reads the issuer and the keys.
+    /// Reads the issuer and the signing keys of tokens.
     ///
-    /// Reads the keys from the fixed path on the API server, because the address in the discovery document is meant for other clients.
+    /// The keys are read from the fixed path on the API server, because the address in the discovery document is meant for other clients.
     ///
     /// # Errors
-    /// Returns an error if the API server does not answer, or not in the expected form.
+    /// Returns an error if the API server does not answer, or answers in an unexpected form.
     pub async fn discover(&self) -> Result<Discovered, ApiServerError> {
         self.ask(async |client| {
             let discovery: Discovery = client.request(get(DISCOVERY)?).await?;
@@ -135,17 +136,17 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client, ApiServerError>
     Client::try_from(config).map_err(|error| ApiServerError::Config(words(&error)))
 }
 
-/// Reads a kubeconfig.
+/// Reads a kubeconfig file.
 ///
 /// # Errors
-/// Returns the path and the reason why the file cannot be used.
+/// Returns an error with the path and the reason if the file cannot be used.
 pub async fn configuration(kubeconfig: &Path) -> Result<Config, String> {
     let wrong = |error| format!("{}: {}", kubeconfig.display(), fault(&error));
     let read = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
 }
 
-/// The parser's own message quotes neighbouring lines, which contain secrets.
+/// Formats a parser error without the parser's own message, which quotes neighbouring lines that contain secrets.
 fn fault(error: &KubeconfigError) -> String {
     let KubeconfigError::Parse(error) = error else { return error.to_string() };
     let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));

@@ -14,55 +14,56 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
 
-/// How long a positive review is cached; the API server may revoke the token in this time.
+/// How long a positive review is cached. A token that the API server revokes in this time is still accepted.
 const REVIEW_GOOD: Duration = Duration::from_secs(30);
-/// How long a negative review is cached, so that a caller that retries does not cause a request to the API server each time.
+/// How long a negative review is cached, so that a retrying caller does not cause a request to the API server each time.
 const REVIEW_BAD: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent requests to the API server.
 const REVIEWS: usize = 4;
-/// Maximum number of callers that wait for a request. Further callers are asked to retry, because forged tokens are cheap to make.
+/// Maximum number of callers that wait for a request. Further callers are refused with a retryable error, because forged tokens are cheap
+/// to make.
 const WAITING: usize = 64;
-/// Maximum number of cached tokens. Each caller has one, and gets a new one every few minutes.
+/// Maximum number of cached tokens. Each caller uses one token, and replaces it every few minutes.
 const REMEMBERED: usize = 1024;
 
 /// Checks the tokens of callers.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a process has one instance, which is boxed")]
 pub enum Bearers {
-    /// Verifies tokens with the cluster's public keys.
+    /// Tokens are verified with the cluster's public keys.
     Offline {
         /// The required audience of tokens.
         audience: String,
         /// The keys that sign tokens.
         keys: Arc<Keys>,
-        /// Tokens that were verified.
+        /// Cache of verified tokens.
         seen: Seen<Arc<KeySet>>,
     },
-    /// Asks the API server about each token.
+    /// The API server reviews each token.
     Review {
         /// The required audience of tokens.
         audience: String,
-        /// The API server.
+        /// The client of the API server that reviews tokens.
         api: ApiServer,
-        /// Tokens that were accepted.
+        /// Cache of accepted tokens.
         seen: Seen<()>,
-        /// Tokens that were refused. A separate cache, so that forged tokens do not evict accepted ones.
+        /// Cache of refused tokens. It is separate, so that forged tokens do not evict accepted ones.
         refused: Seen<()>,
-        /// Permits held while waiting for a request and during it.
+        /// Permits that callers hold while they wait for a request and during the request.
         waiting: Semaphore,
-        /// Permits held during a request.
+        /// Permits that callers hold during a request.
         asking: Semaphore,
     },
 }
 
 impl Bearers {
-    /// Verifies tokens with public keys.
+    /// Creates the variant that verifies tokens with public keys.
     #[must_use]
     pub fn offline(audience: String, keys: Arc<Keys>) -> Self {
         Self::Offline { audience, keys, seen: Seen::default() }
     }
 
-    /// Verifies tokens by asking the API server.
+    /// Creates the variant in which the API server reviews tokens.
     #[must_use]
     pub fn review(audience: String, api: ApiServer) -> Self {
         Self::Review {
@@ -75,10 +76,10 @@ impl Bearers {
         }
     }
 
-    /// The ServiceAccount of the token in these headers.
+    /// Returns the ServiceAccount of the token in these headers.
     ///
     /// # Errors
-    /// `CALLER_UNAUTHENTICATED` if the token is missing or invalid; `STARTING` if it cannot be checked now.
+    /// Returns `CALLER_UNAUTHENTICATED` if the token is missing or invalid, and `STARTING` if it cannot be checked now.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<ServiceAccount, AdapterError> {
         let token = bearer(headers)?;
         match self {
@@ -97,10 +98,11 @@ impl Bearers {
                 if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }
-                let _place =
-                    waiting.try_acquire().map_err(|_full| not_now("too many callers wait for the check"))?;
+                let _place = waiting
+                    .try_acquire()
+                    .map_err(|_full| not_now("too many callers are waiting for a token review"))?;
                 let _turn = asking.acquire().await.map_err(|closed| not_now(&closed.to_string()))?;
-                // Another caller with the same token may have asked in the meantime.
+                // Another caller with the same token may have got a result in the meantime.
                 if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }
@@ -113,7 +115,7 @@ impl Bearers {
     }
 }
 
-/// Asks the API server. The claims are read first: a token for another audience needs no request.
+/// Reviews a token by the API server. The claims are read first, because a token for another audience needs no request.
 async fn review(
     token: &str,
     audience: &str,
@@ -127,7 +129,7 @@ async fn review(
     if status.authenticated != Some(true) {
         return Ok(Err(TokenError::Refused));
     }
-    // An API server without support for audiences omits them; the token could then be valid for any audience.
+    // An API server without support for audiences omits them; then the token could be valid for any audience.
     if !status.audiences.unwrap_or_default().iter().any(|one| one == audience) {
         return Ok(Err(TokenError::Audience(audience.to_owned())));
     }
@@ -135,9 +137,9 @@ async fn review(
     Ok(ServiceAccount::from_subject(&subject).ok_or(TokenError::Subject))
 }
 
-/// The token of a request. Source: RFC 6750, section 2.1.
+/// Returns the token of a request. Source: RFC 6750, section 2.1.
 fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
-    const MISSING: &str = "the call carries no token: send `authorization: Bearer TOKEN`";
+    const MISSING: &str = "the call has no token: send `authorization: Bearer TOKEN`";
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unauthenticated(MISSING)) };
     let (scheme, token) = value
@@ -153,7 +155,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, AdapterError> {
     }
 }
 
-/// The refusal of a caller that could not prove an identity.
+/// The refusal of a caller that did not prove its identity.
 pub(crate) fn unauthenticated(why: impl Into<String>) -> AdapterError {
     AdapterError::new(Reason::CallerUnauthenticated, why)
 }
@@ -167,7 +169,7 @@ fn not_now(why: &str) -> AdapterError {
     AdapterError::new(Reason::Starting, format!("callers cannot be authenticated now: {why}"))
 }
 
-/// Cache of checked tokens, by digest. `C`: the context that a result depends on.
+/// Cache of checked tokens by digest. `C` is the context that a result depends on.
 #[derive(Debug)]
 pub struct Seen<C>(Mutex<BTreeMap<[u8; 32], Known<C>>>);
 
@@ -198,7 +200,7 @@ impl<C> Seen<C> {
             seen.retain(|_, known| known.until > now);
         }
         if seen.len() >= REMEMBERED {
-            // Digests are random, so the evicted entry is, too.
+            // Digests are random, so this evicts a random entry.
             seen.pop_first();
         }
         seen.insert(digest(token), Known { under, answer, until: now + lasts });

@@ -1,7 +1,7 @@
-//! Limits the memory that request bodies use together, and the time in which a body must arrive.
+//! Limits the total memory of request bodies, and the time in which a body must arrive.
 //!
-//! A message is buffered until it is complete, so callers that never complete theirs could exhaust the memory. The limit for a single
-//! message is set in the services.
+//! A message is buffered until it is complete, so callers that never complete their messages could exhaust the memory. The services limit
+//! the size of a single message.
 
 use std::{
     future::Future as _,
@@ -20,16 +20,16 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tonic::{Status, codegen::StdError};
 
-/// Memory for all bodies together, in bytes: for the first part of each body, and for everything beyond. Separate, so that callers with
-/// small requests are not refused because of callers with large ones.
+/// Memory for all bodies together, in bytes: for the first part of each body, and for the rest of all bodies. The two are separate, so that
+/// large requests do not cause refusals of small ones.
 const BEGINNINGS: usize = 16 * 1024 * 1024;
 const BEYOND: usize = 32 * 1024 * 1024;
-/// Size of the first part of a body: more than most requests need.
+/// Size of the first part of a body. Most requests are smaller than this.
 const BEGINNING: usize = 16 * 1024;
-/// Time in which a body must arrive. A request of the contract is a single message that is sent at once.
+/// Time limit for the arrival of a body. A request of the contract is a single message that is sent at once.
 const TIME: Duration = Duration::from_secs(30);
 
-/// The memory that is left.
+/// The available memory.
 #[derive(Debug)]
 pub struct Room {
     beginnings: AtomicUsize,
@@ -43,7 +43,8 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Reserves memory for more bytes of a body of size `body`. Returns false, and reserves nothing, if there is not enough.
+    /// Reserves memory for more bytes of a body that has `size` bytes so far. Returns false, and reserves nothing, if there is not enough
+    /// memory.
     fn grow(&self, body: usize, bytes: usize) -> bool {
         let (now, then) = (parts(body), parts(body + bytes));
         if !take(&self.beginnings, then.0 - now.0) {
@@ -64,7 +65,7 @@ impl Room {
     }
 }
 
-/// The sizes of the first part of a body and of the rest.
+/// Splits a size into that of the first part of a body and that of the rest.
 fn parts(body: usize) -> (usize, usize) {
     (body.min(BEGINNING), body.saturating_sub(BEGINNING))
 }
@@ -73,7 +74,7 @@ fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// A request body with these limits. Its memory is released on drop, which is when the message has been read.
+/// A request body with these limits. Its memory is released on drop, after the message has been read.
 #[derive(Debug)]
 pub struct Bounded<B> {
     body: Pin<Box<B>>,
@@ -89,7 +90,7 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<StdError>,
 {
-    /// Waits for the first frame, so that a call whose body never arrives costs no more than this.
+    /// Waits for the first frame, so that a call whose body never arrives uses no further resources.
     ///
     /// # Errors
     /// Returns an error if the frame does not arrive, or if there is not enough memory for it.

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::Priority;
 
-/// Role of an identity in the adapter. Determines its share of the queue.
+/// Role of an identity in the adapter. It determines the caller's share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// node-controller: instances.
+    /// node-controller: may use instances.
     NodeController,
-    /// service-controller: load balancers.
+    /// service-controller: may use load balancers.
     ServiceController,
-    /// route-controller: routes.
+    /// route-controller: may use routes.
     RouteController,
-    /// Another replica of this adapter: watches only.
+    /// Another replica of this adapter: may only watch.
     Adapter,
-    /// An operator with a tool: dry runs and watches.
+    /// An operator with a tool: may make dry runs and watch.
     Operator,
-    /// A caller that was not authenticated, because authentication is off: all methods, any urgency.
+    /// A caller that was not authenticated because authentication is off: may call all methods with any urgency.
     Anyone,
 }
 
@@ -26,7 +26,7 @@ impl Role {
     pub const NAMED: [Self; 5] =
         [Self::NodeController, Self::ServiceController, Self::RouteController, Self::Adapter, Self::Operator];
 
-    /// The name in flags, metrics and logs.
+    /// The name of the role in flags, metrics and logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -59,9 +59,9 @@ impl Role {
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
-    /// The role.
+    /// The role of the caller.
     pub role: Role,
-    /// The name that the caller proved, such as `system:serviceaccount:kube-system:cloud-node-controller`.
+    /// The name in the caller's proof of identity, such as `system:serviceaccount:kube-system:cloud-node-controller`.
     pub subject: Arc<str>,
 }
 

@@ -25,28 +25,28 @@ use crate::{ServiceAccount, metrics::Ended};
 /// Limits of one connection. Source: docs/security.md, "Network".
 const STREAMS: u32 = 100;
 const HEADERS: u32 = 64 * 1024;
-/// Bytes buffered before the service reads them, per call and per connection.
+/// Number of bytes that are buffered before the service reads them, per call and per connection.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const WINDOW: u32 = 256 * 1024;
-/// Bytes of a response buffered for a caller that reads slowly, per call.
+/// Number of bytes of a response that are buffered per call, if the caller reads slowly.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Calls that the peer cancelled at once and that are not cleaned up yet. The connection is closed if there are more.
+/// Limit of calls that the peer cancelled at once and that are not cleaned up yet. If there are more, the connection is closed.
 const RESETS: usize = 20;
-/// Calls that the server reset because of protocol errors. The connection is closed if there are more.
+/// Limit of calls that the server reset because of protocol errors. If there are more, the connection is closed.
 const ERRORS: usize = 100;
-/// Detects peers that disappeared without closing the connection.
+/// Interval and timeout of pings, which detect peers that disappeared without closing the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Time until the first call must be admitted.
+    /// Time within which the first call must be admitted.
     pub silence: Duration,
     /// Age at which the peer is asked to reconnect, so that it must prove its identity again. Up to a tenth is added at random, so that
     /// connections opened together are not closed together.
     pub age: Duration,
-    /// Time that calls in flight then have to finish. Watches that are still open are cut; clients resume them on a new connection.
+    /// Time that calls in flight have to finish after that. Watches that are still open are cut; clients resume them on a new connection.
     pub grace: Duration,
 }
 
@@ -59,12 +59,12 @@ impl Default for Times {
 /// The peer of a connection, stored in the extensions of each request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peer {
-    /// The ServiceAccount in the client certificate, or the reason why it names none. `None`: there is no certificate.
+    /// The ServiceAccount in the client certificate, or the reason why the certificate names none. `None`: there is no certificate.
     pub(crate) account: Option<Result<ServiceAccount, String>>,
     newcomer: Arc<Newcomer>,
 }
 
-/// State of a connection over which no call has been admitted yet.
+/// State of a connection on which no call has been admitted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomer {
     admitted: AtomicBool,
@@ -72,7 +72,7 @@ pub(crate) struct Newcomer {
 }
 
 impl Newcomer {
-    /// Whether a call was admitted.
+    /// Whether a call was admitted on the connection.
     pub(crate) fn is_known(&self) -> bool {
         self.admitted.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ impl Newcomer {
         self.out.cancel();
     }
 
-    /// Completes when the connection must be closed; never, once a call was admitted.
+    /// Completes when the connection must be closed; never completes once a call was admitted.
     pub(crate) async fn must_go(&self) {
         self.out.cancelled().await;
         if self.is_known() {
@@ -96,7 +96,7 @@ impl Peer {
         Self { account, newcomer }
     }
 
-    /// Records that a call was admitted.
+    /// Records that a call was admitted on the connection.
     pub(crate) fn known(&self) {
         self.newcomer.admitted.store(true, Ordering::Relaxed);
     }
@@ -160,9 +160,9 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// A random duration up to `most`.
+/// Returns a random duration up to `most`.
 fn chance(most: Duration) -> Duration {
-    // Each `RandomState` has new keys, which is random enough here.
+    // Each `RandomState` has new keys, so its hashes are random enough here.
     let share = RandomState::new().hash_one(()) % 1000;
     most.mul_f64(f64::from(u32::try_from(share).unwrap_or_default()) / 1000.0)
 }

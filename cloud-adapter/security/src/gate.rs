@@ -14,11 +14,11 @@ use crate::{
 /// How callers are authenticated.
 #[derive(Debug)]
 pub enum Authentication {
-    /// They are not: every caller may call every method.
+    /// Callers are not authenticated: every caller may call every method.
     None,
-    /// With a ServiceAccount token in each call.
+    /// Callers send a ServiceAccount token in each call.
     Bearer(Box<Bearers>),
-    /// With the client certificate of the connection, which the handshake verified.
+    /// Callers use a client certificate, which the TLS handshake verified.
     Certificate,
 }
 
@@ -31,7 +31,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Combines the rules.
+    /// Creates the gate from its rules.
     #[must_use]
     pub fn new(authentication: Authentication, identities: Identities, refusals: Refusals) -> Self {
         Self { authentication, identities, refusals }
@@ -40,7 +40,7 @@ impl Gate {
     /// Returns the caller if the call is admitted.
     ///
     /// # Errors
-    /// `CALLER_UNAUTHENTICATED` or `CALLER_FORBIDDEN`; `STARTING` while callers cannot be checked.
+    /// Returns `CALLER_UNAUTHENTICATED` or `CALLER_FORBIDDEN`; `STARTING` while callers cannot be checked.
     pub(crate) async fn admit(
         &self,
         path: &str,

@@ -1,4 +1,4 @@
-//! The gate as a tower service: it answers refused requests, and adds the [`crate::Caller`] to admitted ones.
+//! The gate as a tower service: answers refused requests, and adds the [`crate::Caller`] to admitted requests.
 
 use std::{
     convert::Infallible,

@@ -12,7 +12,7 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// `None` if one of the names is not a valid Kubernetes name.
+    /// Returns `None` if one of the names is not a valid Kubernetes name.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Option<Self> {
         (is_name(namespace) && is_name(name))
@@ -42,18 +42,18 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// Whether Kubernetes allows the name, approximately: a DNS subdomain. Source: RFC 1123.
+/// Whether the name is, approximately, one that Kubernetes allows: a DNS subdomain. Source: RFC 1123.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
 }
 
-/// One ServiceAccount and its role, as in the flag: `ROLE=NAMESPACE/NAME`.
+/// A ServiceAccount and its role, as in the flag: `ROLE=NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The role.
+    /// The role of the ServiceAccount.
     pub role: Role,
-    /// The ServiceAccount.
+    /// The ServiceAccount that has the role.
     pub account: ServiceAccount,
 }
 
@@ -74,15 +74,15 @@ impl FromStr for Identity {
     }
 }
 
-/// The roles of all ServiceAccounts.
+/// The roles of all known ServiceAccounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities(BTreeMap<ServiceAccount, Role>);
 
 impl Identities {
-    /// Collects them.
+    /// Collects the roles of these ServiceAccounts.
     ///
     /// # Errors
-    /// Returns an error that names the account if it has two roles.
+    /// Returns an error that names the ServiceAccount if it has two roles.
     pub fn new(identities: &[Identity]) -> Result<Self, String> {
         let mut roles = BTreeMap::new();
         for Identity { role, account } in identities {
@@ -91,20 +91,20 @@ impl Identities {
             {
                 let (one, two) = (other.word(), role.word());
                 return Err(format!(
-                    "{account} has two roles, {one} and {two}: use a separate account for each"
+                    "ServiceAccount {account} has two roles, {one} and {two}: use a separate ServiceAccount for each"
                 ));
             }
         }
         Ok(Self(roles))
     }
 
-    /// The role of an account; `None`: it may do nothing.
+    /// The role of a ServiceAccount. `None`: it may call no method.
     #[must_use]
     pub fn role(&self, account: &ServiceAccount) -> Option<Role> {
         self.0.get(account).copied()
     }
 
-    /// Whether no account has a role.
+    /// Whether no ServiceAccount has a role.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

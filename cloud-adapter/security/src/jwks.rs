@@ -11,30 +11,30 @@ use crate::{ApiServer, KeySet, reload};
 
 /// Longest interval between two reads from the API server, so that a revoked key does not stay valid forever.
 const EVERY: Duration = Duration::from_hours(1);
-/// Shortest interval between two reads. A token with an unknown key triggers a read, and forged tokens are cheap to make.
+/// Shortest interval between two reads. A token with an unknown key causes a read, and forged tokens are cheap to make.
 const AT_MOST: Duration = Duration::from_secs(10);
 
 /// Source of the keys.
 #[derive(Debug)]
 pub enum KeySource {
-    /// A mounted JWKS file.
+    /// The keys are read from a mounted JWKS file.
     File {
-        /// Path of the file.
+        /// Path of the JWKS file.
         path: PathBuf,
-        /// The issuer that the keys belong to, which a JWKS does not contain.
+        /// The issuer of the keys, which a JWKS file does not contain.
         issuer: String,
     },
-    /// The API server's discovery endpoint.
+    /// The discovery endpoint of the API server.
     ApiServer {
-        /// The API server.
+        /// The client of the API server.
         api: ApiServer,
-        /// The issuer of the keys. `None`: as discovered.
+        /// The issuer of the keys. `None`: the issuer in the discovery document.
         issuer: Option<String>,
     },
 }
 
 impl KeySource {
-    /// Interval between reads.
+    /// Interval between two reads of this source.
     fn every(&self) -> Duration {
         match self {
             Self::File { .. } => reload::EVERY,
@@ -42,7 +42,7 @@ impl KeySource {
         }
     }
 
-    /// The issuer and the text of the JWKS.
+    /// Reads the issuer and the text of the JWKS.
     async fn fetch(&self) -> Result<(String, String), String> {
         match self {
             Self::File { path, issuer } => {
@@ -64,27 +64,27 @@ impl KeySource {
 pub struct Keys {
     source: KeySource,
     current: watch::Sender<Option<Arc<KeySet>>>,
-    /// Locked while fetching, so that concurrent callers use the same result.
+    /// The last fetch. Locked while fetching, so that concurrent callers use the same result.
     last: Mutex<Option<Attempt>>,
 }
 
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// The issuer and the JWKS, to detect unchanged answers; or the reason why there are no keys.
+    /// The issuer and the JWKS of this fetch, to detect unchanged answers; or the reason why there are no keys.
     answer: Result<(String, String), String>,
 }
 
 impl Keys {
-    /// Creates an empty set without fetching.
+    /// Creates an empty set of keys without fetching any.
     #[must_use]
     pub fn new(source: KeySource) -> Self {
         Self { source, current: watch::Sender::new(None), last: Mutex::default() }
     }
 
-    /// Returns the keys. Fetches them first if `id` is unknown and the last fetch is long enough ago.
+    /// Returns the keys. If `id` is unknown and the last fetch is old enough, fetches the keys first.
     ///
-    /// The returned set may still lack the key: then the cluster does not publish it.
+    /// The returned set may still lack the key if the cluster does not publish it.
     ///
     /// # Errors
     /// Returns the reason if there are no keys, or if the key is unknown and the last fetch failed.
@@ -103,7 +103,9 @@ impl Keys {
         match (self.current.borrow().clone(), failed) {
             (Some(keys), None) => Ok(keys),
             (Some(keys), Some(_)) if keys.has(id) => Ok(keys),
-            (_, why) => Err(why.cloned().unwrap_or_else(|| "they have not been fetched yet".to_owned())),
+            (_, why) => {
+                Err(why.cloned().unwrap_or_else(|| "the token keys have not been fetched yet".to_owned()))
+            }
         }
     }
 
@@ -131,7 +133,7 @@ impl Keys {
         self.current.borrow().clone().filter(|keys| keys.has(id))
     }
 
-    /// Reads the source; an unusable answer changes nothing.
+    /// Reads the source. An unusable answer does not change the known keys.
     async fn look(&self, last: &mut Option<Attempt>) {
         let known = last.take().and_then(|last| last.answer.ok());
         let answer = match self.source.fetch().await {
@@ -140,7 +142,7 @@ impl Keys {
             Err(why) => Err(why),
         };
         if let Err(why) = &answer {
-            tracing::warn!(why, "Cannot fetch the cluster's token keys; keeping the known ones");
+            tracing::warn!(why, "Cannot fetch the cluster's token keys; continuing with the known keys");
         }
         *last = Some(Attempt { at: Instant::now(), answer });
     }
@@ -153,7 +155,7 @@ impl Keys {
     }
 }
 
-/// Time until the next fetch. After a failure it is short, so that a revoked key does not stay valid for another hour.
+/// Delay before the next fetch. The delay after a failure is short, so that a revoked key does not stay valid for another hour.
 fn pause(every: Duration, failed: bool) -> Duration {
     if failed { every.min(AT_MOST) } else { every }
 }

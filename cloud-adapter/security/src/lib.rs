@@ -1,10 +1,10 @@
-//! Access control of the cloud adapter: TLS, identities, and what each identity may do.
+//! Access control of the cloud adapter: TLS, identities, and the permissions of each identity.
 //!
-//! All cryptography and token parsing is done by well-known crates; this crate decides what they must check.
+//! Well-known crates do all cryptography and token parsing; this crate decides what they must check.
 //!
-//! In reading order: `caller`, `identity` and `rules` define roles and permissions; `token`, `jwks`, `api_server`, `bearer` and `spiffe`
-//! authenticate callers; `tls` and [`reload`] keep certificates current; `gate` decides on a request, and `guard` calls it in front of the
-//! services; `port` accepts connections and limits their cost.
+//! Modules in reading order: `caller`, `identity` and `rules` define roles and permissions; `token`, `jwks`, `api_server`, `bearer` and
+//! `spiffe` authenticate callers; `tls` and [`reload`] keep certificates current; `gate` decides whether to admit a request, and `guard`
+//! calls `gate` in front of the services; `port` accepts connections and limits their cost.
 
 mod api_server;
 mod bearer;
@@ -22,7 +22,7 @@ pub mod reload;
 pub mod rules;
 mod spiffe;
 #[cfg(any(test, feature = "testing"))]
-#[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "what fails here fails a test")]
+#[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a failure here fails the test")]
 pub mod testing;
 mod tls;
 mod token;

@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use crate::Role;
 
-/// Clones share their state.
+/// Metrics of callers and connections. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Metrics {
     refused: Family<RefusedLabels, Counter>,
@@ -36,11 +36,11 @@ pub(crate) enum Ended {
     Handshake,
     /// The TLS handshake took too long.
     SlowHandshake,
-    /// No call was admitted over the connection in time.
+    /// No call was admitted on the connection in time.
     Silent,
     /// The connection reached its maximum age.
     Aged,
-    /// The peer violated the protocol, or its limits.
+    /// The peer violated the protocol, or exceeded its limits.
     Broken,
 }
 

@@ -31,22 +31,22 @@ use crate::{
     spiffe,
 };
 
-/// Maximum number of connections; more wait in the kernel's queue.
+/// Maximum number of connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Maximum number of connections without an admitted call yet, including those in their handshake. The oldest is closed for a new one, so
-/// that unknown peers cannot use up the connections, and callers need not wait until the peers' handshakes time out.
+/// Maximum number of connections without an admitted call, including those in their handshake. For a new connection the oldest of these is
+/// closed, so that unknown peers cannot use up the connections, and callers need not wait for handshake timeouts.
 const NEWCOMERS: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Pause after running out of file descriptors or memory: another connection has to end first.
+/// Pause after file descriptors or memory ran out: another connection must end first.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Address of the port.
+/// Address of the gRPC port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// An IP address and a port.
     Tcp(SocketAddr),
-    /// The path of a Unix socket: `unix:/run/cloud-adapter.sock`.
+    /// The path of a Unix socket, such as `unix:/run/cloud-adapter.sock`.
     Unix(PathBuf),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// An open port.
+/// An open gRPC port.
 #[derive(Debug)]
 pub struct Port(Listener);
 
@@ -110,7 +110,7 @@ struct Socket(PathBuf);
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.0) {
-            tracing::debug!(path = %self.0.display(), %error, "Cannot remove the socket");
+            tracing::debug!(path = %self.0.display(), %error, "Cannot remove the socket file");
         }
     }
 }
@@ -122,9 +122,9 @@ pub struct Terms {
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     /// The required trust domain of client certificates; `None`: client certificates are not checked.
     pub trust_domain: Option<Arc<str>>,
-    /// Time limits.
+    /// Time limits of a connection.
     pub times: Times,
-    /// The metrics.
+    /// Metrics of callers and connections.
     pub metrics: Metrics,
 }
 
@@ -132,7 +132,7 @@ impl Port {
     /// Opens the port.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// Returns the error of the operating system if the port cannot be opened.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => Ok(Self(Listener::Tcp(TcpListener::bind(address).await?))),
@@ -147,7 +147,7 @@ impl Port {
     /// The address of the port, with the port number that the system chose.
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// Returns the error of the operating system if the address cannot be read.
     pub fn address(&self) -> io::Result<Address> {
         match &self.0 {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -155,7 +155,7 @@ impl Port {
         }
     }
 
-    /// Serves until `stop` is cancelled, and then until all connections have ended.
+    /// Serves connections until `stop` is cancelled, and then until all connections have ended.
     pub async fn serve<S>(self, terms: Terms, service: S, stop: CancellationToken)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -189,7 +189,7 @@ impl Port {
             () = accept => (),
             () = stop.cancelled() => (),
         }
-        // New clients are refused at once instead of waiting in vain.
+        // The listener is closed first, so that new clients are refused at once instead of waiting in vain.
         drop(self);
         tracker.close();
         tracker.wait().await;
@@ -199,7 +199,7 @@ impl Port {
         match &self.0 {
             Listener::Tcp(listener) => {
                 let (stream, _from) = listener.accept().await?;
-                // Responses are small, and callers wait for them.
+                // Do not delay small packets: responses are small, and callers wait for them.
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
@@ -221,7 +221,7 @@ struct Arrival {
     newcomer: Arc<Newcomer>,
 }
 
-/// Connections without an admitted call yet, the oldest first.
+/// Connections without an admitted call, the oldest first.
 #[derive(Debug, Default)]
 struct Lobby(VecDeque<Weak<Newcomer>>);
 
@@ -244,14 +244,14 @@ impl Lobby {
         }
     }
 
-    /// Drops connections that have ended or have an admitted call.
+    /// Removes connections that have ended or have an admitted call.
     fn forget_others(&mut self) {
         self.0.retain(|one| one.upgrade().is_some_and(|one| !one.is_known()));
     }
 }
 
 impl Arrival {
-    /// Serves the connection until it ends, or until a newer one replaces it before a call was admitted.
+    /// Serves the connection until it ends, or until a newer connection replaces it because no call was admitted.
     async fn welcome<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -298,7 +298,7 @@ impl Arrival {
     }
 }
 
-/// Counts a connection in the gauge.
+/// Counts a connection in the gauge until this value is dropped.
 struct Counted(Metrics);
 
 impl Counted {
@@ -314,15 +314,15 @@ impl Drop for Counted {
     }
 }
 
-/// Opens a socket that only its user and group can ever reach: it gets its mode in a private directory, and only then its final name. An
-/// existing file of that name is not replaced.
+/// Opens a socket that only its user and group can ever reach: the socket is created in a private directory, where its mode is set, and
+/// then moved to its final name. An existing file of that name is not replaced.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let ours = fs::Permissions::from_mode(0o700);
     let folder = tempfile::Builder::new().prefix(".").permissions(ours).tempdir_in(beside)?;
     let unnamed = folder.path().join("s");
     let listener = UnixListener::bind(&unnamed)?;
-    // Write permission on a socket is the permission to connect.
+    // Permission to write to a socket is permission to connect.
     fs::set_permissions(&unnamed, fs::Permissions::from_mode(0o660))?;
     let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     fs::hard_link(&unnamed, path)
@@ -330,7 +330,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes the socket of a process that ended without removing it. Leaves a socket that is in use, so that binding fails.
+/// Removes the socket file of a process that ended without removing it. Keeps a socket that is in use, so that binding fails.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let stale = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path)
@@ -369,7 +369,7 @@ mod tests {
             watcher.join().expect("no panic")
         });
         assert_eq!(Vec::from_iter(seen), [0o660]);
-        assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "nothing is left");
+        assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0, "no file is left");
     }
 
     #[tokio::test]
@@ -381,8 +381,8 @@ mod tests {
         assert_eq!((mode(path), first.address().expect("open")), (Some(0o660), address.clone()));
         let error = Port::bind(&address).await.expect_err("taken");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
-        UnixStream::connect(path).await.expect("the first one answers");
+        UnixStream::connect(path).await.expect("the first listener answers");
         drop(first);
-        assert_eq!(mode(path), None, "the name is removed with the listener");
+        assert_eq!(mode(path), None, "the socket file is removed with the listener");
     }
 }

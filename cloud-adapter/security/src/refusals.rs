@@ -1,4 +1,4 @@
-//! Counts all refusals and logs some of them, since a refused caller may retry as fast as it likes.
+//! Counts all refusals but logs only some of them, since a refused caller may retry at any rate.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{Caller, metrics::Metrics};
 
-/// Burst of log lines, and the time after which one more may be written.
+/// Number of log lines that may be written at once, and the time after which one more may be written.
 const LINES: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(6);
 
@@ -22,13 +22,13 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Creates an empty counter.
+    /// Creates a counter without any refusals.
     #[must_use]
     pub fn new(metrics: Metrics) -> Self {
         Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), unsaid: 0 })) }
     }
 
-    /// Records a call that was refused because of the caller's identity; `None`: the caller did not prove one.
+    /// Records a call that was refused because of the caller's identity. `caller` is `None` if the caller did not prove one.
     pub fn note(&self, caller: Option<&Caller>, method: &str, error: &AdapterError) {
         let reason = error.reason.word();
         self.metrics.refused(caller.map(|caller| caller.role), reason);
@@ -36,22 +36,29 @@ impl Refusals {
         let Some(unsaid) = lines.take() else { return };
         drop(lines);
         let subject = caller.map_or("unknown", |caller| &caller.subject);
-        // The caller is unknown, so its input is quoted and truncated.
+        // The caller is not trusted, so its input is quoted and truncated.
         let method: String = method.chars().take(100).collect();
         let why = error.message.as_str();
-        tracing::warn!(subject, ?method, reason, why, unsaid, "Call refused");
+        tracing::warn!(
+            subject,
+            ?method,
+            reason,
+            why,
+            unsaid,
+            "Refused a call because of the caller's identity"
+        );
     }
 }
 
 #[derive(Debug)]
 struct Lines {
-    /// When the allowance of all lines written so far has been restored.
+    /// Time at which the full number of log lines may be written at once again.
     paid: Instant,
     unsaid: u64,
 }
 
 impl Lines {
-    /// The number of lines suppressed before this one; `None`: this one is suppressed, too.
+    /// Returns the number of lines suppressed before this one. `None`: this line is suppressed, too.
     fn take(&mut self) -> Option<u64> {
         let now = Instant::now();
         let paid = self.paid.max(now) + ONE_MORE;

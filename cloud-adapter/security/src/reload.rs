@@ -1,14 +1,14 @@
 //! Reloads files while the process runs: certificates, tokens, limits.
 //!
-//! Compares contents, not times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which file watches notice
-//! late or never. If a file cannot be read or parsed, the old value stays in force.
+//! This module compares contents, not times or inode events: Kubernetes replaces mounted files by swapping a symbolic link, which file
+//! watches notice late or never. If a file cannot be read or parsed, the old value is kept.
 
 use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
-/// Default interval between reads: a local read of a few kilobytes is cheap.
+/// Default interval between reads. Each is a cheap local read of a few kilobytes.
 pub const EVERY: Duration = Duration::from_secs(5);
 
 /// Why new file contents are not used.
@@ -17,17 +17,17 @@ pub enum ReloadError<E> {
     /// A file cannot be read.
     #[error("{path}: cannot be read: {kind}")]
     Read {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The cause.
+        /// The cause of the error.
         kind: io::ErrorKind,
     },
-    /// The contents are not usable.
+    /// The contents are invalid.
     #[error("{paths}: {error}")]
     Parse {
-        /// The files.
+        /// The paths of the files.
         paths: String,
-        /// The cause.
+        /// The cause of the error.
         error: E,
     },
 }
@@ -37,7 +37,7 @@ pub struct Follow<T, P> {
     paths: Vec<PathBuf>,
     parse: P,
     current: watch::Sender<Arc<T>>,
-    /// The last contents, valid or not, so that each change is reported once.
+    /// Digest of the last contents, valid or not, so that each change is reported once.
     seen: Seen,
 }
 
@@ -94,7 +94,7 @@ where
         }
     }
 
-    /// Reads the files once. `None`: nothing changed.
+    /// Reads the files once. `None`: the contents did not change.
     fn look(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
         // The files are small and in memory, so a blocking read is acceptable.
         let contents = read(&self.paths);
@@ -125,7 +125,7 @@ fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Hashes the lengths, too, so that two files cannot equal one with the same bytes.
+/// Hashes the lengths, too, so that moving bytes from one file to another changes the digest.
 fn digest(contents: &[Vec<u8>]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for content in contents {

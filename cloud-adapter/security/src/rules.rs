@@ -1,4 +1,5 @@
-//! Permissions of the roles. Pure. Most rules use only the path of the method, before the body is read; a few need fields of the request.
+//! Permissions of the roles. This module is pure. Most rules use only the path of the method, before the body is read; a few use fields of
+//! the request.
 
 use cloud_api_proto::{AdapterError, Reason};
 
@@ -15,9 +16,9 @@ enum Service {
     Reflection,
 }
 
-/// Whether a role may call a method, by its path: `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
+/// Whether a role may call the method with this path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 ///
-/// Everything else is refused, including methods that do not exist. All versions of the contract have the same services, so a caller that
+/// All other paths are refused, including those of unknown methods. All versions of the contract have the same services, so a caller that
 /// tries a newer version first gets UNIMPLEMENTED.
 #[must_use]
 pub fn allows(role: Role, path: &str) -> bool {
@@ -48,7 +49,7 @@ pub fn allows(role: Role, path: &str) -> bool {
     }
 }
 
-/// The service and the method of a path; `None` for an unknown service.
+/// The service and the method of a path; `None` if the service is unknown.
 fn split(path: &str) -> Option<(Service, &str)> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     let service = match service {
@@ -65,45 +66,47 @@ fn split(path: &str) -> Option<(Service, &str)> {
     Some((service, method))
 }
 
-/// Whether a caller may make this change.
+/// Checks that a caller may make this change.
 ///
-/// Operators and other replicas may change nothing. A controller may write only with fences of its own role, named `<role>/<shard>`, so
-/// that a compromised controller cannot lock out another with a high fence.
+/// Operators and other replicas may make no changes. A controller may write only with fences of its own role, named `<role>/<shard>`, so
+/// that a compromised controller cannot lock out another controller with a high fence.
 ///
 /// # Errors
-/// `CALLER_FORBIDDEN`.
+/// Returns `CALLER_FORBIDDEN` if the change is not permitted.
 pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(), AdapterError> {
     let word = caller.role.word();
     match caller.role {
         Role::Anyone => Ok(()),
         Role::Operator | Role::Adapter if dry_run => Ok(()),
         Role::Operator | Role::Adapter => {
-            Err(forbidden(caller, &format!("the role {word} may change nothing: set dry_run")))
+            Err(forbidden(caller, &format!("the role {word} may not change anything: set dry_run")))
         }
         Role::NodeController | Role::ServiceController | Role::RouteController => {
             let own = fence_scope.split_once('/').is_some_and(|(kind, _shard)| kind == word);
             if dry_run || fence_scope.is_empty() || own {
                 return Ok(());
             }
-            Err(forbidden(caller, &format!("fence.scope: the role {word} must write as {word}/SHARD")))
+            Err(forbidden(caller, &format!("fence.scope: the role {word} must use the scope {word}/SHARD")))
         }
     }
 }
 
-/// Whether a caller may ask about this cluster. An adapter that is configured for a cluster serves no other. `None`: any cluster.
+/// Checks that a caller may send requests for this cluster. An adapter that is configured for a cluster serves no other. `None`: the
+/// adapter serves any cluster.
 ///
 /// # Errors
-/// `CALLER_FORBIDDEN`.
+/// Returns `CALLER_FORBIDDEN` if the adapter does not serve the cluster.
 pub fn may_name(caller: &Caller, served: Option<&str>, asked: &str) -> Result<(), AdapterError> {
     match served {
-        Some(served) if served != asked => {
-            Err(forbidden(caller, &format!("context.cluster_id: this adapter serves the cluster {served}")))
-        }
+        Some(served) if served != asked => Err(forbidden(
+            caller,
+            &format!("context.cluster_id: this adapter serves only the cluster {served}"),
+        )),
         Some(_) | None => Ok(()),
     }
 }
 
-/// The refusal of an authenticated caller.
+/// Creates the refusal of an authenticated caller.
 pub(crate) fn forbidden(caller: &Caller, why: &str) -> AdapterError {
     AdapterError::new(Reason::CallerForbidden, format!("{}: {why}", caller.subject))
 }

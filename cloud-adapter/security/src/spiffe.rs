@@ -8,7 +8,7 @@ use crate::ServiceAccount;
 /// exactly one URI.
 ///
 /// # Errors
-/// Returns what is wrong with the certificate.
+/// Returns the fault of the certificate.
 pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, String> {
     let (_rest, certificate) = parse_x509_certificate(der)
         .map_err(|error| format!("cannot read the client certificate: {error}"))?;

@@ -1,4 +1,4 @@
-//! Test fixtures for a cluster and a CA: keys, tokens and certificates, created for each test.
+//! Test fixtures that are created for each test: keys and tokens of a cluster, and certificates of a CA.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,19 +23,19 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// For ES256.
+    /// Creates a key for ES256.
     #[must_use]
     pub fn elliptic(id: &str) -> Self {
         Self::new(id, Algorithm::ES256, KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256))
     }
 
-    /// For ES384.
+    /// Creates a key for ES384.
     #[must_use]
     pub fn elliptic_384(id: &str) -> Self {
         Self::new(id, Algorithm::ES384, KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384))
     }
 
-    /// For RS256.
+    /// Creates a key for RS256.
     #[must_use]
     pub fn rsa(id: &str) -> Self {
         Self::new(id, Algorithm::RS256, KeyPair::generate_for(&PKCS_RSA_SHA256))
@@ -49,7 +49,7 @@ impl TokenKey {
         let pem = self.pem.as_bytes();
         let rsa = self.algorithm == Algorithm::RS256;
         let key = if rsa { EncodingKey::from_rsa_pem(pem) } else { EncodingKey::from_ec_pem(pem) };
-        key.expect("our own key")
+        key.expect("the key was generated above")
     }
 
     /// The public key as the API server publishes it.
@@ -67,26 +67,26 @@ impl TokenKey {
         self.sign_as(&header, claims)
     }
 
-    /// Signs a token with another header.
+    /// Signs a token with these claims and this header.
     #[must_use]
     pub fn sign_as(&self, header: &Header, claims: &Value) -> String {
         encode(header, claims, &self.encoding()).expect("signs")
     }
 
-    /// A valid token of a ServiceAccount.
+    /// Creates a valid token of a ServiceAccount.
     #[must_use]
     pub fn token(&self, account: &str) -> String {
         self.sign(&claims(account))
     }
 }
 
-/// A JSON Web Key Set.
+/// Returns a JSON Web Key Set with these keys.
 #[must_use]
 pub fn jwks(keys: &[&TokenKey]) -> String {
     json!({ "keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>() }).to_string()
 }
 
-/// The claims of a valid token of `NAMESPACE:NAME`: right issuer and audience, for ten minutes from now.
+/// The claims of a valid token of `NAMESPACE:NAME` with the right issuer and audience, valid for ten minutes from now.
 #[must_use]
 pub fn claims(account: &str) -> Value {
     let now = get_current_timestamp();
@@ -103,13 +103,13 @@ pub fn claims(account: &str) -> Value {
 /// A certificate and its key, as PEM.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// The leaf.
+    /// The leaf certificate.
     pub certificate: String,
-    /// Its key.
+    /// The key of the certificate.
     pub key: String,
 }
 
-/// A CA.
+/// A CA that issues certificates for tests.
 pub struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -132,13 +132,13 @@ impl Ca {
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("self-signed") }
     }
 
-    /// Its certificate and key.
+    /// The CA's certificate and key.
     #[must_use]
     pub fn pair(&self) -> Pair {
         Pair { certificate: self.issuer.pem(), key: self.issuer.key().serialize_pem() }
     }
 
-    /// A server's certificate, valid until then.
+    /// Issues a server certificate that is valid until this time.
     #[must_use]
     pub fn server(&self, name: &str, until: SystemTime) -> Pair {
         self.issue(
@@ -148,7 +148,7 @@ impl Ca {
         )
     }
 
-    /// A client's certificate that names these URIs.
+    /// Issues a client certificate that names these URIs.
     #[must_use]
     pub fn client(&self, uris: &[&str]) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");

@@ -1,4 +1,4 @@
-//! TLS of the server: version 1.3 only. Certificates are replaced without closing connections.
+//! TLS of the server, version 1.3 only. Certificates are replaced without closing connections.
 
 mod authority;
 mod pair;
@@ -22,48 +22,48 @@ use tokio::sync::watch;
 use self::authority::Authority;
 use crate::reload::{Follow, ReloadError};
 
-/// Age at which issued certificates are replaced, half their lifetime, by the wall clock: the monotonic clock is of no use while the
-/// machine is suspended or after its clock was set.
+/// Age at which issued certificates are replaced: half their lifetime, by the wall clock. The monotonic clock does not advance while the
+/// host is suspended, and does not follow changes of the wall clock.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
-/// Interval between checks of the age and between retries.
+/// Interval between checks of the certificate's age, and between retries.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Source of the server's certificate.
+/// Source of the server's certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerIdentity {
     /// Short-lived certificates, issued in memory with a mounted CA key.
     Authority {
-        /// PEM. The first certificate is the issuer; all are sent to clients.
+        /// PEM file of the CA. The first certificate is the issuer; all certificates are sent to clients.
         certificate: PathBuf,
-        /// PEM.
+        /// PEM file of the CA's key.
         key: PathBuf,
-        /// DNS names and IP addresses that clients expect.
+        /// DNS names and IP addresses that the certificates contain, as clients expect.
         names: Vec<String>,
     },
-    /// A mounted certificate, renewed by another process.
+    /// A mounted certificate that another process renews.
     Pair {
-        /// PEM; the leaf first.
+        /// PEM file of the certificates, the leaf first.
         certificate: PathBuf,
-        /// PEM.
+        /// PEM file of the key.
         key: PathBuf,
     },
 }
 
-/// Files for TLS.
+/// The files that TLS needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate.
+    /// The files of the server's certificate.
     pub identity: ServerIdentity,
-    /// PEM: the CA of client certificates. `None`: clients need no certificate.
+    /// PEM file of the CA of client certificates. `None`: clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
 /// Why a certificate is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// The files changed.
+    /// The contents of the files changed.
     Changed,
-    /// The issued certificate is due for renewal. It belongs to the files in force, which may differ from those on disk.
+    /// The issued certificate is due for renewal. Its CA files are those that were last applied, which may differ from those on disk.
     Due,
 }
 
@@ -73,18 +73,18 @@ pub enum TlsError {
     /// The content is not PEM, or not of the expected kind.
     #[error("cannot read {what}: {why}")]
     Unreadable {
-        /// Name of the part.
+        /// Name of the faulty part.
         what: &'static str,
-        /// The cause.
+        /// The cause of the error.
         why: String,
     },
     /// The file has no certificate.
     #[error("the file contains no certificate")]
     Empty,
-    /// The certificate is a leaf, which cannot issue certificates.
+    /// The certificate is a leaf certificate, which cannot issue certificates.
     #[error("the certificate is not a CA certificate")]
     NoAuthority,
-    /// The key belongs to another certificate.
+    /// The key does not match the certificate.
     #[error("the key does not belong to the certificate")]
     Mismatch,
     /// The certificate has expired.
@@ -111,7 +111,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. `wall` returns the wall-clock time, which certificates refer to.
+    /// Reads the files. `wall` returns the wall-clock time, to which the validity of certificates refers.
     ///
     /// # Errors
     /// Returns an error that names the files if they cannot be used.
@@ -134,8 +134,8 @@ impl Tls {
         self.config.subscribe()
     }
 
-    /// Reads the files periodically and renews issued certificates; never returns. Calls `told` for every new certificate, and for every
-    /// change that is not used, with the reason.
+    /// Reads the files periodically and renews issued certificates; never returns. Calls `told` for every new certificate, and with the
+    /// reason for every change that is not used.
     pub async fn run(self, every: Duration, told: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();
@@ -167,7 +167,7 @@ impl Tls {
     }
 }
 
-/// Validated files and the first configuration made from them, so that unusable files are never applied.
+/// Validated files and the first configuration made from them. The validation ensures that unusable files are never applied.
 struct Source {
     identity: Identity,
     clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -181,7 +181,8 @@ enum Identity {
 }
 
 impl Source {
-    /// Parses the certificate, its key and, if present, the CA of clients. With `names`, the certificate is that of a CA.
+    /// Parses the certificate, its key and, if present, the CA of clients. If there are `names`, the certificate is a CA certificate that
+    /// issues others.
     fn read(contents: &[Vec<u8>], names: Option<&[String]>, now: SystemTime) -> Result<Self, TlsError> {
         let [certificate, key, clients @ ..] = contents else { return Err(TlsError::Empty) };
         let identity = match names {
@@ -234,7 +235,7 @@ fn config(
     };
     let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // A resumed session would keep the earlier client certificate without a new check.
+    // Sessions are not resumed: a resumed session would keep the earlier client certificate without checking it again.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -245,7 +246,7 @@ fn verifier(pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     for certificate in certificates("the client CA", pem)? {
         roots.add(certificate).map_err(|error| unreadable("the client CA", &error))?;
     }
-    // The handshake accepts clients without a certificate, because only the contract can return a typed error to them.
+    // The handshake accepts clients without a certificate, because only an answer of the contract can tell them the reason.
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
         .allow_unauthenticated()
         .build()

@@ -1,7 +1,7 @@
-//! Offline verification of ServiceAccount tokens: no call to the API server.
+//! Offline verification of ServiceAccount tokens, without calls to the API server.
 //!
-//! `jsonwebtoken` checks the signature, the times, the issuer and the audience. This module configures it and adds two checks: the token
-//! has no other audience, and its subject is a ServiceAccount.
+//! `jsonwebtoken` checks the signature, the times, the issuer and the audience. This module configures `jsonwebtoken`, and checks
+//! additionally that the token has no other audience and that its subject is a ServiceAccount.
 
 mod keys;
 
@@ -16,13 +16,13 @@ use crate::ServiceAccount;
 /// Tolerated difference between the clocks of the API server and the adapter, in seconds.
 const LEEWAY: u64 = 10;
 
-/// Why a token is refused. Contains nothing from the token unless its signature is valid.
+/// Why a token is refused. Contains text from the token only if its signature is valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// The token is not of the form that Kubernetes issues.
+    /// The token does not have the form that Kubernetes issues.
     #[error("is not a signed token with a key ID")]
     Malformed,
-    /// An algorithm such as `none`, or with a shared secret.
+    /// The token has an algorithm such as `none`, or one with a shared secret.
     #[error("is not signed with RS256, ES256 or ES384, as its key requires")]
     Algorithm,
     /// The token was signed by another issuer, or with a key that was removed.
@@ -43,27 +43,27 @@ pub enum TokenError {
     /// The token is for another audience.
     #[error("is not for the audience {0}")]
     Audience(String),
-    /// The token has further audiences. Another recipient of it, such as the API server, would accept it from this process.
+    /// The token has further audiences. Another recipient, such as the API server, would accept this token if this process sent it.
     #[error("has audiences other than {0}: use a projected token with a single audience")]
     Shared(String),
-    /// The API server does not know the token, or no longer.
+    /// The API server does not accept the token (any more).
     #[error("is not accepted by the API server")]
     Refused,
-    /// The token belongs to a user or a node.
+    /// The token belongs to a user or a node, not to a ServiceAccount.
     #[error("does not belong to a ServiceAccount")]
     Subject,
 }
 
-/// A token that proved an identity.
+/// A verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// The ServiceAccount.
+    /// The ServiceAccount to which the token belongs.
     pub account: ServiceAccount,
-    /// Remaining validity.
+    /// Remaining time for which the token is valid.
     pub lasts: Duration,
 }
 
-/// The claims of a token.
+/// The claims of a token that are checked.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Claims {
     sub: String,
@@ -82,7 +82,7 @@ impl Claims {
     /// Checks that `audience` is the only audience of the token.
     ///
     /// # Errors
-    /// [`TokenError::Audience`], [`TokenError::Shared`].
+    /// Returns [`TokenError::Audience`] or [`TokenError::Shared`] if it is not.
     pub(crate) fn for_us_alone(&self, audience: &str) -> Result<(), TokenError> {
         let all = match &self.aud {
             Audience::One(one) => std::slice::from_ref(one),
@@ -97,24 +97,24 @@ impl Claims {
         Ok(())
     }
 
-    /// The identity that the token proves once all other checks have passed.
+    /// The identity that the token proves, provided that all other checks have passed.
     ///
     /// # Errors
-    /// [`TokenError::Subject`].
+    /// Returns [`TokenError::Subject`] if the subject is not a ServiceAccount.
     pub(crate) fn verified(&self) -> Result<Verified, TokenError> {
         let account = ServiceAccount::from_subject(&self.sub).ok_or(TokenError::Subject)?;
         Ok(Verified { account, lasts: Duration::from_secs(self.exp.saturating_sub(get_current_timestamp())) })
     }
 }
 
-/// The ID of the key that, according to its header, signed a token.
+/// The ID of the signing key, according to the token's header.
 ///
 /// # Errors
-/// [`TokenError::Malformed`], or [`TokenError::Algorithm`] for a token without a signing key.
+/// Returns [`TokenError::Malformed`], or [`TokenError::Algorithm`] for a token without a signing key.
 pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     let header = decode_header(token).map_err(|error| judge(error.kind(), "", ""))?;
     match header {
-        // The token has critical extensions, which are not supported. Source: RFC 7515, section 4.1.11.
+        // Critical extensions are not supported, so tokens with any are refused. Source: RFC 7515, section 4.1.11.
         Header { crit: Some(_), .. } => Err(TokenError::Malformed),
         Header { kid, .. } => kid.ok_or(TokenError::Malformed),
     }
@@ -123,10 +123,10 @@ pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
 /// Verifies a token.
 ///
 /// # Errors
-/// Returns what is wrong with the token.
+/// Returns the fault of the token.
 pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verified, TokenError> {
     let key = keys.find(&key_id(token)?).ok_or(TokenError::UnknownKey)?;
-    // The algorithm comes from the key, never from the token.
+    // Use the algorithm of the key, never that of the token.
     let mut demands = Validation::new(key.algorithm);
     demands.leeway = LEEWAY;
     demands.validate_nbf = true;

@@ -4,39 +4,39 @@ use std::time::Duration;
 
 use super::section::Section;
 
-/// No vendor returns more items per page.
+/// Maximum page size; no vendor returns larger pages.
 const PAGE_MAX: u32 = 10_000;
 
 /// How listings and look-ups are cached and batched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
-    /// The listing of instances.
+    /// Settings of the listing of instances.
     pub instances: CollectionSettings,
-    /// The listing of load balancers.
+    /// Settings of the listing of load balancers.
     pub load_balancers: CollectionSettings,
-    /// The listing of routes.
+    /// Settings of the listing of routes.
     pub routes: CollectionSettings,
-    /// Batching of look-ups by ID.
+    /// Settings for batches of look-ups by ID.
     pub batch: BatchWindow,
 }
 
-/// How a collection is kept fresh.
+/// Settings for refreshing a collection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CollectionSettings {
     /// Maximum age of the listing while there are watches.
     pub max_age: Duration,
     /// Items per page, at least 1; `None`: the vendor's page size.
     pub page_size: Option<u32>,
-    /// The share of the family's rate that refreshing may use, above 0 and at most 1.
+    /// Share of the family's rate that refreshing may use, above 0 and at most 1.
     pub refresh_share: f64,
 }
 
-/// When a batch of look-ups is sent: whichever limit is reached first.
+/// When a batch of look-ups is sent: as soon as one of the two limits is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchWindow {
-    /// Time since the last look-up joined.
+    /// Maximum time since the last look-up joined.
     pub idle: Duration,
-    /// Time since the first look-up joined.
+    /// Maximum time since the first look-up joined.
     pub max: Duration,
 }
 
@@ -45,12 +45,12 @@ impl CollectionSettings {
         Self { max_age, page_size: None, refresh_share: 0.25 }
     }
 
-    /// Interval between listings: the target age, or longer where the listings would exceed their share of the family's rate.
+    /// Interval between listings: the target age, or longer if the listings would exceed their share of the family's rate.
     #[must_use]
     pub fn period(&self, rate: f64, pages: usize) -> Duration {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         let share = f64::from(pages) / (self.refresh_share * rate);
-        // A rate of zero is a pause, which the budget enforces.
+        // A rate of zero means a pause, which the budget enforces.
         Duration::try_from_secs_f64(share).unwrap_or(self.max_age).max(self.max_age)
     }
 }

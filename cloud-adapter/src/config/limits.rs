@@ -9,25 +9,25 @@ use cloud_budget::{
 use super::section::{Section, nearest};
 use crate::{driver::VendorLimit, vendor::Family};
 
-/// The bucket that all others draw from, if it is configured.
+/// The bucket that all others take tokens from, if it is configured.
 const ACCOUNT: &str = "account";
-/// The default safety factor: part of a vendor's limit stays unused.
+/// Default safety factor. A factor below 1 leaves part of a vendor's limit unused.
 const SAFETY: f64 = 0.9;
-/// Larger values are typing errors: no vendor allows them, and such a bucket would not limit anything.
+/// Larger values are typing errors: no vendor allows such rates, and such a bucket would have no effect.
 const RATE_MAX: f64 = 100_000.0;
 const BURST_MAX: u32 = 100_000;
 const LIMIT_MAX: f64 = 1e9;
 const WEIGHT_MAX: u32 = 1_000;
-/// Bounded because each queued call takes memory.
+/// Maximum length of a queue, because each queued call takes memory.
 const QUEUE_MAX: u32 = 1_000_000;
 const CONCURRENCY_MAX: u32 = 10_000;
 const CALLS_MAX: u32 = 1_000_000;
 
-/// The parsed section.
+/// The parsed section `limits`.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) scheduler: Config,
-    /// This cluster's share of the account.
+    /// This cluster's share of the account's limits.
     pub(super) share: f64,
     /// Families without a configured limit.
     pub(super) assumed: Vec<&'static str>,
@@ -41,7 +41,7 @@ struct Wanted {
     adaptive: Option<Adaptive>,
 }
 
-/// Parses the section. Buckets that it does not have are taken from the driver's `defaults`; families that neither has get
+/// Parses the section. Buckets that are not in the section are taken from the driver's `defaults`; families that neither of them has get
 /// [`BucketConfig::unconfigured`].
 pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -> Limits {
     let whole = Config::default();
@@ -76,7 +76,7 @@ fn buckets(
 ) -> (BTreeMap<String, BucketConfig>, Vec<&'static str>) {
     let mut wanted = limits.sections("buckets", |name, section| bucket(name, section, scale));
     for (name, limit) in defaults {
-        // The limits of a driver are tested with the driver; an impossible one is ignored.
+        // The driver's tests check its limits, so impossible ones are ignored here.
         if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale)) {
             wanted.insert((*name).to_owned(), Wanted { parent: None, limit, adaptive: None });
         }
@@ -102,7 +102,7 @@ fn buckets(
     (buckets, assumed)
 }
 
-/// The default floor is below the rate of slow buckets, so that they can slow down, too.
+/// The default floor, which is below the rate of slow buckets so that they can slow down, too.
 fn cautious(limit: RateLimit) -> Adaptive {
     let usual = Adaptive::default();
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }
@@ -166,14 +166,14 @@ fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adapt
     Some(found)
 }
 
-/// The parent of an operation is its family and that of a family the account, unless the file has another one.
+/// The parent of an operation is its family, and the parent of a family is the account, unless the file names another one.
 fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<String> {
     let family = name.split_once(':').map(|(family, _)| family.to_owned());
     let account = || (name != ACCOUNT && all.contains_key(ACCOUNT)).then(|| ACCOUNT.to_owned());
     one.parent.clone().or(family).or_else(account)
 }
 
-/// Why the parent of a bucket is invalid, if it is.
+/// Why the parent of a bucket is invalid, or `None` if it is valid.
 fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<String> {
     let families = Family::ALL.map(Family::word);
     let parent = parents.get(name)?.as_deref()?;
@@ -215,9 +215,9 @@ fn queue(section: &mut Section<'_>) -> QueueLimits {
 }
 
 fn concurrency(section: &mut Section<'_>) -> BTreeMap<String, u32> {
-    // Writes of one key are sequential: each plan starts from the result of the last write.
+    // Writes to one key are sequential, because each plan starts from the result of the last write.
     if section.count("perKeyWrites", CONCURRENCY_MAX).is_some_and(|writes| writes != 1) {
-        section.fault("perKeyWrites", "only 1 keeps the writes of an object in order: remove this key");
+        section.fault("perKeyWrites", "only 1 keeps the writes to an object in order: remove this key");
     }
     let families = Family::ALL.map(Family::word).into_iter();
     families.filter_map(|family| Some((family.to_owned(), section.count(family, CONCURRENCY_MAX)?))).collect()

@@ -1,4 +1,4 @@
-//! The configuration in force. The file is read again periodically; an invalid one leaves the previous configuration in force.
+//! The active configuration. The file is read again periodically; if it is invalid, the previous configuration stays active.
 
 use std::{convert::Infallible, path::PathBuf, str, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{driver::VendorLimit, metrics::Metrics};
 
 type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Config, String> + Send + Sync>;
 
-/// The configuration and its later versions.
+/// The active configuration and the stream of its later versions.
 #[derive(Debug)]
 pub(crate) struct LiveConfig {
     source: Source,
@@ -19,15 +19,15 @@ pub(crate) struct LiveConfig {
 #[derive(Debug)]
 enum Source {
     File(Follow<Config, Parse>),
-    /// There is no file: the configuration never changes.
+    /// Without a file, the configuration never changes.
     Fixed(watch::Sender<Arc<Config>>),
 }
 
 impl LiveConfig {
-    /// Reads the file for the first time; without a file, the driver's limits apply.
+    /// Reads the file for the first time. Without a file, the driver's limits apply.
     ///
     /// # Errors
-    /// If the file cannot be read or is invalid. All faults are listed.
+    /// Returns all faults if the file cannot be read or is invalid.
     pub(crate) fn start(
         path: Option<PathBuf>,
         usual: Vec<(&'static str, VendorLimit)>,
@@ -42,7 +42,7 @@ impl LiveConfig {
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
             let text = str::from_utf8(content).map_err(|error| format!("is not UTF-8 text: {error}"))?;
-            // An editor that writes the file in place truncates it first: that is not a request for the defaults.
+            // An editor that writes the file in place truncates it first, so an empty file does not request the defaults.
             if text.trim().is_empty() {
                 return Err("is empty: write {} to use the adapter's default limits".to_owned());
             }
@@ -60,23 +60,23 @@ impl LiveConfig {
         }
     }
 
-    /// Follows the file; never ends. `apply` gets each new configuration.
+    /// Reads the file periodically and calls `apply` with each new configuration; never ends.
     pub(crate) async fn run(self, metrics: &Metrics, apply: impl Fn(&Config)) -> Infallible {
         let told = |result: Result<&Config, &ReloadError<String>>| {
             metrics.config_reload("limits", result.is_ok());
             match result {
                 Ok(config) => {
-                    tracing::info!(revision = config.revision, "Configuration reloaded");
+                    tracing::info!(revision = config.revision, "Reloaded the configuration");
                     tell_assumed(config);
                     apply(config);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "Cannot reload the configuration: the previous one stays in force");
+                    tracing::error!(%error, "Cannot reload the configuration; continuing with the previous one");
                 }
             }
         };
         if let Source::File(file) = self.source {
-            // Exported as 0 from the start, so that a valid file differs from a missing metric.
+            // Exported as 0 from the start, so that a valid file can be distinguished from a missing metric.
             metrics.config_refused("limits", false);
             file.run(reload::EVERY, told).await;
         }
@@ -87,7 +87,13 @@ impl LiveConfig {
 /// Warns about default limits: they are too slow for some vendors and too fast for others.
 fn tell_assumed(config: &Config) {
     for family in &config.assumed {
-        tracing::warn!(family, rate = 5, burst = 10, "No call limit is configured: set limits.buckets");
+        tracing::warn!(
+            family,
+            rate = 5,
+            burst = 10,
+            "Using the default call limit for this family; \
+        set limits.buckets to change it"
+        );
     }
 }
 

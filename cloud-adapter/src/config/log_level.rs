@@ -1,12 +1,12 @@
-//! The flag `--log-level`. Stricter than [`EnvFilter`], which takes an unknown level for a target: with `inf` it would log nothing but the
+//! The flag `--log-level`. It is stricter than [`EnvFilter`], which interprets an unknown level as a target: `inf` would log only the
 //! target `inf`.
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// In ascending verbosity; the numbers 0 to 5 are accepted, too.
+/// Levels in ascending verbosity; the numbers 0 to 5 are accepted, too.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The similarity above which clap suggests a word.
+/// Minimum similarity of a word that is suggested; clap uses the same value.
 const SIMILAR: f64 = 0.7;
 
 /// Checks a filter: levels and `target=level`, separated by commas.
@@ -15,7 +15,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: {}", fix()))
 }
 
-/// The level follows the last `=`: fields of a span may contain one, too.
+/// Finds the level after the last `=`, since fields of a span may contain `=`, too.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {

@@ -1,25 +1,25 @@
-//! Parses a file section by section and key by key. Keys that no reader asked for are faults. All faults are collected, each with the path
-//! of its key and the fix.
+//! Parses a file section by section and key by key. Keys that no code reads are faults. All faults are collected, each with the path of its
+//! key and the fix.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
 
-/// Longer durations are typing errors, and could overflow the clock.
+/// Longest duration. Longer ones are typing errors, and could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
-/// The similarity above which clap suggests a word.
+/// Minimum similarity of a word that is suggested; clap uses the same value.
 const SIMILAR: f64 = 0.7;
 
 /// Parses a whole file.
 ///
 /// # Errors
-/// All faults of the file; if it is not valid YAML, only that.
+/// Returns all faults of the file; if it is not valid YAML, only that fault.
 pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> Result<T, Vec<String>> {
     let value = if text.trim().is_empty() {
         Value::Null
     } else {
-        // One line without an excerpt: a file named by mistake may contain secrets.
+        // Report one line without an excerpt, because a file named by mistake may contain secrets.
         serde_saphyr::from_str(text).map_err(|error| vec![error.without_snippet().to_string()])?
     };
     let mut faults = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> R
     if faults.is_empty() { Ok(value) } else { Err(faults) }
 }
 
-/// A mapping of the file.
+/// A mapping of the file, whose keys are read one by one.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     path: String,
@@ -37,13 +37,13 @@ pub(super) struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// Reads the section below a key; a missing section is an empty one.
+    /// Returns the section below a key; a missing section counts as empty.
     pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = self.take(key).unwrap_or(Value::Null);
         Section::enter((self.path_of(key), value), self.faults, read)
     }
 
-    /// Reads the sections below a key whose names are arbitrary.
+    /// Returns the sections below a key, whose names are arbitrary.
     pub(super) fn sections<T>(
         &mut self,
         key: &'static str,
@@ -60,7 +60,7 @@ impl Section<'_> {
         })
     }
 
-    /// A duration, such as `30s`. Above zero, at most [`LONGEST`].
+    /// Reads a duration, such as `30s`: above zero, and at most [`LONGEST`].
     pub(super) fn duration(&mut self, key: &'static str) -> Option<Duration> {
         let value = self.take(key)?;
         let parsed = value.as_str().and_then(|text| SpanParser::new().parse_unsigned_duration(text).ok());
@@ -72,7 +72,7 @@ impl Section<'_> {
         self.or_fault(key, short, || format!("{value}: use 30 days or less, such as 720h"))
     }
 
-    /// A number that `accept` accepts; `fix` says which numbers those are.
+    /// Reads a number for which `accept` returns true; `fix` describes the accepted numbers.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -84,7 +84,7 @@ impl Section<'_> {
         self.or_fault(key, number, || format!("{value}: {fix}"))
     }
 
-    /// A whole number from 1 to `most`.
+    /// Reads a whole number from 1 to `most`.
     pub(super) fn count(&mut self, key: &'static str, most: u32) -> Option<u32> {
         let value = self.take(key)?;
         let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
@@ -92,13 +92,13 @@ impl Section<'_> {
         self.or_fault(key, count, || format!("{value}: use a whole number from 1 to {most}"))
     }
 
-    /// Any text.
+    /// Reads a string.
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         let value = self.take(key)?;
         self.or_fault(key, value.as_str().map(str::to_owned), || format!("{value}: use a string"))
     }
 
-    /// One of several words.
+    /// Reads one of several words.
     pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let value = self.take(key)?;
         let meaning =
@@ -155,7 +155,7 @@ impl Section<'_> {
         }
     }
 
-    /// A key without a value is treated as missing.
+    /// Returns the value of a key. A key without a value counts as missing.
     fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.content.remove(key).filter(|value| !value.is_null())

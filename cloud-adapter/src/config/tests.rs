@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// An example with all keys.
+/// An example of a file with all keys.
 const WHOLE: &str = r#"
 limits:
   mode: shadow
@@ -34,7 +34,7 @@ fn bucket(parent: Option<&str>, rate: f64, burst: u32) -> BucketConfig {
     BucketConfig { parent: parent.map(str::to_owned), limit: RateLimit { rate, burst }, adaptive }
 }
 
-/// All faults of a file, one per line.
+/// Returns all faults of a file, one per line.
 #[track_caller]
 fn faults(text: &str) -> String {
     Config::parse(text, &[]).expect_err("has faults").replace("; ", "\n")
@@ -62,13 +62,13 @@ fn every_key_is_read() {
 fn a_cluster_gets_its_share_of_the_vendors_limit() {
     let config = Config::parse(WHOLE, &[]).expect("valid");
     let buckets = &config.limits.buckets;
-    // Half of 3,600 an hour, of which nine tenths are used: 1,620, including a burst of 30.
+    // Half of 3,600 an hour, of which nine tenths are used, is 1,620. This includes a burst of 30.
     assert_eq!(buckets["account"], bucket(None, 1590.0 / 3600.0, 30));
     assert_eq!(buckets["compute"], bucket(Some("account"), 10.0, 20));
     let adaptive = Some(Adaptive { floor: 0.4, decrease: 0.6 });
     assert_eq!(buckets["loadbalancer"], BucketConfig { adaptive, ..bucket(Some("account"), 2.5, 10) });
     assert_eq!(buckets["compute:DescribeInstances"], bucket(Some("compute"), 4.5, 22));
-    assert_eq!(buckets["network"], BucketConfig::unconfigured(), "never unlimited");
+    assert_eq!(buckets["network"], BucketConfig::unconfigured(), "the limit is never unlimited");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn missing_buckets_use_driver_limits_then_slow_defaults() {
         ("account", VendorLimit::Window { limit: 3600.0, window: Duration::from_hours(1), burst: 60 }),
         ("compute", VendorLimit::Bucket { rate: 8.0, burst: 16 }),
     ];
-    let none = Config::parse("", &usual).expect("empty is valid");
+    let none = Config::parse("", &usual).expect("an empty file is valid");
     assert_eq!(none.limits.buckets["account"].limit, RateLimit { rate: 3180.0 / 3600.0, burst: 60 });
     assert_eq!(none.limits.buckets["compute"], bucket(Some("account"), 8.0, 16));
     assert_eq!(none.assumed, ["network", "loadbalancer", "identity"]);
@@ -137,7 +137,7 @@ limit: {}
     limits.buckets.compute:ListInstances.parent: unknown bucket 'acount', did you mean 'account'?
     limits.weights.traffic: 0: use a whole number from 1 to 1000
     limits.queue: expected a mapping of keys to values, found 5
-    limits.concurrency.perKeyWrites: only 1 keeps the writes of an object in order: remove this key
+    limits.concurrency.perKeyWrites: only 1 keeps the writes to an object in order: remove this key
     limits.concurrency.computer: unknown key, did you mean 'compute'? Known keys: perKeyWrites, compute, network, loadbalancer, identity
     limits.deadline.default: is above max: use a value of at most max
     limits.breaker.open: invalid duration 30: use a number with its unit, such as 20ms, 30s, 2m, 1h

@@ -2,8 +2,8 @@
 
 use std::{any::Any, fmt, sync::Arc};
 
-/// The position of the next page of a listing, and data of earlier pages that a later page completes: where a vendor splits an object over
-/// several listings, they are read in sequence and joined on the last page.
+/// The position of the next page of a listing, and data of earlier pages that a later page completes. If a vendor splits an object over
+/// several listings, the driver reads these in sequence and joins the data on the last page.
 #[derive(Clone)]
 pub struct Cursor {
     at: String,
@@ -11,20 +11,21 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// `at`: the vendor's page token, or any text by which the driver knows the next page. Two cursors of one listing must differ.
+    /// Creates a cursor. `at` is the vendor's page token, or any text by which the driver finds the next page. Two cursors of one listing
+    /// must differ.
     #[must_use]
     pub fn new(at: impl Into<String>) -> Self {
         Self { at: at.into(), kept: None }
     }
 
-    /// Adds data of earlier pages. The runtime keeps it until the listing ends. It can only be borrowed, because a page may be requested
-    /// more than once.
+    /// Adds data of earlier pages, which the runtime keeps until the listing ends. The data can only be borrowed, because a page may be
+    /// requested more than once.
     #[must_use]
     pub fn keeping<K: Send + Sync + 'static>(self, kept: K) -> Self {
         Self { kept: Some(Arc::new(kept)), ..self }
     }
 
-    /// The position.
+    /// The position of the next page.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
@@ -37,7 +38,7 @@ impl Cursor {
     }
 }
 
-/// Compares only the position.
+/// Compares only the positions.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Self) -> bool {
         self.at == other.at

@@ -1,30 +1,30 @@
-//! The desired state: the input of the pure plans of a driver.
+//! The desired state, which is the input of the driver's plans.
 
 use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::{Backend, Fence, LoadBalancerKey, LoadBalancerSpec, Owner, RouteUpsert};
 
-/// The desired state of a load balancer: validated, complete, its backends resolved.
+/// The desired state of a load balancer: validated, complete, and with resolved backends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredLoadBalancer {
-    /// The key of the load balancer. Goes into the tags.
+    /// The key of the load balancer, which drivers write to tags.
     pub key: LoadBalancerKey,
-    /// The owner. Goes into the tags and into the display name.
+    /// The owner, which drivers write to tags and use in the display name.
     pub owner: Owner,
     /// The cluster's display name.
     pub cluster_name: String,
-    /// What the owner may take over by name.
+    /// The proof that the owner needs to take over a load balancer by name.
     pub inheritance: Inheritance,
-    /// The specification.
+    /// The validated specification.
     pub spec: LoadBalancerSpec,
-    /// The backends, ordered by provider ID. Shared, because thousands of load balancers have the same ones.
+    /// The backends, ordered by provider ID. Shared, because thousands of load balancers have the same backends.
     pub backends: Arc<[Backend]>,
-    /// The versioned hash of the specification without the backends. The last step records it in the cloud.
+    /// Versioned hash of the specification without the backends, which the last step records in the cloud.
     pub hash: String,
 }
 
 impl DesiredLoadBalancer {
-    /// The heir of this load balancer.
+    /// The heir of this load balancer: key, owner, cluster name and proof.
     #[must_use]
     pub fn heir(&self) -> Heir {
         let Self { key, owner, cluster_name, inheritance, .. } = self;
@@ -32,23 +32,23 @@ impl DesiredLoadBalancer {
         Heir { key, owner, cluster_name, inheritance: *inheritance }
     }
 
-    /// The vendor's ID of the load balancer to share with others. `None`: the key has its own.
+    /// The vendor's ID of the load balancer to share with others. `None`: the key has its own load balancer.
     #[must_use]
     pub fn shares(&self) -> Option<&str> {
         Some(self.spec.load_balancer_id.as_str()).filter(|id| !id.is_empty())
     }
 }
 
-/// The owner of a load balancer, with all parts of the names that other controllers give.
+/// The owner of a load balancer, with all parts of the names that other controllers generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heir {
-    /// The key.
+    /// The key of the load balancer.
     pub key: LoadBalancerKey,
-    /// The owner.
+    /// The owner of the load balancer.
     pub owner: Owner,
     /// The cluster's name.
     pub cluster_name: String,
-    /// What the owner may take over by name.
+    /// The proof that the owner needs to take over a load balancer by name.
     pub inheritance: Inheritance,
 }
 
@@ -57,32 +57,34 @@ pub struct Heir {
 /// Names alone are no proof: two clusters of one project may have the same name, and `kubernetes` is the usual default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inheritance {
-    /// Only the owner's UID.
+    /// Only the owner's UID is a proof.
     #[default]
     ByUid,
-    /// The names of cluster, namespace and Service, too: the operator confirms that no other cluster of the project has this name.
+    /// The names of cluster, namespace and Service are a proof, too: the operator confirms that no other cluster of the project has this
+    /// name.
     ByName,
 }
 
-/// What a load balancer is to an heir, if the vendor's usual cloud controller manager created it.
+/// The relation of a load balancer to an heir, according to the names that the vendor's usual cloud controller manager gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heritage {
-    /// It was created otherwise.
+    /// That controller did not create the load balancer.
     Unrelated,
-    /// It belongs to the heir alone.
+    /// The load balancer belongs to the heir alone.
     Sole,
-    /// It belongs to the heir and to others: why it stays unchanged, and how to fix that.
+    /// The load balancer belongs to the heir and to others. The text says why it stays unchanged, and the fix.
     Shared(String),
-    /// It has the names of the heir, which are no proof without the operator's grant: why it stays unchanged, and how to fix that.
+    /// The load balancer has the names of the heir, which are no proof without the operator's grant. The text says why it stays unchanged,
+    /// and the fix.
     Unproven(String),
-    /// It belongs to another owner: which one, and how to fix that.
+    /// The load balancer belongs to another owner. The text names that owner and the fix.
     Others(String),
 }
 
 /// The route changes to execute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteChanges {
-    /// Vendor IDs of the routes to delete. These are deleted first.
+    /// Vendor IDs of the routes to delete. The driver deletes them first.
     pub remove: Vec<String>,
     /// The routes to create.
     pub add: Vec<WantedRoute>,
@@ -91,9 +93,9 @@ pub struct RouteChanges {
 /// A route to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedRoute {
-    /// The validated request.
+    /// The validated request for the route.
     pub upsert: RouteUpsert,
-    /// The writer's fence. Goes into the tags.
+    /// The writer's fence, which drivers write to tags.
     pub fence: Fence,
     /// The cluster's display name.
     pub cluster_name: String,

@@ -1,4 +1,4 @@
-//! Errors of vendor calls, in the terms of the runtime.
+//! Errors of vendor calls, as the runtime classifies them.
 
 use std::{fmt, time::Duration};
 
@@ -12,65 +12,65 @@ pub struct VendorError {
     pub fault: Fault,
     /// The message for users.
     pub message: String,
-    /// The HTTP status of the vendor's answer, if there was one. Set by the runtime.
+    /// The HTTP status of the vendor's answer, if there was an answer. Set by the runtime.
     pub status: Option<u16>,
     /// The vendor's error code.
     pub code: Option<String>,
     /// The vendor's ID of the request.
     pub request_id: Option<String>,
-    /// When to retry, if the vendor said so.
+    /// Delay before a retry, if the vendor requested one.
     pub retry_after: Option<Duration>,
-    /// The invalid fields of the request, such as `spec.listeners[0].port`; of a look-up, the IDs.
+    /// The invalid fields of the request, such as `spec.listeners[0].port`; for a look-up, the invalid IDs.
     pub fields: Vec<String>,
 }
 
 /// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Our own budget does not allow the call before the deadline.
+    /// The adapter's budget does not allow the call before the deadline.
     Budget,
-    /// This replica is no longer the leader: nothing was sent.
+    /// This replica is no longer the leader, so nothing was sent.
     NotLeader,
     /// The queue of vendor calls is full.
     QueueFull,
-    /// The vendor throttles.
+    /// The vendor throttled the call.
     Throttled,
-    /// The credentials are rejected.
+    /// The vendor rejects the credentials.
     Auth,
     /// The credentials do not permit the call.
     Forbidden,
-    /// The vendor's resource quota is exhausted.
+    /// The vendor's quota for a resource is exhausted.
     Quota,
-    /// The object of this ID does not exist.
+    /// The object with this ID does not exist.
     NotFound,
-    /// The object is being changed: retry later.
+    /// The object is being changed; retry later.
     Busy,
     /// The object cannot be changed in place.
     Immutable,
-    /// The vendor refuses the request as invalid.
+    /// The vendor refused the request as invalid.
     Invalid,
-    /// This cloud does not support it.
+    /// This cloud does not support the request.
     Unsupported,
-    /// The vendor answers 5xx or not at all, and nothing was done.
+    /// The vendor answered with a 5xx status or not at all, and did not execute the request.
     Unavailable,
-    /// Unknown whether the write was done.
+    /// It is unknown whether the vendor executed the write.
     OutcomeUnknown,
-    /// The answer cannot be interpreted: a defect of the driver or the vendor.
+    /// The answer cannot be interpreted, which is a defect of the driver or the vendor.
     Nonsense,
 }
 
-/// Maximum of a pause that the vendor asks for, here and in the budget.
+/// Longest pause that the vendor may request, both here and in the budget.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
 /// Maximum length of vendor texts in errors, in bytes: clients refuse answers with long trailers.
 const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
-/// Maximum number of fields in an error: the IDs of one look-up, of which all may be invalid.
+/// Maximum number of fields in an error: all IDs of one look-up may be invalid.
 const FIELDS_MAX: usize = 500;
 /// Maximum number of fields in an answer to the caller.
 const FIELDS_TOLD: usize = 4;
 
 impl VendorError {
-    /// An error without vendor details.
+    /// Creates an error without vendor details.
     #[must_use]
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
         Self {
@@ -91,17 +91,17 @@ impl VendorError {
         self
     }
 
-    /// One sentence that names the failed step and the cause.
+    /// One sentence with the failed step and the cause.
     pub(crate) fn of(&self, step: &impl fmt::Display) -> String {
         if matches!(self.fault, Fault::Budget | Fault::QueueFull | Fault::NotLeader) {
-            // The call was never sent.
+            // This error means that the call was never sent.
             return format!("{step}: {self}");
         }
         let status = self.status.map(|status| format!("{status}, ")).unwrap_or_default();
         format!("{step} failed ({status}{}): {self}", self.fault.reason().word())
     }
 
-    /// Truncates texts and limits delays that the vendor chose.
+    /// Truncates texts, and limits delays, that the vendor chose.
     pub(crate) fn bounded(mut self) -> Self {
         cut(&mut self.message, MESSAGE_MAX);
         for name in [&mut self.code, &mut self.request_id].into_iter().flatten() {
@@ -134,7 +134,7 @@ fn cut(text: &mut String, max: usize) {
 }
 
 impl Fault {
-    /// The corresponding reason of the contract.
+    /// The reason of the contract for this fault.
     pub(crate) const fn reason(self) -> Reason {
         match self {
             Self::Budget => Reason::BudgetExhausted,

@@ -2,14 +2,14 @@
 
 use cloud_api_proto::v1alpha1::Fence;
 
-/// The value of the tag. `None`: there is no writer, as in a dry run.
+/// The value of the tag. `None`: the request has no writer, as in a dry run.
 #[must_use]
 pub fn write_fence(fence: &Fence) -> Option<String> {
     let Fence { scope, epoch, sequence } = fence;
     (!scope.is_empty()).then(|| format!("{scope}/{epoch}/{sequence}"))
 }
 
-/// Parses the value of a tag. `None`: it is not a fence.
+/// Parses the value of a tag. `None`: the value is not a fence.
 #[must_use]
 pub fn read_fence(tag: &str) -> Option<Fence> {
     let mut parts = tag.rsplitn(3, '/');

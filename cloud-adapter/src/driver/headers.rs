@@ -6,15 +6,15 @@ use cloud_budget::Hint;
 use http::{HeaderMap, header};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// Prefixes of the three headers. Source: IETF draft "RateLimit header fields for HTTP" up to revision 6, and variants of vendors.
+/// Prefixes of the three headers. Source: IETF draft "RateLimit header fields for HTTP" up to revision 6, and variants that vendors use.
 const PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
 /// The usual headers for the ID of the request.
 const REQUEST_IDS: [&str; 5] =
     ["x-request-id", "x-amzn-requestid", "x-ms-request-id", "x-openstack-request-id", "x-correlation-id"];
-/// Larger values of a reset are Unix timestamps, and not seconds from now.
+/// Larger values of the reset header are Unix timestamps instead of seconds from now.
 const EPOCH_FROM: f64 = 1e9;
 
-/// The remaining calls as the vendor states them. `None` without a remaining count.
+/// The remaining calls according to the headers. `None`: the headers have no remaining count.
 pub(super) fn hint(headers: &HeaderMap) -> Option<Hint> {
     let number = |name: &str| {
         let named = PREFIXES.iter().find_map(|prefix| headers.get(format!("{prefix}-{name}")));
@@ -40,7 +40,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     named?.to_str().ok().map(str::to_owned)
 }
 
-/// When the vendor answered, by its own clock, which may differ from ours.
+/// The time of the answer by the vendor's clock, which may differ from this host's clock.
 fn answered(headers: &HeaderMap) -> Option<f64> {
     let text = headers.get(header::DATE)?.to_str().ok()?;
     Some(

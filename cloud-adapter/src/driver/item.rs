@@ -7,7 +7,7 @@ use cloud_api_proto::v1alpha1::{Instance, LoadBalancer, LoadBalancerKey, Route};
 use super::Cursor;
 use crate::vendor::Family;
 
-/// An object of a listing.
+/// An object that a listing returns.
 pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The name of the collection, as in `SnapshotStatus.collection`.
     const COLLECTION: &'static str;
@@ -17,7 +17,7 @@ pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The key of the item in its collection, and in the watch.
     fn key(&self) -> &str;
 
-    /// The cluster that it belongs to; empty if it belongs to none. Together with the key it decides which watches show the item.
+    /// The cluster that the item belongs to; empty if it belongs to none. Together with the key it decides which watches include the item.
     fn cluster(&self) -> &str {
         ""
     }
@@ -58,39 +58,40 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 }
 
-/// A load balancer as listed. A shared one has a record for each user, and one for itself, which belongs to its owner, if it has one.
+/// A load balancer as listed. A shared one has one record for each user, and one for itself, which belongs to its owner, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
-    /// The contract's view. `key`, `owner` and `fence` come from the tags, and are unset without tags. If only one part of the key is left,
-    /// the other is empty: such a load balancer has no owner, and only a key that matches the rest may adopt it.
+    /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If only
+    /// one part of the key remains, the other is empty: such a load balancer has no owner, and only a key that matches this part may adopt
+    /// it.
     ///
-    /// State `ABSENT` marks remains of a deleted load balancer, such as its address: a deletion removes them, and they are no base for
-    /// building.
+    /// The state `ABSENT` marks remains of a deleted load balancer, such as its address: a deletion removes them, and a create does not
+    /// build on them.
     pub summary: LoadBalancer,
     /// The driver-specific details.
     pub detail: D,
-    /// The owner has released the load balancer, and others still share it: it is not in the way of its owner's requests, a deletion for
+    /// Whether the owner has released the load balancer while others still share it. It does not block its owner's requests, a deletion for
     /// the owner finds nothing, and the owner takes it back when it needs a load balancer again.
     pub left: bool,
-    /// The origin, as the tags say.
+    /// The origin according to the tags.
     pub origin: Origin,
-    /// The namespaces whose Services may adopt it, if it has no owner, according to a tag on it.
+    /// The namespaces whose Services may adopt the load balancer if it has no owner, according to one of its tags.
     pub adoptable_by: Namespaces,
-    /// The namespaces, besides the owner's, whose Services may share it, according to a tag on it.
+    /// The namespaces, besides the owner's, whose Services may share the load balancer, according to one of its tags.
     pub shared_with: Namespaces,
 }
 
-/// The origin of a load balancer.
+/// How a load balancer came into being.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// It was created for its owner.
+    /// The load balancer was created for its owner.
     #[default]
     Created,
-    /// It existed before its owner, which adopted it by its ID: it is released with its owner, and not deleted.
+    /// The load balancer existed before its owner, which adopted it by its ID. With its owner it is released, not deleted.
     Adopted,
 }
 
-/// Names of namespaces in a tag; `*` is any.
+/// Names of namespaces in a tag; `*` means any namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces(Vec<String>);
 
@@ -101,7 +102,7 @@ impl Namespaces {
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Whether the namespace is included.
+    /// Whether the tag includes the namespace.
     pub(crate) fn include(&self, namespace: &str) -> bool {
         self.0.iter().any(|name| name == namespace || name == "*")
     }
@@ -114,7 +115,7 @@ impl<D> LoadBalancerRecord<D> {
         Self { summary, detail, left: false, origin: Origin::Created, adoptable_by, shared_with }
     }
 
-    /// Whether its tags name this key.
+    /// Whether the tags of the load balancer name this key.
     pub fn belongs_to(&self, key: &LoadBalancerKey) -> bool {
         self.summary.key.as_ref() == Some(key)
     }
@@ -125,10 +126,10 @@ impl<D> LoadBalancerRecord<D> {
 pub struct Page<T> {
     /// The items, in the vendor's order.
     pub items: Vec<T>,
-    /// Where the next page begins. `None`: this was the last.
+    /// Cursor of the next page. `None`: this was the last page.
     pub next: Option<Cursor>,
-    /// The total number of items, for vendors that page by offset and return it: the runtime then notices pages that shift during the
-    /// listing, and restarts it. `None`: the vendor's cursors are stable.
+    /// The total number of items, for vendors that page by offset and return it: the runtime then detects pages that shift during the
+    /// listing, and restarts the listing. `None`: the vendor's cursors are stable.
     pub total: Option<u64>,
 }
 
@@ -137,8 +138,8 @@ pub struct Page<T> {
 pub enum Lookup<T> {
     /// The instance exists.
     Found(T),
-    /// The vendor says that this ID does not exist.
+    /// The vendor reported that this ID does not exist.
     Gone,
-    /// The vendor did not say anything about this ID.
+    /// The vendor's answer does not mention this ID.
     Unknown,
 }

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use cloud_budget::RateLimit;
 
-/// A vendor's limit on calls.
+/// A limit that a vendor sets on calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VendorLimit {
-    /// A number of calls per window: `3,600 an hour`.
+    /// A number of calls per window, such as 3,600 an hour.
     Window {
-        /// Calls per window, at least 1.
+        /// Number of calls per window, at least 1.
         limit: f64,
         /// The length of the window.
         window: Duration,
-        /// The calls of the window that may be made at once, at least 1.
+        /// Number of calls of the window that may be made at once, at least 1.
         burst: u32,
     },
-    /// A token bucket of the vendor: `10 a second, 50 at once`.
+    /// A token bucket of the vendor, such as 10 calls a second and 50 at once.
     Bucket {
-        /// Calls a second, above 0.
+        /// Number of calls a second, above 0.
         rate: f64,
-        /// Calls at once, at least 1.
+        /// Number of calls at once, at least 1.
         burst: u32,
     },
 }
@@ -29,7 +29,7 @@ impl VendorLimit {
     /// The rate limit of one cluster. `safety`: the fraction of the limit that is used; `share`: the cluster's share of the account.
     ///
     /// # Errors
-    /// If the window cannot contain the burst; with the largest possible burst.
+    /// Returns an error, with the largest possible burst, if the burst uses up the whole window.
     pub(crate) fn scaled(self, (safety, share): (f64, f64)) -> Result<RateLimit, String> {
         match self {
             Self::Bucket { rate, burst } => {
@@ -49,7 +49,7 @@ impl VendorLimit {
     }
 }
 
-/// Whole calls, at least 1.
+/// A whole number of calls, at least 1.
 fn part_of(burst: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -11,17 +11,17 @@ use super::{
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
 
-/// Names of load balancers that another controller created: for one owner, for two, for another.
+/// Names of load balancers that another controller created: for one owner, for two owners, and for another owner.
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const UNPROVEN: &str = "unproven";
 pub(crate) const OTHERS: &str = "others";
-/// The name of a load balancer that others use, too.
+/// The name of a load balancer that other keys use, too.
 pub(crate) const USED: &str = "used";
-/// A size that no existing load balancer can be changed to.
+/// A size to which no existing load balancer can be changed.
 pub(crate) const ANOTHER_SIZE: &str = "another";
 
-/// How long a create with a lost answer may still be executed.
+/// Time after a lost answer in which a create may still be executed.
 pub(crate) const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// A cloud without objects that accepts all writes.
@@ -31,11 +31,11 @@ pub(crate) struct WriteOnly;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Create {
     New,
-    /// With the properties of a former load balancer.
+    /// The create requests properties of a former load balancer.
     Again,
-    /// It is deleted.
+    /// The load balancer is deleted.
     Gone,
-    /// It is released.
+    /// The load balancer is released.
     Released,
 }
 

@@ -9,28 +9,28 @@ use tokio::time::{Duration, Instant};
 
 use super::existence::Proof;
 
-/// How long an unproven absence is cached, for callers without a bound on staleness.
+/// How long an unproven absence is cached for callers without a bound on staleness.
 const NOT_VISIBLE_KEPT: Duration = Duration::from_secs(5);
-/// How long a proven absence is cached, unless the instance is seen again.
+/// How long a proven absence is cached, unless the instance is seen again earlier.
 const GONE_KEPT: Duration = Duration::from_mins(10);
-/// Maximum number of absences. Further ones count as not visible, which is always safe.
+/// Maximum number of recorded absences. Further instances count as not visible, which is always safe.
 const ABSENT_MAX: usize = 20_000;
-/// Maximum number of instances of the cluster. With fewer witnesses less can be proven, which is always safe.
+/// Maximum number of recorded instances of the cluster. With fewer witnesses fewer absences can be proven, which is always safe.
 const MEMBERS_MAX: usize = 50_000;
 
-/// The absence of one instance.
+/// The recorded absence of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absent {
-    /// The first and the last read that missed it; no read between them showed it.
+    /// The times of the first and the last read that missed the instance; no read between them showed it.
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    /// Whether the vendor was asked for this ID.
+    /// Whether the vendor was asked for this ID, instead of a listing.
     pub(crate) direct: bool,
     /// The proof at the time of the last read.
     pub(crate) proof: Option<Proof>,
 }
 
-/// By provider ID.
+/// Absences by provider ID.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Inner>);
 
@@ -51,8 +51,8 @@ impl Memory {
         fresh.then(|| absent.clone())
     }
 
-    /// Records a read that missed the instance. `shown`: when any read last showed it; an older absence is over. Returns the current record
-    /// of the absence.
+    /// Records a read that missed the instance, and returns the current record. `shown` is the time at which a read last showed the
+    /// instance; this ends an absence that began earlier.
     pub(crate) fn missed(
         &self,
         id: &str,
@@ -85,8 +85,8 @@ impl Memory {
         }
     }
 
-    /// Records instances that were looked up by ID and exist. `held`: whether an instance is still known to exist; when full, others are
-    /// evicted.
+    /// Records instances that were looked up by ID and exist. `held` returns whether an instance is still known to exist; when the record
+    /// is full, others are evicted.
     pub(crate) fn seen<'a>(&self, ids: impl IntoIterator<Item = &'a str>, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
         let mut full = false;
@@ -110,7 +110,7 @@ impl Memory {
         self.inner().members.contains(id)
     }
 
-    /// Forgets everything: it belongs to another scope.
+    /// Removes all records, because they belong to another scope.
     pub(crate) fn forget(&self) {
         *self.inner() = Inner::default();
     }

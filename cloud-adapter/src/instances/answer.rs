@@ -1,5 +1,5 @@
-//! `BatchGetInstancesResponse` and `InstanceResult` with shared instances; on the wire they are the same. Copying hundreds of instances per
-//! answer would take longer than looking them up.
+//! `BatchGetInstancesResponse` and `InstanceResult` with shared instances, encoded exactly like the contract's messages. Copying hundreds
+//! of instances per answer would take longer than looking them up.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     pub(crate) cost: Option<Cost>,
 }
 
-/// Encodes answers. Reserves the size of the whole answer, because a growing buffer is copied repeatedly.
+/// Encodes answers. Reserves the whole answer's size at once, because a growing buffer is copied repeatedly.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerCodec;
 
@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// The encoded instance. Its length is needed at each enclosing level, and cached.
+/// The encoded instance. Its length is cached, because each enclosing level needs it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shared {
     instance: Arc<Instance>,

@@ -1,4 +1,4 @@
-//! Derives one of the five values of existence from the observations; absence must be proven. Pure.
+//! Derives one of the five values of existence from the observations. Absence must be proven. This module is pure.
 
 use std::{
     sync::Arc,
@@ -15,40 +15,41 @@ use super::answer::Verdict;
 /// The observation of one instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// Found in a listing or a look-up. The proof matters only for a terminated instance.
+    /// The instance was found in a listing or a look-up. The proof matters only for a terminated instance.
     Found(Arc<Instance>, Option<Proof>),
-    /// Missing in the listing, and not looked up by ID.
+    /// A listing lacks the instance, and it was not looked up by ID.
     NotListed,
-    /// The vendor said that this ID does not exist.
+    /// The vendor reported that this ID does not exist.
     DirectlyGone {
-        /// Time since the first read that missed it.
+        /// Time since the first read that missed the instance.
         missing_for: Duration,
-        /// Proof that wrong credentials and lagging reads are not the cause.
+        /// Proof that the absence is not due to wrong credentials or lagging reads.
         proof: Option<Proof>,
     },
-    /// It belongs to another provider or region.
+    /// The instance belongs to another provider or region.
     Foreign,
     /// The reference is invalid, or the look-up failed.
     Failed(AdapterError),
 }
 
-/// Proof that the right scope of the cloud was read.
+/// Proof that the reads were made in the right scope of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Number of witnesses: other instances of the cluster, or others seen together with it before, that were seen at the same time or
-    /// later.
+    /// Number of witnesses that were seen at the same time or later: other instances of the cluster, or others that were seen before
+    /// together with this instance.
     Witnesses(usize),
-    /// The credentials have the scope in which it was seen before, and it did not disappear together with all others.
+    /// Whether the credentials have the scope in which the instance was seen before, and the instance did not disappear together with all
+    /// others.
     Credentials,
 }
 
-/// Further facts for the judgement.
+/// Further facts on which the judgement depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) observed_at: SystemTime,
     pub(crate) now: SystemTime,
-    /// How long reads may lag behind writes.
+    /// Maximum time by which reads lag behind writes.
     pub(crate) horizon: Duration,
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Without a proof, the instance counts as not visible.
+/// An instance without a proof of absence counts as not visible.
 fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> Verdict {
     let witnesses = match proof {
         None => return Verdict::plain(Existence::NotVisible),

@@ -1,23 +1,23 @@
-//! Counts the witnesses that prove that the right scope of the cloud was read. Pure.
+//! Counts the witnesses that prove that the reads were made in the right scope of the cloud. This module is pure.
 //!
-//! A token for another project shows none of the cluster's instances, but possibly many others. Witnesses are therefore instances of the
-//! cluster, and instances that were seen before together with the missing one.
+//! A token for another project shows none of the cluster's instances, but possibly many others. Therefore only instances of the cluster,
+//! and instances that were seen before together with the missing one, are witnesses.
 
 use tokio::time::Instant;
 
 use crate::snapshot::Departed;
 
-/// The instances in reads that began at a given time or later.
+/// The instances that were shown by reads since a given time.
 #[derive(Debug, Default)]
 pub(crate) struct Jury {
-    /// The time since which each is seen, oldest first.
+    /// The times since which each instance is seen, oldest first.
     all: Vec<Instant>,
-    /// The same for instances of the cluster.
+    /// The same times, for instances of the cluster only.
     members: Vec<Instant>,
 }
 
 impl Jury {
-    /// Creates a jury of keys with the times since which they are seen.
+    /// Creates a jury from keys and the times since which they are seen.
     pub(crate) fn of(seen: Vec<(String, Instant)>, is_member: impl Fn(&str) -> bool) -> Self {
         let mut members: Vec<Instant> =
             seen.iter().filter(|(key, _)| is_member(key)).map(|(_, since)| *since).collect();
@@ -27,19 +27,19 @@ impl Jury {
         Self { all, members }
     }
 
-    /// The number of witnesses for a missing instance: those that existed when it was last seen, and those of the cluster.
+    /// The number of witnesses for a missing instance: instances that existed when it was last seen, and instances of the cluster.
     pub(crate) fn witnesses(&self, last_seen: Option<Instant>) -> usize {
         let until = |row: &[Instant]| last_seen.map_or(0, |at| row.partition_point(|since| *since <= at));
         until(&self.all) + self.members.len() - until(&self.members)
     }
 
-    /// The number of witnesses for an instance that is itself among them.
+    /// The number of witnesses for an instance that is itself in the jury: all other instances.
     pub(crate) fn others(&self) -> usize {
         self.all.len().saturating_sub(1)
     }
 }
 
-/// Whether a self-check proves the absence: it was seen in this scope, and did not disappear together with all others.
+/// Whether a self-check proves the absence of an instance: it was seen in this scope, and did not disappear together with all others.
 pub(crate) fn alone(departed: Option<Departed>) -> bool {
     departed.is_some_and(|one| !one.en_masse)
 }

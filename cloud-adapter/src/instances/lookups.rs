@@ -1,5 +1,5 @@
-//! Look-ups by ID: requests that arrive close together share a batch, and requests for IDs that are being looked up wait for that result.
-//! IDs are never looked up with one vendor call each.
+//! Look-ups by ID. Requests that arrive at nearly the same time share a batch, and requests for IDs that are already being looked up wait
+//! for that result. IDs are never looked up with one vendor call each.
 //!
 //! A shared look-up in progress is a "flight". It continues as long as any caller waits for it.
 
@@ -31,18 +31,18 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
-/// The assumed pages of a listing before the first one: the maximum number of batches.
+/// The assumed number of pages of a listing before the first one; this is the maximum number of batches.
 const PAGES: usize = 8;
 
 /// The requested IDs: vendor IDs by provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
-/// The result of a flight.
+/// The answers that a flight returns.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// When the first vendor call began.
+    /// Time at which the first vendor call began.
     pub(crate) asked: Instant,
-    /// By provider ID. The reason for missing IDs is in `error`.
+    /// Results by provider ID. `error` has the reason for missing IDs.
     pub(crate) found: BTreeMap<String, Answer>,
     pub(crate) error: Option<VendorError>,
 }
@@ -51,23 +51,23 @@ pub(crate) struct Answers {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Found(Arc<Instance>),
-    /// This ID does not exist.
+    /// This ID does not exist according to the vendor.
     Gone,
-    /// A complete listing lacks it, and the vendor cannot look up by ID.
+    /// A complete listing lacks this ID, and the vendor cannot look up by ID.
     NotListed,
-    /// The vendor's answer does not mention it.
+    /// The vendor's answer does not mention this ID.
     Unsaid,
 }
 
 type Flight = Shared<BoxFuture<'static, Arc<Answers>>>;
 
-/// A flight, and a registration as its waiter.
+/// A flight for which a caller waits, and the registration of that caller.
 struct Joined {
     flight: Flight,
     waiter: Waiter,
 }
 
-/// Maps a provider ID to the vendor's ID, if it belongs to this cloud.
+/// Maps a provider ID to the vendor's ID, if the instance belongs to this cloud.
 type Locate = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Looks instances up by ID.
@@ -81,11 +81,11 @@ pub(crate) struct LookUps<S> {
     batch: usize,
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
-    /// Increases with each flight, so that the witnesses rotate.
+    /// Counter of flights, by which the witnesses rotate.
     turn: AtomicUsize,
 }
 
-/// IDs that are looked up together, and their callers.
+/// IDs that are looked up together, and the callers that wait for them.
 struct Batch {
     gathering: Arc<Gathering>,
     flight: WeakShared<BoxFuture<'static, Arc<Answers>>>,
@@ -93,19 +93,19 @@ struct Batch {
 
 struct Gathering {
     order: Mutex<Order>,
-    /// The callers, which determine priority and deadline before and after sending.
+    /// The waiting callers, which determine priority and deadline before and after sending.
     waiters: Arc<Waiters>,
-    /// Notified when waiting for further IDs has no benefit.
+    /// Notified when the batch is full, so that waiting for further IDs has no benefit.
     full: Notify,
 }
 
 struct Order {
     wanted: Wanted,
-    /// Charged with the cost: the session of the most urgent caller that joined before sending.
+    /// The session that is charged: that of the most urgent caller that joined before sending.
     session: Session,
     opened: Instant,
     joined: Instant,
-    /// When the batch was sent; until then, others may join.
+    /// Time at which the batch was sent; until then, others may join.
     asked: Option<Instant>,
 }
 
@@ -116,7 +116,8 @@ impl<S> fmt::Debug for LookUps<S> {
 }
 
 impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
-    /// `batch`: maximum number of IDs per vendor call. `locate`: maps a provider ID to the vendor's ID, if it belongs to this cloud.
+    /// `batch` is the maximum number of IDs per vendor call. `locate` maps a provider ID to the vendor's ID, if the instance belongs to
+    /// this cloud.
     pub(crate) fn new(
         source: Arc<S>,
         snapshot: Arc<Snapshot<Instance>>,
@@ -141,13 +142,13 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = window;
     }
 
-    /// Looks up IDs by vendor calls that began at `bound` or later; `None` also accepts calls in progress.
+    /// Looks up IDs by vendor calls that began at `bound` or later; `None` also accepts calls that are in progress.
     ///
-    /// Cost: one vendor call per batch, shared with concurrent callers; or one listing and one batch for the IDs that it lacks, if that is
-    /// cheaper.
+    /// Cost: one vendor call per batch, shared with concurrent callers. If it is cheaper: one listing, and one batch for the IDs that the
+    /// listing lacks.
     ///
     /// # Errors
-    /// The errors of the vendor calls, if any requested ID was not answered.
+    /// Returns the error of a vendor call if any requested ID was not answered.
     pub(crate) async fn get(
         self: &Arc<Self>,
         wanted: Wanted,
@@ -155,7 +156,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
-        // Requests are queued fairly and separately; each is named after its first ID.
+        // Each request is queued separately for fairness, under the name of its first ID.
         let session = &session.about(ids.first().map_or("", String::as_str));
         let landed =
             futures::future::try_join_all(self.join(wanted, bound, session).into_iter().map(Joined::landed));
@@ -198,7 +199,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         flights
     }
 
-    /// The number of IDs at which a batch is closed: it is one vendor call, or enough for the cheaper listing, and further IDs change
+    /// The number of IDs at which a batch is closed: it fills one vendor call, or a listing is already cheaper and further IDs change
     /// nothing.
     fn full(&self) -> usize {
         self.batch.saturating_mul(self.snapshot.pages().unwrap_or(1).max(1))
@@ -206,7 +207,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
 }
 
 impl Joined {
-    /// Waits for the result, or for the error that it will be too late for this caller.
+    /// Waits for the result, or for the error that the result will be too late for this caller.
     async fn landed(mut self) -> Result<Arc<Answers>, VendorError> {
         tokio::select! {
             biased;
@@ -217,7 +218,7 @@ impl Joined {
 }
 
 impl Order {
-    /// The most urgent caller is charged.
+    /// Charges the most urgent caller.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();
@@ -234,8 +235,8 @@ impl Gathering {
         gathering
     }
 
-    /// Removes the IDs from `wanted` that this batch will answer, or answers at `bound` or later. Returns how that saves a call; `None`:
-    /// not.
+    /// Removes the IDs from `wanted` that this batch will answer, or answers at `bound` or later. Returns how this saves a vendor call;
+    /// `None` if it saves none.
     fn join(
         &self,
         wanted: &mut Wanted,
@@ -267,7 +268,7 @@ impl Gathering {
         }
     }
 
-    /// Waits until no ID has joined for `idle`, until `max` has passed, or until the batch is full. Then it is closed.
+    /// Waits until no ID has joined for `idle`, until `max` has passed, or until the batch is full. Then closes the batch.
     async fn close(&self, window: BatchWindow) -> (Wanted, Session, Instant) {
         let mut full = false;
         loop {

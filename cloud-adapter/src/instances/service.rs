@@ -1,4 +1,4 @@
-//! `InstanceService`: from gRPC to the snapshot and the finder, and back.
+//! `InstanceService`: translates between gRPC messages and the snapshot and finder.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     snapshot::{Frame, Watcher},
 };
 
-/// The gRPC service.
+/// The gRPC service `InstanceService`.
 #[derive(Debug)]
 pub(crate) struct Service<D> {
     pub(crate) finder: Arc<Finder<D>>,
@@ -57,7 +57,7 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        // Callers over the network are answered on the route of `shared`.
+        // Network callers never reach this method; the route of `shared` answers them.
         let answer = self.batch(request).await?.into_inner().encode_to_vec();
         let answer = BatchGetInstancesResponse::decode(answer.as_slice());
         Ok(Response::new(answer.map_err(|error| Status::internal(error.to_string()))?))
@@ -76,7 +76,8 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// Serves `BatchGetInstances` without copying instances: a route in front of that of the generated server, whose answers own their content.
+/// Serves `BatchGetInstances` without copying instances. This route takes precedence over the generated server, whose answers own their
+/// content.
 pub(crate) fn shared<D: Driver>(routes: Routes, service: Arc<Service<D>>) -> Routes {
     let answered = service_fn(move |request: http::Request<axum::body::Body>| {
         let service = Arc::clone(&service);
@@ -98,7 +99,7 @@ fn message(frame: Frame<Instance>, rpc: &Rpc) -> WatchInstancesResponse {
             Event::Synced(Synced { count, checksum, observed_at: Some(rpc.wall(observed)), token })
         }
         Frame::Upsert(instance) => Event::Upsert(instance),
-        // Absence in a listing proves nothing: callers that act on it use BatchGetInstances.
+        // Absence in a listing proves nothing. Callers that act on absence use BatchGetInstances.
         Frame::Gone(instance) => {
             Event::Gone(InstanceGone { provider_id: instance.provider_id, evidence: None })
         }

@@ -1,4 +1,4 @@
-//! Answers to requests: states, conditions and when to ask again, in the terms of the contract. Pure.
+//! Answers to requests, in the terms of the contract: states, conditions and the delay before the next request. This module is pure.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ const TURN_MAX: Duration = Duration::from_secs(15);
 const WAITING_FOR: &str = "WaitingFor";
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
 
-/// When a caller polls a running task.
+/// Delay after which a caller polls a running task.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What a running task waits for, and when to poll it.
+/// What a running task waits for, and the delay before the next poll.
 #[derive(Debug)]
 pub(super) struct Waits {
     condition: LoadBalancerCondition,
@@ -29,8 +29,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// `what`: what the task waits for. What blocks its own call, or all calls of the family, is reported first: nothing progresses before
-    /// that.
+    /// `what` describes what the task waits for. Conditions that block the task's own call, or all calls of the family, are reported first,
+    /// because the task cannot progress before they end.
     pub(super) fn told(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
         let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
         let again = held.as_ref().map_or(about, |held| held.rest.max(about));
@@ -75,7 +75,7 @@ pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> 
     }
 }
 
-/// The plan of an Ensure.
+/// The plan of an Ensure, as a dry run reports it.
 pub(super) fn dry_ensure<D, S>(
     next: &Next<D, S>,
     plan: Vec<PlannedStep>,
@@ -116,7 +116,7 @@ pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse { state: LoadBalancerState::Absent.into(), cost, ..Default::default() }
 }
 
-/// The plan of a Delete.
+/// The plan of a Delete, as a dry run reports it.
 pub(super) fn dry_delete<D, S>(
     next: &Next<D, S>,
     plan: Vec<PlannedStep>,
@@ -155,7 +155,7 @@ fn condition(word: &str, message: String) -> LoadBalancerCondition {
     LoadBalancerCondition { r#type: word.to_owned(), message }
 }
 
-/// Why the load balancer is not ready although no step is left.
+/// Why the load balancer is not ready although the plan has no step left.
 fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     let condition = |word: &str, message: String| vec![condition(word, message)];
     match summary.state() {
@@ -187,7 +187,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     }
 }
 
-/// Each port once, although each address has it.
+/// Each port once, although it appears for each address.
 fn failed_ports(summary: &LoadBalancer) -> Vec<String> {
     let ports = summary.addresses.iter().flat_map(|address| &address.ports);
     let failed = ports.filter(|port| port.error.is_some());

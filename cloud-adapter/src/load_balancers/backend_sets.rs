@@ -1,4 +1,5 @@
-//! Immutable sets of backends, uploaded once and referenced by ID. An LRU cache with bounds on number, age and bytes.
+//! Immutable sets of backends that are uploaded once and referenced by ID. They are kept in an LRU cache with bounds on number, age and
+//! bytes.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +16,24 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Maximum number of sets.
+/// Maximum number of cached sets.
 const SETS_MAX: usize = 64;
 /// A set expires if it is not used for this long.
 const SET_AGE: Duration = Duration::from_mins(15);
 /// Maximum size of all sets, including evicted ones that tasks still use. A set of 5,000 nodes takes about 1 MiB.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Cluster and ID.
+/// Cluster and ID of a set.
 type Name = (String, String);
 
-/// The sets.
+/// The uploaded backend sets.
 #[derive(Debug, Default)]
 pub(crate) struct BackendSets(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     kept: BTreeMap<Name, Entry>,
-    /// All sets in use, cached or not, with their sizes in bytes.
+    /// All sets in use with their sizes in bytes, whether cached or not.
     alive: Vec<(Weak<[Backend]>, usize)>,
 }
 
@@ -47,8 +48,9 @@ impl BackendSets {
     /// Stores a set of a cluster. Returns its size.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID that
-    /// already has other content, or a set larger than the bound for all sets; `QUEUE_FULL` if the sets in use by tasks leave no space.
+    /// Returns `BACKEND_SET_UNKNOWN` if the base of a delta is not cached; `FIELD_INVALID` for a missing field, a repeated backend, an ID
+    /// that already has other content, or a set larger than the bound for all sets; `QUEUE_FULL` if the sets in use by tasks leave no
+    /// space.
     pub(crate) fn put(
         &self,
         cluster: &str,
@@ -59,7 +61,7 @@ impl BackendSets {
             return Err(AdapterError::field("id", "is empty: use a digest of the content"));
         }
         let set = match content {
-            None => return Err(AdapterError::field("content", "is missing: send full or delta")),
+            None => return Err(AdapterError::field("content", "is missing: set full or delta")),
             Some(Content::Full(full)) => index("full.backends", full.backends)?,
             Some(Content::Delta(delta)) => self.apply(cluster, delta)?,
         };
@@ -82,7 +84,7 @@ impl BackendSets {
     /// Returns a set, ordered by provider ID.
     ///
     /// # Errors
-    /// `BACKEND_SET_UNKNOWN`: the caller must upload the set and repeat the request.
+    /// Returns `BACKEND_SET_UNKNOWN` if the set is not cached: the caller must upload the set and repeat the request.
     pub(crate) fn get(&self, cluster: &str, id: &str) -> Result<Arc<[Backend]>, AdapterError> {
         let now = Instant::now();
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +92,7 @@ impl BackendSets {
         match entry.filter(|entry| now.duration_since(entry.used) < SET_AGE) {
             None => Err(AdapterError::new(
                 Reason::BackendSetUnknown,
-                format!("backend set {id:?} is not cached: put it, and repeat"),
+                format!("backend set {id:?} is not cached: put it, and repeat the request"),
             )),
             Some(entry) => {
                 entry.used = now;
@@ -123,7 +125,7 @@ impl Inner {
             self.evict(|_| true);
         }
         while self.taken() + bytes > BYTES_MAX {
-            // A set that a task uses stays in memory anyway.
+            // A set that a task uses stays in memory even if it is evicted, so it can be cached again.
             if !self.evict(|entry| Arc::strong_count(&entry.set) == 1) {
                 let text = "the backend sets of running tasks take too much memory: retry later";
                 return Err(AdapterError::new(Reason::QueueFull, text));
@@ -134,7 +136,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Evicts the least recently used of these. Returns false if there is nothing to evict.
+    /// Evicts the least recently used of these sets. Returns false if there is none to evict.
     fn evict(&mut self, may_go: impl Fn(&Entry) -> bool) -> bool {
         let those = self.kept.iter().filter(|(_, entry)| may_go(entry));
         let oldest = those.min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());

@@ -1,5 +1,5 @@
-//! Finds the load balancers of a listing that a request is about: by owner tag, by deterministic name, by the ID that the caller knows, and
-//! those created by the vendor's usual controller. Pure.
+//! Finds the load balancers in a listing that a request refers to: by owner tag, by deterministic name, by the ID in the request, or by the
+//! names of the vendor's usual controller. This module is pure.
 
 #[cfg(test)]
 mod tests;
@@ -25,50 +25,50 @@ type Shared<D> = Arc<LoadBalancerRecord<D>>;
 /// The load balancers of a listing that are relevant to one key.
 #[derive(Debug)]
 pub(super) struct Candidates<D> {
-    /// Owned by the key according to their tags; the one to keep is first.
+    /// Load balancers that the key owns according to their tags; the first one is kept.
     pub(super) owned: Vec<Shared<D>>,
-    /// Without an owner, with the name of the key.
+    /// Load balancers without an owner that have the name of the key.
     pub(super) named: Vec<Shared<D>>,
-    /// Without an owner, with the ID that the caller knows.
+    /// A load balancer without an owner that has the ID in the request.
     pub(super) known: Option<Shared<D>>,
-    /// Of another owner, with the name of the key.
+    /// A load balancer of another owner that has the name of the key.
     named_foreign: Option<Shared<D>>,
-    /// Of another owner, with the ID that the caller knows.
+    /// A load balancer of another owner that has the ID in the request.
     known_foreign: Option<Shared<D>>,
-    /// Without an owner, created by the vendor's usual controller for this owner alone.
+    /// Load balancers without an owner that the vendor's usual controller created for this owner alone.
     inherited: Vec<Shared<D>>,
-    /// The same, but for others, too.
+    /// A load balancer that the vendor's usual controller created for this owner and others.
     shared: Option<Barred>,
-    /// Without an owner, with the ID that the caller knows, created by that controller not for this owner alone.
+    /// A load balancer without an owner that has the ID in the request, and that the usual controller did not create for this owner alone.
     known_barred: Option<Barred>,
-    /// The one to share, regardless of its owner.
+    /// The load balancer to share, whatever its owner.
     pub(super) shareable: Option<Shared<D>>,
 }
 
-/// A load balancer without our tags that must not be changed.
+/// A load balancer without the adapter's tags that must not be changed, and the reason.
 #[derive(Debug)]
 struct Barred {
     id: String,
     why: String,
 }
 
-/// The decision for a key that owns nothing.
+/// The decision for a key that owns no load balancer.
 #[derive(Debug)]
 pub(super) enum Adopted<D> {
-    /// This load balancer is adopted.
+    /// The key adopts this load balancer.
     Taken(Shared<D>),
     /// There is nothing to adopt, and nothing prevents a create.
     Nothing,
-    /// The caller requests the load balancer of this ID, and the listing lacks it.
+    /// The request names the load balancer with this ID, but the listing lacks it.
     Missing(String),
 }
 
 impl<D> Candidates<D> {
     pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
         let key = goal.key();
-        // The remains of a deleted load balancer are no base for building: a new one takes them over, or they are deleted.
+        // The remains of a deleted load balancer cannot be extended: a new one takes them over, or they are deleted.
         let removes = matches!(goal, Goal::Absent { .. });
-        // A load balancer that its owner released while others use it prevents neither a deletion nor a move to another one.
+        // If its owner released a load balancer that others use, it blocks neither a deletion nor a move to another one.
         let elsewhere = |record: &Shared<D>| goal.shares().is_some_and(|id| id != record.summary.vendor_id);
         let is_there = |record: &Shared<D>| record.summary.state() != LoadBalancerState::Absent;
         let counts = |record: &&Shared<D>| {
@@ -95,14 +95,14 @@ impl<D> Candidates<D> {
                 .shares()
                 .and_then(|id| items.iter().find(|one| is_itself(one, id)).copied().cloned()),
         };
-        // Expensive with thousands of load balancers, and most requests need no heritage.
+        // This is expensive with thousands of load balancers, and most requests do not adopt.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
             found.inherit(driver.heritage(&goal.heir()), (removes, items.iter().copied()));
         }
         found
     }
 
-    /// Classifies the load balancers of another controller, which have no tags of an adapter.
+    /// Classifies the load balancers that another controller created, which have no tags of an adapter.
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
@@ -115,7 +115,7 @@ impl<D> Candidates<D> {
             match heritage(record) {
                 Heritage::Sole => self.inherited.push(Arc::clone(record)),
                 Heritage::Shared(why) => self.shared = Some(barred(record, why)),
-                // It does not prevent a deletion, since nothing shows that it belongs to this owner.
+                // Such a load balancer does not block a deletion, since nothing shows that it belongs to this owner.
                 Heritage::Unproven(why) if !removes => self.shared = Some(barred(record, why)),
                 Heritage::Unproven(_) | Heritage::Unrelated | Heritage::Others(_) => (),
             }
@@ -130,10 +130,10 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// The load balancer that the vendor's usual controller created for this owner, if it is unique.
+    /// The load balancer that the vendor's usual controller created for this owner, if there is exactly one.
     ///
     /// # Errors
-    /// `OWNED_BY_OTHER` if it does not belong to this owner alone, or there are several.
+    /// Returns `OWNED_BY_OTHER` if it does not belong to this owner alone, or if there are several.
     pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
         match (&self.shared, self.inherited.as_slice()) {
             (Some(shared), _) => Err(shared.error()),
@@ -143,7 +143,7 @@ impl<D> Candidates<D> {
         }
     }
 
-    /// All load balancers that a deletion removes: owned ones, and those without an owner that the request refers to.
+    /// All load balancers that a deletion removes: those that the key owns, and those without an owner that the request refers to.
     pub(super) fn deletable(&self) -> Vec<Shared<D>> {
         let mut all: Vec<_> = self.owned.iter().chain(&self.named).cloned().collect();
         let id = |record: &Shared<D>| record.summary.vendor_id.clone();
@@ -153,19 +153,19 @@ impl<D> Candidates<D> {
         all
     }
 
-    /// Refuses a writer that was replaced.
+    /// Refuses a writer that has been replaced by a newer one.
     ///
     /// # Errors
-    /// `STALE_FENCE`.
+    /// Returns `STALE_FENCE` if a tag has a newer fence.
     pub(super) fn check(&self, fence: &Fence) -> Result<(), AdapterError> {
         self.deletable().iter().try_for_each(|record| check_tag(fence, record.summary.fence.as_ref()))
     }
 
-    /// The load balancer that a key without one adopts.
+    /// Selects the load balancer that a key without a load balancer adopts.
     ///
     /// # Errors
-    /// `OWNED_BY_OTHER` if the load balancer to adopt, or the one with the key's name, has another owner or may not be adopted. Adoption by
-    /// ID alone needs consent: a tag on the load balancer, or a grant of the operator to the namespace.
+    /// Returns `OWNED_BY_OTHER` if the load balancer to adopt, or the one with the key's name, has another owner or may not be adopted.
+    /// Adoption by ID alone needs consent: a tag on the load balancer, or the operator's grant to the namespace.
     pub(super) fn adopt(
         &self,
         adoption: Adoption,
@@ -197,8 +197,8 @@ impl<D> Candidates<D> {
 }
 
 impl<D> Candidates<D> {
-    /// Whether a load balancer without an owner was created for this key, according to its remaining tags, its name, or the vendor's usual
-    /// controller.
+    /// Whether a load balancer without an owner was created for this key, according to its remaining tags, its name, or the names of the
+    /// vendor's usual controller.
     fn was_its_own(&self, record: &LoadBalancerRecord<D>) -> bool {
         let id = record.summary.vendor_id.as_str();
         let has_uid = record.summary.key.as_ref().is_some_and(|key| !key.owner_uid.is_empty());
@@ -213,13 +213,13 @@ impl Barred {
     }
 }
 
-/// Whether the record is the load balancer of this ID itself, and not the parts of one user on it.
+/// Whether the record describes the load balancer with this ID itself, not the parts of one of its users.
 fn is_itself<D>(record: &LoadBalancerRecord<D>, id: &str) -> bool {
     let shared = record.summary.vendor_ids.as_ref().is_some_and(|ids| ids.ids.contains_key(SHARED));
     record.summary.vendor_id == id && !shared && record.summary.state() != LoadBalancerState::Absent
 }
 
-/// Whether the tags do not contradict this key: there are none, or the remaining ones match.
+/// Whether the tags are compatible with this key: there are none, or the remaining ones match.
 fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
     there.is_none_or(|there| {
@@ -227,7 +227,7 @@ fn is_free(there: Option<&LoadBalancerKey>, key: &LoadBalancerKey) -> bool {
     })
 }
 
-/// The one to keep first: working before ERROR, complete before half-built, then the oldest, then by ID.
+/// Sorts the load balancer to keep first: working before ERROR, complete before half-built, then the oldest, then by ID.
 fn ranked<D>(records: impl Iterator<Item = Shared<D>>) -> Vec<Shared<D>> {
     let mut ranked: Vec<_> = records.collect();
     ranked.sort_by_cached_key(|record| {
@@ -267,11 +267,12 @@ fn unowned<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())
 }
 
-/// The names identify the owner, and these load balancers have the same name.
+/// The error for several load balancers whose names all identify this owner.
 fn ambiguous<D>(several: &[Shared<D>]) -> AdapterError {
     let ids: Vec<&str> = several.iter().map(|record| record.summary.vendor_id.as_str()).collect();
     let text = format!(
-        "load balancers {} all seem to belong to this owner: select one with adoption BY_ID; the others stay",
+        "load balancers {} all seem to belong to this owner: select one with adoption BY_ID; the \
+        others are left unchanged",
         ids.join(", ")
     );
     AdapterError::new(Reason::OwnedByOther, text)

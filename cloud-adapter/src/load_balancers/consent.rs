@@ -1,7 +1,7 @@
-//! Refuses requests of a Service for objects beyond its own that the operator has not granted to its namespace. Pure.
+//! Refuses a Service's requests for objects beyond its own, unless the operator has granted them to its namespace. This module is pure.
 //!
-//! A grant is needed to get something, not to keep it: a Service may request what its load balancer already uses, so that a later
-//! reservation, or the migration from another controller, changes nothing.
+//! A Service needs a grant for something new, not for what its load balancer already uses. Therefore a later reservation, or the migration
+//! from another controller, does not affect existing load balancers.
 
 #[cfg(test)]
 mod tests;
@@ -16,17 +16,17 @@ use cloud_api_proto::{
 
 use crate::grants::Grants;
 
-/// The request, and the existing state.
+/// The request and the existing state.
 pub(super) struct Asked<'a> {
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) namespace: &'a str,
     /// The parameters that the driver declares.
     pub(super) parameters: &'a [Parameter],
-    /// The Service's own load balancer, with the vendor's names of the resources that it uses. `None`: it has none.
+    /// The Service's own load balancer, and the vendor's names of the resources that it uses. `None`: the Service has none.
     pub(super) there: Option<(&'a LoadBalancer, BTreeSet<String>)>,
 }
 
-/// Whether a specification requests anything that may need a grant. Most do not, which saves the comparison with the existing state.
+/// Whether a specification requests anything that may need a grant. Most do not, so the comparison with the existing state is skipped.
 pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
     !(spec.parameters.is_empty()
         && spec.requested_addresses.is_empty()
@@ -36,11 +36,11 @@ pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
 }
 
 impl Asked<'_> {
-    /// Refuses requests that the namespace has no grant for.
+    /// Refuses fields for which the namespace has no grant.
     ///
     /// # Errors
-    /// `FIELD_INVALID` with all such fields; `IMMUTABLE_FIELD` if there is a load balancer: the caller may then repeat the request with the
-    /// existing values, so that all other changes are made.
+    /// Returns `FIELD_INVALID` with all such fields; `IMMUTABLE_FIELD` if there is a load balancer: the caller may then repeat the request
+    /// with the existing values, so that all other changes are made.
     pub(super) fn check(&self, grants: &Grants) -> Result<(), AdapterError> {
         let lacking: Vec<Violation> =
             [self.parameters(grants), self.addresses(grants), self.names(grants)].concat();
@@ -62,7 +62,7 @@ impl Asked<'_> {
 
     fn has_address(&self, address: IpAddr) -> bool {
         let addresses = self.there.iter().flat_map(|(there, _)| &there.addresses);
-        // An address that is temporarily detached is not in the summary of the load balancer.
+        // The summary of the load balancer lacks addresses that are temporarily detached.
         self.has(&address.to_string())
             || addresses.filter_map(|one| one.value.as_ref()).any(|value| match value {
                 Value::Ip(there) => there.parse() == Ok(address),
@@ -73,7 +73,7 @@ impl Asked<'_> {
     fn lacks(&self, field: String, what: &str, (kind, value): (&str, &str)) -> Violation {
         let namespace = self.namespace;
         let description = format!(
-            "{what} needs a grant of the operator: start the adapter with --grant {namespace}:{kind}={value}"
+            "{what} needs a grant by the operator: start the adapter with --grant {namespace}:{kind}={value}"
         );
         Violation { field, description }
     }
@@ -106,8 +106,8 @@ impl Asked<'_> {
     fn names(&self, grants: &Grants) -> Vec<Violation> {
         let Self { spec, namespace, .. } = self;
         let mut lacking = Vec::new();
-        // The place of a shared load balancer is chosen by its owner, and requests of other users for it have no effect. An owner may name
-        // the current one.
+        // The owner of a shared load balancer chooses its place, so requests of other users for a place have no effect. An owner may
+        // request the current place.
         let id = spec.load_balancer_id.as_str();
         let owns = self.there.as_ref().is_some_and(|(there, _)| there.vendor_id == id);
         let shares = !id.is_empty() && !owns;

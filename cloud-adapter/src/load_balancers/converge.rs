@@ -1,4 +1,4 @@
-//! One task per key: observes, decides, makes one vendor write, and repeats. It belongs to the adapter and outlives the RPC.
+//! One task per key, which observes, decides, makes one vendor write, and repeats. A task belongs to the adapter and outlives the RPC.
 //!
 //! A task has no state that must survive a crash: a repeated request continues from the state of the cloud. This module starts, joins,
 //! redirects and ends tasks; [`turn`] has what a task does between two observations.
@@ -50,7 +50,7 @@ const TRUSTED_AGES: u32 = 3;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 
-/// Starts, joins and carries out convergence tasks.
+/// Starts, joins and executes convergence tasks.
 #[derive(Debug)]
 pub(crate) struct Converger<D: Driver> {
     pub(crate) driver: Arc<D>,
@@ -70,27 +70,27 @@ pub(crate) struct Converger<D: Driver> {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle<T> {
     orders: watch::Sender<Order>,
-    /// The priority of the task: raising it also raises its queued vendor calls.
+    /// The priority of the task. Raising it also raises its queued vendor calls.
     asked: watch::Sender<Priority>,
     progress: watch::Receiver<Progress<T>>,
-    /// The trace of the call that started it.
+    /// The trace of the call that started the task.
     origin: Origin,
-    /// Counts the vendor calls of the task; each answer reports those since the last answer.
+    /// Counts the vendor calls of the task. Each answer reports the calls since the last answer.
     meter: Arc<Meter>,
     /// The queue positions of its vendor calls.
     place: Place,
     began: Instant,
 }
 
-/// The newest desired state of a key, and the caller that requested it.
+/// The newest desired state of a key, and the caller that requested this state.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) goal: Goal,
-    /// The writer's fence. Callers that join a running task do not change its sequence, which would cause another write of tags.
+    /// The writer's fence. Callers that join a running task do not change its sequence, because that would cause another write of tags.
     pub(crate) fence: Fence,
     /// The caller, the owner and the priority.
     pub(crate) purpose: Purpose,
-    /// The oldest observation that the caller accepts.
+    /// The oldest observation time that the caller accepts.
     pub(crate) bound: Option<Instant>,
     number: u64,
 }
@@ -103,7 +103,7 @@ impl Order {
     /// Merges a newer request into this order. Returns whether the goal changed.
     ///
     /// # Errors
-    /// `STALE_FENCE` if the request is older and of the same scope, `OPERATION_CONFLICT` if it is of another scope.
+    /// Returns `STALE_FENCE` if the request is older and of the same scope, `OPERATION_CONFLICT` if it is of another scope.
     fn take(&mut self, newer: Self) -> Result<bool, AdapterError> {
         let same_scope = self.fence.scope == newer.fence.scope;
         let priority = self.purpose.priority.max(newer.purpose.priority);
@@ -128,9 +128,9 @@ impl Order {
 /// The progress of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress<T> {
-    /// The task runs.
+    /// The task is running.
     Working { done: u32, total: u32, waits_for: String },
-    /// The task has ended, for the order of this number.
+    /// The task has ended for the order with this number.
     Ended { order: u64, done: u32, result: Result<End<T>, AdapterError> },
 }
 
@@ -155,12 +155,12 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Whether a task of this key runs.
+    /// Whether a task for this key is running.
     pub(crate) fn is_running(&self, key: &LoadBalancerKey) -> bool {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(&name(key)).is_some()
     }
 
-    /// The number of tasks that users wait for, counted up to `most`.
+    /// The number of tasks for which users wait, counted up to `most`.
     fn awaited(&self, most: usize) -> usize {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let awaited = tasks.iter().filter(|task| *task.asked.borrow() == Priority::Interactive);
@@ -173,15 +173,15 @@ impl<D: Driver> Converger<D> {
         self.snapshot.view(Some(self.trust(since).max(bound.unwrap_or(since))))
     }
 
-    /// The oldest observation for a first decision. Older ones may lack changes of the leader of the previous term.
+    /// The oldest acceptable observation time for a first decision. Older observations may lack changes by the leader of the previous term.
     fn trust(&self, since: Instant) -> Instant {
         Snapshot::<Record<D>>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since)
     }
 
-    /// Refuses a writer if a tag in the listing has a newer fence of its scope.
+    /// Refuses a writer if a tag in the listing has a newer fence of the writer's scope.
     ///
     /// # Errors
-    /// `STALE_FENCE`.
+    /// Returns `STALE_FENCE` if there is such a tag.
     pub(crate) fn check_fence(
         &self,
         cluster_id: &str,
@@ -195,11 +195,11 @@ impl<D: Driver> Converger<D> {
         self.fences.check_tags(cluster_id, fence, tags)
     }
 
-    /// Starts the key's task, joins the running one, or gives it the newer goal. Returns the number of the order.
+    /// Starts the key's task, joins the running task, or replaces its goal by the newer one. Returns the number of the order.
     ///
     /// # Errors
-    /// If another replica leads, or this one is shutting down; `STALE_FENCE` and `OPERATION_CONFLICT` if the running task cannot take the
-    /// order; `QUEUE_FULL` if too many tasks of other keys run.
+    /// Returns an error if another replica leads or this one is shutting down; `STALE_FENCE` and `OPERATION_CONFLICT` if the running task
+    /// cannot take the order; `QUEUE_FULL` if too many tasks of other keys are running.
     pub(crate) fn submit(
         self: &Arc<Self>,
         key: &LoadBalancerKey,
@@ -229,13 +229,13 @@ impl<D: Driver> Converger<D> {
         let began = self.memories.of(key, |memory| *memory.began.get_or_insert_with(Instant::now));
         let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
         tasks.insert(name(key), handle.clone());
-        // Boxed: thousands of these tasks wait, and a future has room twice for what it is given.
+        // Boxed because thousands of these tasks wait, and a future needs twice the space of its arguments.
         let work = Box::new(self.begin(key, term, (inbox.borrow().bound, urgency), place));
         self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox).instrument(span));
         Ok((0, handle))
     }
 
-    /// The vendor calls of the key's tasks that were not reported in an answer yet.
+    /// The vendor calls of the key's tasks that no answer has reported yet.
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.memories.of(key, |memory| Arc::clone(&memory.meter))
     }
@@ -256,7 +256,7 @@ impl<D: Driver> Converger<D> {
                 Ok(Turn::Wait(waits_for)) => {
                     outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
                     seat.counted.now(TaskState::Waiting);
-                    // Tasks that wake at the same tick share the listing of the first.
+                    // Tasks that wake at the same tick share the listing that the first one requests.
                     work.bound = tokio::select! {
                         tick = tick(work.term.since(), work.poll) => tick,
                         () = newer(&mut inbox, order.number) => Instant::now(),
@@ -289,10 +289,10 @@ impl<T: Clone> Handle<T> {
         &self.place
     }
 
-    /// Waits until the task has ended, at most until `until`; returns its progress, and adds its cost to the caller's meter.
+    /// Waits until the task has ended, at most until `until`. Returns its progress, and adds its cost to the caller's meter.
     ///
     /// # Errors
-    /// `OPERATION_CONFLICT` as soon as a newer desired state replaces the order of this number.
+    /// Returns `OPERATION_CONFLICT` as soon as a newer desired state replaces the order with this number.
     pub(crate) async fn wait(
         mut self,
         number: u64,
@@ -302,7 +302,7 @@ impl<T: Clone> Handle<T> {
         let mut orders = self.orders.subscribe();
         let ended = |progress: &Progress<T>| matches!(progress, Progress::Ended { .. });
         tokio::select! {
-            // Reaching the limit is normal: the task continues in the background.
+            // Reaching the time limit is normal: the task continues in the background.
             () = tokio::time::sleep_until(until) => (),
             _ = self.progress.wait_for(ended) => (),
             () = newer(&mut orders, number) => (),
@@ -313,14 +313,14 @@ impl<T: Clone> Handle<T> {
             Progress::Ended { order, .. } if order == number => Ok(progress),
             Progress::Working { .. } if orders.borrow().number == number => Ok(progress),
             Progress::Ended { .. } | Progress::Working { .. } => {
-                let text = "a newer desired state of the same load balancer took over";
+                let text = "a newer request has replaced the desired state of this load balancer";
                 Err(AdapterError::new(Reason::OperationConflict, text))
             }
         }
     }
 }
 
-/// The span of a task: part of the trace of the call that started it, and longer than the call.
+/// The span of a task. It is part of the trace of the call that started the task, but ends later than the call.
 fn span(key: &LoadBalancerKey) -> Span {
     traces::child(traces::span!(
         "converge",
@@ -331,7 +331,7 @@ fn span(key: &LoadBalancerKey) -> Span {
     ))
 }
 
-/// Waits for the next multiple of `delay` since the term began: tasks with equal delays wake together and share a listing.
+/// Waits for the next multiple of `delay` since the term began, so that tasks with equal delays wake together and share a listing.
 async fn tick(epoch: Instant, delay: Duration) -> Instant {
     let now = Instant::now();
     let since = now.duration_since(epoch).as_nanos();
@@ -342,7 +342,7 @@ async fn tick(epoch: Instant, delay: Duration) -> Instant {
     tick
 }
 
-/// Waits for an order with another number. Without senders, which happens only after a panic, it waits forever.
+/// Waits for an order with another number. Waits forever if there are no senders, which happens only after a panic.
 async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
     if inbox.wait_for(|order| order.number != number).await.is_err() {
         std::future::pending::<()>().await;
@@ -354,7 +354,7 @@ fn is_tried_again(error: &AdapterError) -> bool {
     error.retry_after.is_some() && error.reason != Reason::NotLeader
 }
 
-/// The entry of a task among the running ones: removed with a result, or without one if the task panics.
+/// The entry of a task in the map of running tasks. It is removed with a result, or without one if the task panics.
 struct Seat<'a, D: Driver> {
     converger: &'a Converger<D>,
     key: &'a LoadBalancerKey,
@@ -392,7 +392,7 @@ impl<D: Driver> Seat<'_, D> {
 }
 
 impl<D: Driver> Drop for Seat<'_, D> {
-    /// Removes the entry of a task whose driver panicked: further callers would join a task that does not run.
+    /// Removes the entry of a task whose driver panicked; otherwise further callers would join a task that does not run.
     fn drop(&mut self) {
         if !self.left {
             let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);

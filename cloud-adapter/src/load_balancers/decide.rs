@@ -1,4 +1,4 @@
-//! Decides the next action for one load balancer. Pure: from the goal and the observation to one step, a wait, or an end.
+//! Decides the next action for one load balancer. Pure function that maps the goal and the observation to one step, a wait, or an end.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(crate) enum Goal {
     Absent { heir: Box<Heir>, adoption: Adoption, known: Option<String> },
 }
 
-/// What the caller allows on the way to the desired state.
+/// What the caller permits in order to reach the desired state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) recreate: Recreate,
@@ -87,26 +87,26 @@ impl Goal {
 /// The successful end of a key's task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum End<D> {
-    /// No step is left. The load balancer is ready, or its state says why not: ERROR, or degraded.
+    /// No step is left. The load balancer is ready, or its state (ERROR or degraded) says why it is not.
     Present(Arc<LoadBalancerRecord<D>>),
-    /// A complete listing shows no load balancer.
+    /// A complete listing shows that there is no load balancer.
     Absent,
 }
 
-/// The next action.
+/// The next action of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next<D, S> {
-    /// Steps that create a load balancer, never empty; the first is executed now.
+    /// Steps that create a load balancer. Never empty; only the first is executed now.
     Create(Vec<S>),
-    /// Steps that build or change, never empty; the first is executed now.
+    /// Steps that build or change a load balancer. Never empty; only the first is executed now.
     Write(Vec<S>),
-    /// Steps that delete, never empty; the first is executed now.
+    /// Steps that delete a load balancer. Never empty; only the first is executed now.
     Remove(Vec<S>),
-    /// The same, to recreate the load balancer.
+    /// Steps that delete a load balancer in order to recreate it. Never empty.
     Replace(Arc<LoadBalancerRecord<D>>, Vec<S>),
     /// Wait for the vendor.
     Wait(String),
-    /// The observation shows nothing, but does not prove absence: observe again.
+    /// The observation shows no load balancer, but does not prove absence: observe again.
     Look,
     /// No action is left.
     End(End<D>),
@@ -118,7 +118,7 @@ pub(crate) struct Observed<'a, D> {
     pub(crate) items: &'a [Arc<LoadBalancerRecord<D>>],
     /// Whether the listing, or a read of the key alone, proves absence.
     pub(crate) fresh: bool,
-    /// The load balancer that was deleted to recreate it, as far as this process knows.
+    /// The load balancer that this process deleted in order to recreate it, if any.
     pub(crate) former: Option<&'a LoadBalancerRecord<D>>,
 }
 
@@ -127,8 +127,8 @@ type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, Adap
 /// Decides the next step, wait or end.
 ///
 /// # Errors
-/// The errors of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` if the load balancer to adopt does not exist; `STALE_FENCE` if a tag
-/// has a newer fence.
+/// Returns the errors of the driver's plan; `OWNED_BY_OTHER`; `RESOURCE_GONE` if the load balancer to adopt does not exist; `STALE_FENCE`
+/// if a tag has a newer fence.
 pub(crate) fn decide<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -151,10 +151,11 @@ pub(crate) fn decide<A: Driver>(
     }
 }
 
-/// The steps that remove a load balancer. One that existed before its owner is released, unless the operator allows its deletion.
+/// The steps that remove a load balancer. A load balancer that existed before its owner is released, unless the operator permits its
+/// deletion.
 ///
 /// # Errors
-/// `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR: vendors allow no change before a repair.
+/// Returns `VENDOR_UNAVAILABLE` if the load balancer to release is in ERROR: vendors allow no change before a repair.
 fn removal<A: Driver>(
     driver: &A,
     grants: &Grants,
@@ -168,7 +169,7 @@ fn removal<A: Driver>(
         let id = &record.summary.vendor_id;
         let text = format!(
             "load balancer {id} is in ERROR, and is not deleted because it existed before its \
-             Service: repair or delete it in the cloud, then the Service releases it"
+            Service: repair or delete it in the cloud; then the adapter releases it"
         );
         return Err(AdapterError::new(Reason::VendorUnavailable, text).retry_after(RELEASE_AGAIN));
     }
@@ -235,12 +236,12 @@ impl<A: Driver> Wish<'_, A> {
             self.check_grants(Some(first))?;
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
-                // Only after a failure are there two of one key. The better one is kept once it serves; a shared one is left to its other
-                // users.
+                // A key has two load balancers only after a failure. The better one is kept once it serves; if the other is shared, it is
+                // left to its other users.
                 (Next::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    // A second one in ERROR that would be released is left: the first one serves.
+                    // If the second load balancer is in ERROR and would be released, it is left alone, because the first one serves.
                     removal(self.driver, self.grants, &self.desired.owner.namespace, second)
                         .map_or(Next::End(End::Present(kept)), remove)
                 }
@@ -250,7 +251,7 @@ impl<A: Driver> Wish<'_, A> {
         if let Some(id) = self.desired.shares() {
             return match (&candidates.shareable, fresh) {
                 (Some(record), _) => {
-                    // The former cloud controller manager may have allowed its use.
+                    // The former cloud controller manager may have allowed the key to use this load balancer.
                     self.check_grants(self.was_made_for_it(record).then_some(record))?;
                     self.converge(record, Recreate::Never)
                 }
@@ -263,7 +264,7 @@ impl<A: Driver> Wish<'_, A> {
         }
         let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
         match candidates.adopt(*adoption, known.as_deref(), (&self.desired.owner.namespace, may_adopt))? {
-            // A load balancer that is not owned yet is never deleted to recreate it.
+            // A load balancer that the key does not own yet is never deleted in order to recreate it.
             Adopted::Taken(record) => {
                 self.check_grants(Some(&record))?;
                 self.converge(&record, Recreate::Never)
@@ -283,7 +284,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Refuses to share a load balancer that is not shared with this namespace. `shares`: the key already uses it, and had consent.
+    /// Refuses to share a load balancer that may not be shared with this namespace. `shares`: the key already uses the load balancer, so it
+    /// had consent.
     fn check_consent(
         &self,
         record: &LoadBalancerRecord<A::Detail>,
@@ -298,9 +300,9 @@ impl<A: Driver> Wish<'_, A> {
                     || record.shared_with.include(namespace)
                     || self.was_made_for_it(record)
             }
-            // Another cluster may have namespaces of the same names.
+            // Namespaces of another cluster may have the same names.
             (Some(_), _) => false,
-            // The owner may have released it.
+            // The owner may have released the load balancer.
             (None, _) => shares || self.was_made_for_it(record) || record.shared_with.include(namespace),
         };
         if consents || self.grants.may_share(namespace, vendor_id) {
@@ -320,14 +322,14 @@ impl<A: Driver> Wish<'_, A> {
         Err(AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", vendor_id.clone()))
     }
 
-    /// Whether the vendor's usual controller created it for the Service, or allowed the Service to use it.
+    /// Whether the vendor's usual controller created the load balancer for the Service, or allowed the Service to use it.
     fn was_made_for_it(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         let heritage = self.driver.heritage(&self.desired.heir())(record);
         matches!(heritage, Heritage::Sole | Heritage::Shared(_))
     }
 
-    /// Refuses requests without the operator's grant. `there`: the Service's own load balancer; if its hash equals the desired one, it
-    /// already has all that is requested.
+    /// Refuses requests that lack the operator's grant. `there` is the Service's own load balancer; if its hash equals the desired hash, it
+    /// already has everything that is requested.
     fn check_grants(&self, there: Option<&LoadBalancerRecord<A::Detail>>) -> Result<(), AdapterError> {
         let DesiredLoadBalancer { spec, owner, hash, key, .. } = self.desired;
         let is_applied = |record: &LoadBalancerRecord<A::Detail>| {
@@ -375,11 +377,13 @@ impl<A: Driver> Wish<'_, A> {
                         let why = if record.origin == Origin::Adopted {
                             "it is adopted"
                         } else if self.check_grants(None).is_err() {
-                            "that needs a grant"
+                            "the new one would need a grant"
                         } else {
                             "it is shared"
                         };
-                        error.message.push_str(&format!("; it is not recreated, because {why}"));
+                        error
+                            .message
+                            .push_str(&format!("; the load balancer is not recreated, because {why}"));
                         Err(error)
                     }
                     Err(error) => Err(error.into()),
@@ -388,8 +392,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Whether the load balancer may be deleted and recreated. Not if the key only shares it; not if others use it or it existed before its
-    /// owner, because it would then only be released, and taken again; and not if the new one would need a grant.
+    /// Whether the load balancer may be deleted and recreated. False if the key only shares it; if others use it or it existed before its
+    /// owner, because it would only be released and adopted again; or if the new one would need a grant.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)
@@ -397,7 +401,7 @@ impl<A: Driver> Wish<'_, A> {
             && self.check_grants(None).is_ok()
     }
 
-    /// Deletes the load balancer to recreate it. The plan includes the steps of the recreation.
+    /// Deletes the load balancer in order to recreate it. The plan includes the steps of the recreation.
     fn replace(&self, record: &Arc<LoadBalancerRecord<A::Detail>>) -> Next<A::Detail, A::Step> {
         let mut steps = self.driver.plan_deletion(record);
         if steps.is_empty() {

@@ -1,4 +1,4 @@
-//! State of a key that outlives its task within the process. After a restart, tasks work without it.
+//! State of a key that outlives its task within this process. After a restart, tasks work without this state.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::vendor::Meter;
 
-/// Number of keys from which unneeded ones are removed.
+/// Initial number of keys at which unneeded ones are removed.
 const KEYS_MIN: usize = 4096;
-/// Minimum time that a key is kept. Longer than any horizon.
+/// Minimum time for which a key is kept. It is longer than any horizon.
 const KEPT: Duration = Duration::from_mins(15);
 
 pub(super) type KeyName = (String, String);
@@ -22,36 +22,36 @@ pub(super) fn name(key: &LoadBalancerKey) -> KeyName {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// By key.
+/// State by key.
 #[derive(Debug)]
 pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 
 #[derive(Debug)]
 struct Content<S, R> {
     memories: BTreeMap<KeyName, Memory<S, R>>,
-    /// At this size, unneeded entries are removed.
+    /// Number of entries at which unneeded ones are removed.
     full: usize,
 }
 
 /// The state of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Memory<S, R> {
-    /// The last write: in progress, done, or of unknown outcome.
+    /// The last write, which is in progress, done, or of unknown outcome.
     pub(super) last: Option<Written<S>>,
-    /// Counts the vendor calls of all tasks of the key until an answer reports them.
+    /// Counts the vendor calls of all tasks of the key that no answer has reported yet.
     pub(super) meter: Arc<Meter>,
-    /// The load balancer that was deleted to recreate it.
+    /// The load balancer that was deleted in order to recreate it.
     pub(super) former: Option<R>,
-    /// When the vendor last accepted a deletion of a load balancer of the key by this process.
+    /// Time at which the vendor last accepted this process's deletion of a load balancer of the key.
     pub(super) removed: Option<Instant>,
-    /// The start of the work on the key, over all retries.
+    /// Time at which the work on the key began, over all retries.
     pub(super) began: Option<Instant>,
     used: Instant,
 }
 
 impl<S, R> Memory<S, R> {
-    /// Whether the entry is still needed. The number of such keys without a task is bounded by the vendor calls that the budget allows,
-    /// independently of the number of requests.
+    /// Whether the entry is still needed. The number of needed keys without a task is bounded by the vendor calls that the budget allows,
+    /// not by the number of requests.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
         let spent = self.last.is_some() || self.began.is_some() || self.meter.has_counted();
@@ -64,10 +64,10 @@ impl<S, R> Memory<S, R> {
 pub(super) struct Written<S> {
     pub(super) step: Arc<S>,
     pub(super) at: Instant,
-    /// The time from which reads reliably show the write, if it was done.
+    /// Time after which reads reliably show the write, if it was made.
     pub(super) shows: Instant,
     pub(super) effect: Effect,
-    /// The error, if the outcome is unknown.
+    /// The error of the write, if its outcome is unknown.
     pub(super) failure: Option<Arc<str>>,
 }
 
@@ -86,13 +86,13 @@ impl<S, R> Default for Memories<S, R> {
 }
 
 impl<S, R> Memories<S, R> {
-    /// Reads or changes the state of a key. Removes unneeded entries when full.
+    /// Reads or changes the state of a key. When the map is full, unneeded entries are removed first.
     pub(super) fn of<T>(&self, key: &LoadBalancerKey, act: impl FnOnce(&mut Memory<S, R>) -> T) -> T {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if content.memories.len() >= content.full {
             content.memories.retain(|_, memory| memory.is_of_use(now));
-            // Doubling makes the cost of the removal constant on average.
+            // Doubling the bound makes the average cost of the removal constant.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
         let fresh = || Memory {
@@ -108,7 +108,7 @@ impl<S, R> Memories<S, R> {
         act(memory)
     }
 
-    /// Searches the former load balancers of all keys but this one.
+    /// Searches the former load balancers of all other keys.
     pub(super) fn find_former<T>(&self, but: &LoadBalancerKey, find: impl Fn(&R) -> Option<T>) -> Option<T> {
         let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others = content.memories.iter().filter(|(there, _)| **there != name(but));

@@ -1,5 +1,5 @@
-//! The next action of the runtime for one load balancer, for tests of drivers: the validation, the choice of the load balancer and the
-//! driver's plan, without a server, a cloud or a clock. Pure.
+//! The next action of the runtime for one load balancer, for tests of drivers. Combines the validation, the choice of the load balancer and
+//! the driver's plan, without a server, a cloud or a clock. This module is pure.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use crate::{
     grants::Grants,
 };
 
-/// The request.
+/// The request whose next action is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Create or update a load balancer, with these backends in place of the set that it refers to.
+    /// Create or update a load balancer with these backends, which replace the backend set in the request.
     Ensure(Box<EnsureLoadBalancerRequest>, Arc<[Backend]>),
     /// Delete the load balancer.
     Delete(Box<DeleteLoadBalancerRequest>),
 }
 
-/// The next action.
+/// The next action of the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Foretold<S> {
-    /// This vendor write.
+    /// Make this vendor write.
     Write(S),
     /// Wait for the vendor.
     Wait,
-    /// Nothing is left to do.
+    /// No action is left.
     Done,
 }
 
 /// Returns the next vendor write for a request, given the records of a complete listing.
 ///
 /// # Errors
-/// The error that the RPC would return.
+/// Returns the error that the RPC would return.
 pub fn foretell<D: Driver>(
     driver: &D,
     grants: &Grants,

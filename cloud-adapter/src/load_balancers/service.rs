@@ -1,4 +1,4 @@
-//! `LoadBalancerService`: from gRPC requests to checked goals and tasks, and back.
+//! `LoadBalancerService`: translates gRPC requests to validated goals and tasks, and their results to answers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     snapshot::{Frame, Watcher},
 };
 
-/// The gRPC service.
+/// The gRPC service `LoadBalancerService`.
 #[derive(Debug)]
 pub(crate) struct Service<D: Driver> {
     pub(crate) converger: Arc<Converger<D>>,
@@ -44,7 +44,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
             let key = record.summary.key.as_ref()?;
-            // A key without one of its two parts cannot be queried.
+            // Looking up a key with only one of its two parts is not supported.
             let ours = key.cluster_id == context.cluster_id && !key.owner_uid.is_empty() && !record.left;
             ours.then(|| record.summary.clone())
         };

@@ -1,6 +1,6 @@
-//! Validates a request into a desired state, reporting all faults at once. Pure.
+//! Validates a request and converts it into a desired state. Reports all faults at once. This module is pure.
 //!
-//! Features that this cloud lacks are refused: a driver implements everything that passes.
+//! Features that this cloud lacks are refused, so a driver must implement everything that passes.
 
 mod features;
 mod parameters;
@@ -27,17 +27,17 @@ use crate::{driver::Description, strings};
 
 /// Maximum length of a load balancer's name, in bytes. Source: load_balancer_service.proto, `LoadBalancerSpec`.
 const NAME_MAX: usize = 255;
-/// Source ranges times listeners: a vendor takes all ranges with each listener, so that a plan has as many.
+/// Maximum number of source ranges times listeners: a vendor stores all ranges with each listener, so a plan has this many entries.
 const RANGES_MAX: usize = 100_000;
 /// Maximum number of entries in any other list: plans compare each entry with all others.
 const ENTRIES_MAX: usize = 500;
 
-/// Version of the hash. A new version means "compare field by field", never "rewrite everything".
+/// Version of the hash. A different version means "compare field by field", never "rewrite everything".
 ///
-/// New fields of the contract do not change the hash: unset fields are not hashed.
+/// New fields of the contract do not change the hash while they are unset, because unset fields are not hashed.
 const HASH_VERSION: &str = "1";
 
-/// The longest timeout. Source: load_balancer_service.proto, `Listener`.
+/// The longest timeout of a listener. Source: load_balancer_service.proto, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// The faults found so far.
@@ -50,10 +50,10 @@ impl Faults {
     }
 }
 
-/// Checks key and owner.
+/// Checks the key and the owner in a request.
 ///
 /// # Errors
-/// `FIELD_INVALID`.
+/// Returns `FIELD_INVALID`.
 pub(super) fn identity(
     cluster_id: &str,
     key: Option<LoadBalancerKey>,
@@ -76,10 +76,10 @@ pub(super) fn identity(
     if faults.0.is_empty() { Ok((key, owner)) } else { Err(AdapterError::fields(faults.0)) }
 }
 
-/// Validates a specification against the contract, then against the capabilities of this cloud.
+/// Validates a specification, first against the contract, then against the capabilities of this cloud.
 ///
 /// # Errors
-/// `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known one; `UNSUPPORTED_FEATURE`.
+/// Returns `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known one; `UNSUPPORTED_FEATURE`.
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,
@@ -110,25 +110,25 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// What the caller allows on the way to the specification.
+/// What the caller permits in order to reach the specification.
 ///
 /// # Errors
-/// `FIELD_INVALID` for an adoption by ID without an ID.
+/// Returns `FIELD_INVALID` for an adoption by ID without an ID.
 pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, AdapterError> {
     let adoption = request.adoption();
-    // With other adoptions the ID is only a hint. It is left out of the goal, so that it does not restart a task.
+    // For other adoptions the ID is only a hint. The goal excludes it, so that a changed hint does not restart a task.
     let known = known_id(request.known.as_ref()).filter(|_| adoption == Adoption::ById);
     if adoption == Adoption::ById && known.is_none() {
-        let text = "has no ID `loadbalancer`: adoption BY_ID needs the one to adopt";
+        let text = "has no ID `loadbalancer`: adoption BY_ID needs the ID of the load balancer to adopt";
         return Err(AdapterError::field("known.vendor_ids", text));
     }
     Ok(Terms { recreate: request.recreate(), adoption, known })
 }
 
-/// What a deletion removes besides the owned load balancers.
+/// What a deletion removes besides the load balancers that the key owns.
 ///
 /// # Errors
-/// `FIELD_INVALID` for an unknown value.
+/// Returns `FIELD_INVALID` for an unknown value.
 pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, AdapterError> {
     let number = request.adoption;
     Adoption::try_from(number).map_err(|_unknown| {
@@ -136,13 +136,13 @@ pub(super) fn adoption(request: &DeleteLoadBalancerRequest) -> Result<Adoption, 
     })
 }
 
-/// The vendor's ID of the load balancer itself, if the caller knows it.
+/// The vendor's ID of the load balancer itself, if the caller sent it.
 pub(super) fn known_id(known: Option<&Known>) -> Option<String> {
     let id = known?.vendor_ids.as_ref()?.ids.get("loadbalancer")?;
     (!id.is_empty()).then(|| id.clone())
 }
 
-/// The versioned hash of everything but the backends and the display names.
+/// The versioned hash of all fields except the backends and the display names.
 pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     let mut canonical = spec.clone();
     canonical.backend_set_id.clear();
@@ -157,7 +157,7 @@ pub(super) fn hash(spec: &LoadBalancerSpec) -> String {
     format!("{HASH_VERSION}-{hex}")
 }
 
-/// Unknown values are refused instead of treated as the default: a future `INTERNAL` is not `INTERNET`.
+/// Refuses unknown values instead of using the default: a future `INTERNAL` must not be treated as `INTERNET`.
 fn enums(request: &EnsureLoadBalancerRequest, spec: &LoadBalancerSpec, faults: &mut Faults) {
     let mut known = |field: &str, number: i32, known: bool| {
         if !known {
@@ -221,7 +221,8 @@ fn listeners(listeners: &[Listener], faults: &mut Faults) {
     }
 }
 
-/// Checks the application against the protocol and the certificates. Certificates without an application mean TLS termination of any kind.
+/// Checks the application protocol against the protocol and the certificates. Certificates without an application protocol mean TLS
+/// termination of any kind.
 fn application(listener: &Listener, field: &impl Fn(&str) -> String, faults: &mut Faults) {
     use listener::Application::{Http, Https, Pass, Tls, Unspecified};
     let certified = !listener.tls_refs.is_empty();
@@ -288,7 +289,7 @@ fn addresses(spec: &LoadBalancerSpec, faults: &mut Faults) {
     let entries = spec.source_ranges.len().saturating_mul(spec.listeners.len());
     if entries > RANGES_MAX {
         let text =
-            format!("{entries} entries, one of each range for each listener, are more than {RANGES_MAX}");
+            format!("source ranges times listeners make {entries} entries, above the limit of {RANGES_MAX}");
         faults.add("spec.source_ranges", text);
     }
     for (at, range) in spec.source_ranges.iter().enumerate() {

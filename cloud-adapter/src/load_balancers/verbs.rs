@@ -1,4 +1,5 @@
-//! Ensure and Delete: from a request to a checked goal, to the key's task, to an answer. This module writes nothing.
+//! The verbs Ensure and Delete: a request is converted to a validated goal, given to the key's task, and answered. This module makes no
+//! vendor writes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,11 +26,11 @@ use crate::{
     vendor::{Place, Purpose},
 };
 
-/// Maximum time that an RPC waits for its task, and the margin that it keeps before its deadline.
+/// Maximum time for which an RPC waits for its task, and the margin before the RPC's deadline.
 const WAIT: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Operators only make dry runs and cannot upload a set, so the error does not ask them to.
+/// The error for operators, who only make dry runs and cannot upload a set.
 fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
     if role == Role::Operator && error.reason == Reason::BackendSetUnknown {
         let text = "this backend set is not cached, and an operator cannot put one: use a set that \
@@ -40,7 +41,7 @@ fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
     }
 }
 
-/// The plan for a goal: the decision, and its steps as reported by a dry run.
+/// The plan for a goal: the decision, and its steps as a dry run reports them.
 type Told<D> = (Next<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
 
 impl<D: Driver> Service<D> {
@@ -148,14 +149,14 @@ impl<D: Driver> Service<D> {
         Ok((handle.wait(number, until, context.session.meter()).await?, place))
     }
 
-    /// What the answer says about a running task: an exhausted budget and a throttling vendor are reported.
+    /// The condition of a running task in the answer: reports an exhausted budget and a throttling vendor.
     fn waits(&self, what: String, place: &Place) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
         Waits::told(what, vendor.waits(place).as_ref(), held)
     }
 
-    /// The load balancer, if no task runs for the key and a trusted listing shows that it is in sync. Cost: no vendor call.
+    /// Returns the load balancer if no task for the key is running and a trusted listing shows that it is in sync. Cost: no vendor call.
     fn nothing_to_do(
         &self,
         goal: &Goal,
@@ -174,12 +175,12 @@ impl<D: Driver> Service<D> {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
             Err(error) if error.reason == Reason::StaleFence => Err(error),
-            // All other outcomes are left to the task, which observes the cloud itself if necessary.
+            // The task handles all other outcomes, and observes the cloud itself if necessary.
             Ok(_) | Err(_) => Ok(None),
         }
     }
 
-    /// The plan for a goal, for any caller. Neither admits a writer nor affects a running task.
+    /// Computes the plan for a goal, for any caller. Neither records a writer's fence nor affects a running task.
     ///
     /// Cost: a listing, if the snapshot is older than its target age.
     async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<Told<D>, AdapterError> {
@@ -199,7 +200,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The purpose of vendor calls for a load balancer, named after its owner.
+/// The purpose of vendor calls for a load balancer, with the owner's name.
 fn about(owner: &Owner, asked: &Purpose) -> Purpose {
     let Owner { kind, namespace, name, uid } = owner;
     let object = Arc::from(format!("{kind} {namespace}/{name} ({uid})"));
@@ -210,7 +211,7 @@ fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::
     Some(context.session.meter().cost(source, None))
 }
 
-/// Cannot happen: a task ends for the goal of its order.
+/// This error cannot happen, because a task ends for the goal of its order.
 fn mixed_up() -> AdapterError {
     AdapterError::new(Reason::Internal, "the task ended for a goal other than that of its order")
 }

@@ -1,5 +1,5 @@
-//! Measures every answer of the gRPC port, refusals of the layers below included, and makes calls part of their callers' traces. Uses only
-//! path, caller, `traceparent` and trailers.
+//! Measures every answer of the gRPC port, including refusals of the layers below, and makes calls part of their callers' traces. Uses only
+//! the path, the caller, `traceparent` and the trailers.
 
 use std::{
     collections::BTreeMap,
@@ -21,24 +21,24 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{Metrics, RpcLabels};
 
-/// The label for paths outside the contract: callers could choose any number of them.
+/// The label for paths outside the contract, since callers could choose any number of such paths.
 const OTHER: &str = "other";
 
-/// Records `rpc_duration_seconds`. Must be below the layer that authenticates the caller.
+/// Layer that records `rpc_duration_seconds`. It must be below the layer that authenticates the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct RpcLayer {
     metrics: Metrics,
     methods: Methods,
 }
 
-/// By path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
+/// Calls of the contract by path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 type Methods = Arc<BTreeMap<String, Method>>;
 
 #[derive(Clone, Debug)]
 struct Method {
     service: Arc<str>,
     name: Arc<str>,
-    /// Watches are not part of a trace: their duration depends on the reader.
+    /// Whether calls are part of a trace. Watches are not, because their duration depends on the reader.
     streams: bool,
 }
 
@@ -52,7 +52,7 @@ impl RpcLayer {
         let known = self.methods.get(request.uri().path()).cloned();
         let Method { service, name: method, .. } = known.unwrap_or_else(other);
         let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
-        // Kept without trailers: the caller, or the process, has gone.
+        // This code remains if there are no trailers: the caller, or the process, has gone.
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
 
@@ -98,7 +98,7 @@ impl<S> Layer<S> for RpcLayer {
     }
 }
 
-/// A service whose answers are measured.
+/// Service that measures the answers of an inner service.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured<S> {
     inner: S,
@@ -127,14 +127,14 @@ where
         let mut running = Running { metrics, labels, span, started: Instant::now() };
         Box::pin(async move {
             let answer = answer.await?;
-            // A refusal before the first message has its trailers in the headers.
+            // If the call was refused before the first message, its trailers are in the headers.
             running.read(answer.headers());
             Ok(answer.map(|inner| MeasuredBody { inner: Box::pin(inner), running }))
         })
     }
 }
 
-/// A request in progress; recorded when it ends, for whatever reason.
+/// A request in progress, which is recorded when it ends for any reason.
 #[derive(Debug)]
 struct Running {
     metrics: Metrics,
@@ -167,7 +167,7 @@ impl Drop for Running {
     }
 }
 
-/// A body whose trailers are inspected when they are sent.
+/// A body whose trailers are read when they are sent.
 #[derive(Debug)]
 pub(crate) struct MeasuredBody<B> {
     inner: Pin<Box<B>>,

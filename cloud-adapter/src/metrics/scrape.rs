@@ -1,4 +1,4 @@
-//! Metrics of state, as opposed to events: buckets, queues, breakers, ages. Read at each scrape, so that no gauge is outdated.
+//! Metrics of state: buckets, queues, breakers, ages. They are read at each scrape, so that no gauge is outdated.
 
 use std::{
     fmt,
@@ -21,13 +21,13 @@ type Age = Box<dyn Fn() -> SnapshotAge + Send + Sync>;
 /// The age and the maximum age of a collection's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SnapshotAge {
-    /// `None`: not listed yet.
+    /// Age of the listing. `None`: there is no listing yet.
     pub(crate) age: Option<Duration>,
-    /// `None`: without watches it is not refreshed.
+    /// Maximum age of the listing. `None`: it is not refreshed, because there are no watches.
     pub(crate) target: Option<Duration>,
 }
 
-/// The sources of state. Clones share them.
+/// The sources of state. Clones share them with each other.
 #[derive(Clone, Default)]
 pub(super) struct Sources(Arc<Mutex<Inner>>);
 
@@ -76,7 +76,7 @@ impl Collector for Sources {
 struct Page<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Page<'_, '_> {
-    /// One metric: its name, help and unit, and a row for each set of labels.
+    /// Writes one metric: its name, help and unit, and a row for each set of labels.
     fn rows<L: EncodeLabelSet, M: EncodeMetric>(
         &mut self,
         (name, help, unit): (&str, &str, Option<Unit>),
@@ -114,7 +114,7 @@ impl Page<'_, '_> {
             Some(paused(one).unwrap_or_default())
         })?;
         gauges("bucket_knee", "Calls a second when the vendor last throttled", None, &|one| one.knee)?;
-        let help = "Rate in calls a second that others use of the same account";
+        let help = "Rate in calls a second that other clients use of the same account";
         gauges("bucket_foreign_rate", help, None, &|one| Some(one.foreign_rate))?;
         let throttled = buckets.iter().flat_map(|one| {
             [("status", one.throttled), ("header", one.corrected)].map(|(source, count)| {
@@ -140,7 +140,7 @@ impl Page<'_, '_> {
         self.rows(("queue_depth", "Vendor calls waiting in the queue", None), rows)
     }
 
-    /// Queues that were used before keep a row for each bucket, so that 0 is exported.
+    /// Queues that were used earlier keep a row for each bucket, so that their value 0 is exported.
     fn oldest(&mut self, report: &Report, queues: &[QueueReport]) -> fmt::Result {
         let rows = report.buckets.iter().flat_map(|bucket| {
             report.leaves.iter().map(move |leaf| {

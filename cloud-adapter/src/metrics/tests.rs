@@ -13,7 +13,7 @@ use crate::vendor::Family as VendorFamily;
 
 const LIST: Operation = Operation::read(VendorFamily::Compute, "ListInstances");
 
-/// Metrics with one event of each kind.
+/// Creates metrics with one event of each kind.
 fn eventful() -> Metrics {
     let metrics = Metrics::new();
     let (class, controller) = (Class::Interactive, Role::ServiceController.word());
@@ -84,7 +84,7 @@ fn report() -> Report {
     }
 }
 
-/// The samples on the page, without histogram buckets.
+/// Returns the samples on the page, without histogram buckets.
 fn samples(metrics: &Metrics) -> String {
     let page = metrics.render().expect("a page");
     let kept =
@@ -264,7 +264,7 @@ async fn calls_join_their_callers_trace_but_watches_do_not() {
     );
 }
 
-/// The names of our metrics in this text.
+/// Returns the names of this adapter's metrics in this text.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("cloud_adapter_")).collect()

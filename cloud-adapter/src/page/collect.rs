@@ -1,4 +1,4 @@
-//! Collects the data of the page from its sources. Costs no vendor call.
+//! Collects the data of the page from its sources, without vendor calls.
 
 use std::{
     fmt,
@@ -32,14 +32,14 @@ use crate::{
 
 /// Maximum number of tasks on the page.
 const TASKS: usize = 200;
-/// Maximum length of an error of the cloud, in characters.
+/// Maximum length of an error text from the cloud, in characters.
 const ERROR: usize = 500;
 
 /// The sources of the page. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Page(Arc<dyn Fn() -> AdapterStatus + Send + Sync>);
 
-/// The sources of the data.
+/// The sources from which the page is collected.
 #[derive(Debug)]
 pub(crate) struct Sources<D: Driver> {
     pub(crate) driver: Arc<D>,
@@ -56,14 +56,14 @@ impl fmt::Debug for Page {
 }
 
 impl Page {
-    /// Returns the page, and the task that records its history, which never ends.
+    /// Returns the page, and the task that records the page's history and never ends.
     pub(crate) fn of<D: Driver>(sources: Sources<D>) -> (Self, impl Future<Output = ()> + Send + use<D>) {
         let (vendor, history) = (Arc::clone(&sources.rpc.vendor), Arc::<Mutex<History>>::default());
         let told = Arc::clone(&history);
         let keep = async move {
             let mut ticks = tokio::time::interval(STEP);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            // The first tick is immediate.
+            // The first tick completes immediately.
             ticks.tick().await;
             loop {
                 ticks.tick().await;
@@ -92,7 +92,7 @@ impl<D: Driver> Sources<D> {
         let duty = rpc.replica.subscribe().borrow().clone();
         let (leader, leader_address) = match duty {
             Duty::Leading { .. } => (true, None),
-            // The holder identity in the Lease: `<instance id>@<address>`.
+            // The holder identity in the Lease has the form `<instance id>@<address>`.
             Duty::Standby { leader } => {
                 (false, leader.and_then(|it| Some(it.rsplit_once('@')?.1.to_owned())))
             }
@@ -129,7 +129,7 @@ impl<D: Driver> Sources<D> {
 
     fn clusters(&self) -> Vec<ClusterObjects> {
         let Snapshots { load_balancers, routes, .. } = &self.snapshots;
-        // A load balancer that its owner released while others use it still has its tags.
+        // A load balancer that its owner released while other keys use it still has the owner's tags.
         let balancers = load_balancers.tally(|it| it.summary.key.as_ref().map_or("", |key| &key.cluster_id));
         clusters(&self.rpc.cluster(), balancers, routes.tally(Item::cluster))
     }
@@ -181,7 +181,7 @@ impl<D: Driver> Sources<D> {
         }
     }
 
-    /// Wall-clock time in whole milliseconds.
+    /// Converts a wall-clock time to whole milliseconds.
     fn time(&self, instant: Instant) -> Timestamp {
         let wall = Timestamp::try_from(self.rpc.clock.at(instant)).unwrap_or_default();
         Timestamp::from_millisecond(wall.as_millisecond()).unwrap_or(wall)
@@ -217,7 +217,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// In whole milliseconds.
+/// A duration in whole milliseconds.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000.0).round() / 1_000.0
 }

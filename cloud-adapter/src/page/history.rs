@@ -1,4 +1,4 @@
-//! The last ten minutes of the budgets, in steps of five seconds. Pure: the caller passes the time.
+//! The last ten minutes of the budgets, in steps of five seconds. This module is pure: the caller passes the time.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,20 +8,20 @@ use std::{
 use cloud_budget::{BucketReport, Time};
 use pages::report::Step;
 
-/// One step.
+/// Length of one step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
-/// Older steps are dropped.
+/// Maximum number of steps; older ones are dropped.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// A ring buffer per bucket.
+/// A ring buffer of steps for each bucket.
 #[derive(Debug, Default)]
 pub(super) struct History(BTreeMap<String, Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    /// Total calls at the end of the last step.
+    /// Total number of calls at the end of the last step.
     calls: u64,
-    /// The newest first.
+    /// Steps, the newest first.
     steps: VecDeque<Past>,
 }
 
@@ -34,7 +34,7 @@ struct Past {
 }
 
 impl History {
-    /// Ends a step. To be called once per step, with all buckets.
+    /// Ends a step. The caller must call this once per step, with all buckets.
     pub(super) fn note(&mut self, now: Time, buckets: &[BucketReport]) {
         self.0.retain(|name, _| buckets.iter().any(|bucket| bucket.name == *name));
         for BucketReport { name, calls, queued, rate, .. } in buckets {
@@ -110,6 +110,6 @@ mod tests {
         history.note(at(2_505), &[bucket("a", 500, 0)]);
         assert_eq!(history.of("b", at(2_505)), []);
         history.note(at(10_000), &[bucket("a", 500, 0)]);
-        assert_eq!(history.of("a", at(10_000)).len(), 1, "no step of before the suspension is left");
+        assert_eq!(history.of("a", at(10_000)).len(), 1, "no step from before the suspension is left");
     }
 }

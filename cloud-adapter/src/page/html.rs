@@ -1,4 +1,4 @@
-//! The HTML page: one document with inline style, without script and external resources. Pure.
+//! The HTML page: one document with inline style, without scripts or external resources. Pure functions.
 //!
 //! - `text`: escaping and formatting of numbers.
 //! - `table`: tables that become lists on narrow screens.
@@ -23,7 +23,7 @@ const STYLE: &str = include_str!("html/style.css");
 /// Interval of automatic reloads, in seconds.
 const REFRESH: u32 = 5;
 
-/// Allows only the inline style and the empty icon.
+/// Content security policy that allows only the inline style and the empty icon.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let style = base64(&Sha256::digest(STYLE));
     format!(
@@ -36,7 +36,7 @@ pub(super) fn policy() -> &'static str {
     &POLICY
 }
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn document(status: &AdapterStatus) -> String {
     let name = Escaped(&status.adapter);
     let mut page = String::with_capacity(32 * 1024);
@@ -57,7 +57,7 @@ pub(super) fn document(status: &AdapterStatus) -> String {
     page
 }
 
-/// Source: RFC 4648, section 4.
+/// Base64 encoding. Source: RFC 4648, section 4.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! The audit log of routes: one line of the target `audit` per route, because one vendor call writes many.
+//! The audit log of routes: one line of the target `audit` per route, because one vendor call can write many routes.
 
 use cloud_api_proto::{Reason, v1alpha1::route_result};
 

@@ -1,4 +1,4 @@
-//! Destinations whose state is unknown: the answer to a write was lost, and reads may not show the write yet.
+//! Destinations whose state is unknown because the answer to a write was lost and reads may not show the write yet.
 
 use std::{
     collections::BTreeMap,
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use super::plan::Verdict;
 
-/// The time of each write. Bounded by the routes of the cluster; removed by the next listing that is late enough.
+/// The time of each write by destination. Bounded by the number of routes; the next listing that is late enough removes entries.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
 
 impl Doubts {
-    /// Records the destinations that a batch leaves unknown.
+    /// Records the destinations whose state is unknown after a batch.
     pub(super) fn note(&self, batch: &[Verdict]) {
         let unknown = |verdict: &&Verdict| {
             verdict.error.as_ref().is_some_and(|error| error.reason == Reason::OutcomeUnknown)
@@ -26,12 +26,12 @@ impl Doubts {
         self.with(|doubts| doubts.extend(destinations.map(|destination| (destination, now))));
     }
 
-    /// Since when a destination is in doubt.
+    /// The time since which a destination is in doubt.
     pub(super) fn at(&self, destination: IpNet) -> Option<Instant> {
         self.with(|doubts| doubts.get(&destination).copied())
     }
 
-    /// Removes the doubts up to this time, because reads show those writes.
+    /// Removes the doubts up to this time, because reads now show those writes.
     pub(super) fn forget(&self, shown: Option<Instant>) {
         self.with(|doubts| doubts.retain(|_, at| shown.is_none_or(|shown| *at > shown)));
     }

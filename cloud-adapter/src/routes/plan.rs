@@ -1,6 +1,6 @@
-//! Decides the changes of a request, item by item. Pure.
+//! Decides the changes of a request, item by item. This module is pure.
 //!
-//! A deletion needs an explicit key and ownership; routes of other owners are reported and never changed.
+//! A deletion needs an explicit key and ownership; routes of other owners are reported, but never changed.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use super::Order;
 use crate::driver::{RouteChanges, WantedRoute};
 
-/// One item of a request, its destination parsed.
+/// One item of a request with its parsed destination.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     /// The route must exist.
@@ -27,7 +27,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// The destination of the route, if it is valid.
+    /// The destination of the route, if the item is valid.
     pub(crate) fn destination(&self) -> Option<IpNet> {
         match self {
             Self::Upsert { destination, .. } | Self::Delete { destination, .. } => Some(*destination),
@@ -35,7 +35,7 @@ impl Item {
         }
     }
 
-    /// The key of the route, as requested.
+    /// The key of the route in the request.
     pub(crate) fn key(&self) -> RouteKey {
         match self {
             Self::Upsert { upsert, .. } => upsert.key.clone().unwrap_or_default(),
@@ -57,14 +57,14 @@ impl Change {
     }
 }
 
-/// The decision for an item.
+/// The decision for one item of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) key: RouteKey,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<AdapterError>,
     pub(crate) change: Change,
-    /// When to ask again, if the outcome is pending.
+    /// Delay after which to ask again, if the outcome is pending.
     retry_after: Option<Duration>,
 }
 
@@ -77,12 +77,12 @@ impl Verdict {
         Self { error: Some(error), ..Self::new(key, outcome, Change::default()) }
     }
 
-    /// The state of the destination is unknown yet.
+    /// The state of the destination is not known yet.
     pub(crate) fn pending(key: &RouteKey, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(key, Outcome::Pending, Change::default()) }
     }
 
-    /// The item's result, as a message of the contract.
+    /// Converts the item's result to a message of the contract.
     pub(crate) fn result(&self) -> RouteResult {
         RouteResult {
             key: Some(self.key.clone()),
@@ -93,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// The owner of a route, as seen by this cluster.
+/// The owner of a route from the point of view of this cluster.
 pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     match &route.key {
         Some(key) if key.cluster_id == cluster_id => RouteOwner::Mine,
@@ -102,7 +102,7 @@ pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     }
 }
 
-/// Decides each item, given the existing routes. `doubt`: how long the state of a destination will be unknown, if it is.
+/// Decides each item, given the existing routes. `doubt` returns how long the state of a destination will be unknown, if it is.
 pub(crate) fn plan(
     order: &Order,
     routes: &[&Route],
@@ -115,7 +115,7 @@ pub(crate) fn plan(
     order.items.iter().map(judge).collect()
 }
 
-/// The changes of all items.
+/// The changes of all items of a request.
 pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
     let wanted = |upsert: &RouteUpsert| WantedRoute {
         upsert: upsert.clone(),
@@ -132,7 +132,7 @@ pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
 pub(crate) fn batches(verdicts: &mut [Verdict], max: usize) -> impl Iterator<Item = &mut [Verdict]> {
     let mut changes = 0;
     verdicts.chunk_by_mut(move |before, after| {
-        // Sums the changes before the current boundary.
+        // Sum of the changes before the current group boundary.
         changes += before.change.size();
         let fits = changes + after.change.size() <= max;
         changes = if fits { changes } else { 0 };
@@ -166,9 +166,9 @@ fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -
     let serves = route.state() != RouteState::Blackhole;
     let unchanged = serves && same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
     let ours = match owner(route, &order.cluster_id) {
-        // A key of another node must be deleted first, else it is a conflict.
+        // A route with the key of another node must be deleted first; otherwise this is a conflict.
         RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
-        // Untagged, inside the cluster's CIDRs, and its target is this very node.
+        // The route is untagged, inside the cluster's CIDRs, and its target is this very node.
         RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),
         RouteOwner::OtherCluster | RouteOwner::Unspecified => false,
     };
@@ -223,7 +223,7 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     there.is_some() && there == machine(hop)
 }
 
-/// Whether the route has lost its target, which had the address of this next hop.
+/// Whether the route has lost its target, whose address was that of this next hop.
 fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
     let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
     let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
@@ -276,14 +276,14 @@ mod tests {
         leaving(node, destination, "")
     }
 
-    /// A deletion with the provider ID of the node's instance.
+    /// Creates a deletion with the provider ID of the node's instance.
     fn leaving(node: &str, destination: &str, hop: &str) -> Item {
         let next_hop = Some(NextHop { provider_id: hop.into(), ..NextHop::default() });
         let key = key("me", node, destination);
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
     }
 
-    /// A deletion of an untagged route with the former address.
+    /// Creates a deletion of an untagged route with the former address.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
         let key = key("me", "a", destination);

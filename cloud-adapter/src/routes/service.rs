@@ -1,4 +1,4 @@
-//! `RouteService`: from gRPC to checked orders, and back.
+//! `RouteService`: translates gRPC requests to validated orders, and their results to answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
     strings,
 };
 
-/// The margin of an answer before its deadline, and the poll interval of callers.
+/// Margin of an answer before its deadline, and interval at which callers poll.
 const MARGIN: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The object name of all routes: a fence's sequence covers them together, and they are queued as one object.
+/// The object name of all routes: one sequence of fences covers all routes, and their calls are queued as those of one object.
 const OBJECT: &str = "Routes";
 
-/// The gRPC service.
+/// The gRPC service `RouteService`.
 #[derive(Debug)]
 pub(crate) struct Service<D> {
     pub(crate) applier: Arc<Applier<D>>,
@@ -80,7 +80,7 @@ impl<D: Driver> RouteService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    /// Runs an order in a separate task, on a session without a deadline: a client that disconnects interrupts nothing.
+    /// Executes an order in a separate task, on a session without a deadline, so that a disconnecting client interrupts nothing.
     async fn apply(&self, request: ApplyRoutesRequest, context: &Context) -> Result<Applied, AdapterError> {
         self.rpc.may_change(context, request.dry_run, request.fence.as_ref())?;
         let fence = request.fence.clone();
@@ -111,7 +111,7 @@ impl<D: Driver> Service<D> {
     }
 }
 
-/// The view of this cluster on a route: its own routes, and others that overlap its CIDRs.
+/// The routes as this cluster sees them: its own routes, and others that overlap its CIDRs.
 fn seen(route: &Route, cluster_id: &str, cidrs: &[IpNet]) -> Option<Route> {
     let owner = plan::owner(route, cluster_id);
     let overlaps = || {
@@ -131,7 +131,11 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     }
     let cluster_cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
     if cluster_cidrs.is_empty() && !request.upserts.is_empty() {
-        return Err(AdapterError::field("cluster_cidrs", "is empty: no route outside of it can be created"));
+        return Err(AdapterError::field(
+            "cluster_cidrs",
+            "is empty: set the cluster's CIDRs, outside \
+        of which no route is created",
+        ));
     }
     let upserts = request.upserts.into_iter().enumerate().map(|(at, upsert)| {
         let key = upsert.key.clone().unwrap_or_default();
@@ -156,7 +160,7 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     })
 }
 
-/// Validates a route to create. Returns its next hop.
+/// Validates a route to create, and returns its next hop.
 fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, AdapterError> {
     let destination = destination(item, &upsert.key.clone().unwrap_or_default(), cluster_id)?;
     if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) {

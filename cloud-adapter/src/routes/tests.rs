@@ -1,4 +1,4 @@
-//! A request that waits to write, on paused time.
+//! Tests a request that waits to write, with paused time.
 
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::{
@@ -41,7 +41,7 @@ fn caller() -> Caller {
     Caller { role: Role::RouteController, ..Caller::anyone() }
 }
 
-/// Requests one route.
+/// Sends a request for one route.
 fn request(node: u32, priority: Priority) -> Request<ApplyRoutesRequest> {
     let key = RouteKey {
         cluster_id: "c".to_owned(),
@@ -64,7 +64,7 @@ fn request(node: u32, priority: Priority) -> Request<ApplyRoutesRequest> {
     request
 }
 
-/// When the write of a resync behind a hundred others is sent, in milliseconds, with or without an urgent request that waits behind it.
+/// Time in milliseconds at which a resync's write is sent behind a hundred others, with or without an urgent request that waits behind it.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
     let service = service(&vendor);
@@ -90,6 +90,6 @@ async fn written(joined: bool) -> u128 {
 #[tokio::test(start_paused = true)]
 async fn urgent_request_raises_the_write_before_it() {
     let (alone, joined) = (written(false).await, written(true).await);
-    assert!(alone > 9_000, "after all others: {alone} ms");
-    assert!(joined < 1_000, "first from then on: {joined} ms");
+    assert!(alone > 9_000, "sent after all others: {alone} ms");
+    assert!(joined < 1_000, "sent first after the urgent request arrived: {joined} ms");
 }

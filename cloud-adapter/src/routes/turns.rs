@@ -1,11 +1,11 @@
-//! Serialises the writers of routes, in order of arrival and with the priority of the most urgent waiting request.
+//! Serialises the writers of routes in the order of arrival. The current writer gets the priority of the most urgent waiting request.
 
 use std::sync::PoisonError;
 
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-/// A route table is one object in most clouds: one writer at a time.
+/// Lock for one writer at a time: in most clouds, a route table is one object.
 #[derive(Debug)]
 pub(crate) struct Turns {
     writing: Mutex<()>,
@@ -13,7 +13,7 @@ pub(crate) struct Turns {
     asked: watch::Sender<Priority>,
 }
 
-/// A waiting request, until it is dropped.
+/// A waiting request, which is registered until this value is dropped.
 struct Place<'a> {
     turns: &'a Turns,
     priority: Priority,
@@ -34,7 +34,7 @@ impl Turns {
         self.writing.lock().await
     }
 
-    /// The priority of the most urgent waiting request; unspecified if there is none.
+    /// The priority of the most urgent waiting request; unspecified if no request waits.
     pub(super) fn asked(&self) -> watch::Receiver<Priority> {
         self.asked.subscribe()
     }

@@ -1,4 +1,4 @@
-//! Writes route changes, and assigns the outcomes to the items that requested them.
+//! Writes route changes, and assigns the outcomes to the items that requested the changes.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -14,14 +14,14 @@ use crate::{
     vendor::Session,
 };
 
-/// The outcome of one route in the cloud: the created route, if the vendor returns it.
+/// The outcome of one route in the cloud, with the created route if the vendor returns it.
 pub(super) type Written = Result<Option<Route>, AdapterError>;
 
 impl<D: Driver> Applier<D> {
-    /// Writes the changes of one batch: one vendor call if the vendor takes many, else one per change. Returns one outcome per change,
-    /// removals first. The failure of a whole call is that of each of its changes.
+    /// Writes the changes of one batch: one vendor call if the vendor accepts many changes, else one per change. Returns one outcome per
+    /// change, removals first. The failure of a whole call counts for each of its changes.
     ///
-    /// `halt`: why no further call is sent. After a throttle, the remaining routes are not tried one by one.
+    /// `halt` returns the reason if no further call may be sent. After a throttle, the remaining routes are not tried one by one.
     pub(super) async fn write(
         &self,
         changes: &RouteChanges,
@@ -46,7 +46,10 @@ impl<D: Driver> Applier<D> {
             };
             match result {
                 Ok(Outcome::Items(items)) if items.len() != per_step => {
-                    let text = format!("{step}: {} outcomes for {per_step} changes", items.len());
+                    let text = format!(
+                        "{step}: the driver returned {} outcomes for {per_step} changes",
+                        items.len()
+                    );
                     let error = AdapterError::new(Reason::OutcomeUnknown, text);
                     outcomes.extend(vec![Err(error); per_step]);
                 }
@@ -63,7 +66,7 @@ impl<D: Driver> Applier<D> {
         outcomes
     }
 
-    /// Adds the written routes to the snapshot. Returns whether a listing is needed, because the vendor did not return all of them.
+    /// Adds the written routes to the snapshot. Returns whether a listing is needed because the vendor did not return all of them.
     pub(super) fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
         let removals = changes.remove.len();
         for (id, outcome) in changes.remove.iter().zip(outcomes) {
@@ -76,7 +79,7 @@ impl<D: Driver> Applier<D> {
             match outcome {
                 Ok(Some(route)) => self.snapshot.upsert(route.clone()),
                 Ok(None) => unseen = true,
-                // A conflict that the listing does not show.
+                // This is a conflict that the listing does not show.
                 Err(error) => unseen |= error.reason == Reason::OperationConflict,
             }
         }
@@ -84,7 +87,7 @@ impl<D: Driver> Applier<D> {
     }
 }
 
-/// An error that would apply to the next call as well.
+/// Whether the next call would fail with the same error.
 fn halts(error: &VendorError) -> Option<VendorError> {
     match error.fault {
         Fault::Budget
@@ -94,7 +97,7 @@ fn halts(error: &VendorError) -> Option<VendorError> {
         | Fault::Auth
         | Fault::Forbidden
         | Fault::Unavailable => Some(error.clone()),
-        // The remaining ones were not sent.
+        // The remaining changes were not sent.
         Fault::OutcomeUnknown => Some(VendorError { fault: Fault::Unavailable, ..error.clone() }),
         Fault::Quota
         | Fault::NotFound
@@ -118,7 +121,7 @@ pub(super) fn settle(verdicts: &mut [Verdict], changes: &RouteChanges, outcomes:
         let Change { remove, add } = verdict.change.clone();
         let first = remove.map(|_| removed.next().unwrap_or_else(missing));
         let second = add.map(|_| added.next().unwrap_or_else(missing));
-        // A missing route is the goal of its removal.
+        // A removal whose route is missing has reached its goal.
         let first = first.map(|outcome| match outcome {
             Err(error) if error.reason == Reason::ResourceGone => Ok(None),
             outcome @ (Ok(_) | Err(_)) => outcome,

@@ -1,4 +1,4 @@
-//! The flags for TLS and callers, validated into [`Settings`].
+//! The flags for TLS and for callers, validated into [`Settings`].
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,11 +9,11 @@ use pages::Readers;
 /// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";
 
-/// Callers, their authentication, and the certificate of the port.
+/// Flags for callers, their authentication, and the certificate of the port.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SecurityOptions {
-    /// UID of the namespace kube-system of the served cluster. Calls for other clusters are refused. Required unless callers are not
-    /// authenticated (--authentication none): then, without it, all clusters are served
+    /// UID of the namespace kube-system of the served cluster. Calls for other clusters are refused. Required unless --authentication is
+    /// none; without the UID, all clusters are then served
     #[arg(long, value_name = "UID", help_heading = "Callers")]
     pub cluster_id: Option<String>,
 
@@ -21,11 +21,11 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_ca_cert: Option<PathBuf>,
 
-    /// Key of that CA (PEM)
+    /// Key of the CA in --tls-ca-cert (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_ca_key: Option<PathBuf>,
 
-    /// Names in certificates that the adapter issues for itself, DNS names or addresses: those that clients expect [default: cloud-adapter]
+    /// DNS names or addresses in the certificates that the adapter issues for itself, as clients expect them [default: cloud-adapter]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "TLS")]
     pub tls_server_names: Vec<String>,
 
@@ -33,11 +33,12 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_cert: Option<PathBuf>,
 
-    /// Key of that certificate (PEM)
+    /// Key of the certificate in --tls-cert (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_key: Option<PathBuf>,
 
-    /// Serve plaintext on other addresses than loopback, too: the traffic can be read, and all clients that reach the port can call
+    /// Serve plaintext on addresses other than loopback, too. Others can then read the traffic, and all clients that reach the port can
+    /// call
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
 
@@ -46,19 +47,19 @@ pub struct SecurityOptions {
     pub authentication: Option<AuthenticationKind>,
 
     /// Give a ServiceAccount a role; repeatable. Roles: node-controller, service-controller, route-controller, adapter (another replica),
-    /// operator (dry runs and watches). All others are refused
+    /// operator (dry runs and watches). ServiceAccounts without a role are refused
     #[arg(long, value_name = "ROLE=NAMESPACE/SERVICEACCOUNT", help_heading = "Callers")]
     pub identity: Vec<Identity>,
 
-    /// Issuer of tokens [default: that of the API server]
+    /// Issuer of tokens [default: the issuer of the API server]
     #[arg(long, value_name = "URL", help_heading = "Callers")]
     pub token_issuer: Option<String>,
 
-    /// Required audience of tokens, which must have no other [default: cloudadapter.CLUSTER-ID]
+    /// Required audience of tokens, which must be their only one [default: cloudadapter.CLUSTER-ID]
     #[arg(long, value_name = "AUDIENCE", help_heading = "Callers")]
     pub token_audience: Option<String>,
 
-    /// File with the public keys of tokens, as a JSON Web Key Set [default: those of the API server]
+    /// File with the public keys of tokens, as a JSON Web Key Set [default: the keys of the API server]
     #[arg(long, value_name = "FILE", help_heading = "Callers")]
     pub token_jwks: Option<PathBuf>,
 
@@ -66,12 +67,12 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "FILE", help_heading = "Callers")]
     pub client_ca: Option<PathBuf>,
 
-    /// Trust domain of callers' certificates, which name spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT
+    /// Trust domain of callers' certificates; the SPIFFE IDs are spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT
     #[arg(long, value_name = "DOMAIN", help_heading = "Callers")]
     pub trust_domain: Option<String>,
 
-    /// Readers of the status page, / and /status.json of --http-address. Metrics and probes are readable for all callers that reach the
-    /// port
+    /// Readers that may see the status page, / and /status.json of --http-address. Metrics and probes are readable for all callers that
+    /// reach the port
     #[arg(long, value_enum, value_name = "READERS", default_value = "local", help_heading = "Callers")]
     pub status_pages: Readers,
 
@@ -80,27 +81,27 @@ pub struct SecurityOptions {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Authentication of callers.
+/// How callers are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AuthenticationKind {
     /// No authentication: all clients that reach the port may do everything.
     None,
-    /// ServiceAccount token, verified offline with the cluster's public keys.
+    /// Callers send a ServiceAccount token, which is verified offline with the cluster's public keys.
     ServiceAccount,
-    /// ServiceAccount token, verified by the API server.
+    /// Callers send a ServiceAccount token, which the API server verifies.
     TokenReview,
-    /// Client certificate with a SPIFFE ID.
+    /// Callers use a client certificate with a SPIFFE ID.
     ClientCertificate,
 }
 
-/// Validated flags.
+/// The settings from the validated flags.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `None`: plaintext.
+    /// The TLS files. `None`: plaintext.
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) callers: Callers,
     pub(crate) identities: Identities,
-    /// `None`: any cluster.
+    /// The cluster that is served. `None`: any cluster.
     pub(crate) cluster_id: Option<Arc<str>>,
     pub(crate) kubeconfig: Option<PathBuf>,
 }
@@ -125,7 +126,7 @@ impl SecurityOptions {
     /// Validates all flags together.
     ///
     /// # Errors
-    /// All faults, each with the flag and the fix.
+    /// Returns all faults, each with the flag and the fix.
     pub(crate) fn check(&self, address: &Address) -> Result<Settings, Vec<String>> {
         let mut faults = Vec::new();
         let tls = self.tls(&mut faults);
@@ -133,8 +134,8 @@ impl SecurityOptions {
         if plain && !address.is_local() && !self.insecure {
             faults.push(format!(
                 "--grpc-address {address}: plaintext is served only on loopback addresses and unix \
-                 sockets: set --tls-ca-cert and --tls-ca-key, or --tls-cert and --tls-key; or --insecure, \
-                 if only callers that may do everything reach the port"
+                sockets: set --tls-ca-cert and --tls-ca-key, or --tls-cert and --tls-key; or --insecure, \
+                if all callers that reach the port may do everything"
             ));
         }
         if self.insecure && !plain {
@@ -167,7 +168,7 @@ impl SecurityOptions {
         }
     }
 
-    /// The authentication of callers, set or default.
+    /// The authentication of callers: the flag, or the default.
     pub(crate) fn proof(&self) -> AuthenticationKind {
         let plain = [&self.tls_ca_cert, &self.tls_ca_key, &self.tls_cert, &self.tls_key];
         self.authentication.unwrap_or(if plain.iter().all(|file| file.is_none()) {
@@ -239,7 +240,7 @@ impl SecurityOptions {
         }
     }
 
-    /// `None`: no cluster ID either, which [`Self::check`] has reported.
+    /// The required audience. `None`: there is no cluster ID either, which [`Self::check`] has already reported.
     fn audience(&self) -> Option<String> {
         let of = |cluster: &String| format!("cloudadapter.{cluster}");
         self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of))
@@ -260,7 +261,7 @@ impl SecurityOptions {
         }
     }
 
-    /// Refuses flags without effect: users may rely on them.
+    /// Refuses flags that have no effect, because users may rely on them.
     fn unused(&self, kind: AuthenticationKind, faults: &mut Vec<String>) {
         let offline = kind == AuthenticationKind::ServiceAccount;
         let tokens = offline || kind == AuthenticationKind::TokenReview;
@@ -280,7 +281,7 @@ impl SecurityOptions {
     }
 }
 
-/// Both files or neither.
+/// Requires both files or neither.
 fn pair(
     (certificate_flag, certificate): (&str, &Option<PathBuf>),
     (key_flag, key): (&str, &Option<PathBuf>),

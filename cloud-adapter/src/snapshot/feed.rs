@@ -1,7 +1,7 @@
-//! How a standby updates a snapshot without the vendor: from the watch of the leader.
+//! Updates a standby's snapshot without vendor calls, from the leader's watch.
 //!
-//! Observation times are kept, so that a new leader lists only when a listing is due. Load balancers are not followed: the watch has only
-//! their summaries, and drivers plan from the vendor's answers. A new leader lists them before the first use.
+//! Observation times are kept, so that a new leader lists only when a listing is due. Load balancers are not followed, because the watch
+//! has only their summaries but drivers plan from the vendor's answers. A new leader lists load balancers before their first use.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::Snapshot;
 use crate::driver::Item;
 
 impl<T: Item> Snapshot<T> {
-    /// Applies a complete listing: the items between RESET and SYNCED, as of the time in SYNCED.
+    /// Applies a complete listing: the items between RESET and SYNCED, observed at the time in SYNCED.
     pub(crate) fn replace_from(&self, items: Vec<T>, observed: Instant) {
         let listed = items.into_iter().map(|item| (item.key().to_owned(), Arc::new(item))).collect();
         self.change(|state| state.replace(listed, observed.min(Instant::now())));
     }
 
-    /// Applies an UPSERT. The time of observation follows with the next BOOKMARK.
+    /// Applies an UPSERT. The next BOOKMARK has the time of observation.
     pub(crate) fn upsert_from(&self, item: T) {
         let now = Instant::now();
         self.change(|state| state.put(item.key().to_owned(), Arc::new(item), now));
     }
 
-    /// Applies a GONE.
+    /// Applies a GONE, which removes an item.
     pub(crate) fn remove_from(&self, key: &str) {
         let now = Instant::now();
         self.change(|state| state.depart(key, now, false));
     }
 
-    /// Applies a BOOKMARK: no other changes up to its time.
+    /// Applies a BOOKMARK: there are no other changes up to its time.
     pub(crate) fn observed_from(&self, observed: Instant) {
         let observed = observed.min(Instant::now());
         self.change(|state| {
@@ -41,7 +41,7 @@ impl<T: Item> Snapshot<T> {
         });
     }
 
-    /// Drops all content, after a change of scope, or without a leader to follow. Watches are reset.
+    /// Drops all content, because the scope has changed or there is no leader to follow. Watches are reset.
     pub(crate) fn forget(&self) {
         self.change(super::State::forget);
     }

@@ -1,4 +1,4 @@
-//! One listing of a collection, page by page. It can be interrupted, and continued by another reader.
+//! One listing of a collection, page by page. A listing can be interrupted, and continued by another reader.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,26 +9,26 @@ use crate::{
     vendor::Session,
 };
 
-/// Maximum number of pages: more are due to a defect, such as a cursor that never ends.
+/// Maximum number of pages. A listing with more pages has a defect, such as a cursor that never ends.
 const PAGES_MAX: usize = 10_000;
-/// Number of restarts of a listing whose pages shift, before it fails.
+/// Maximum number of restarts of a listing whose pages shift; then the listing fails.
 const RESTARTS_MAX: u32 = 3;
 
 /// The progress of a listing.
 #[derive(Debug)]
 pub(super) struct Listing<T> {
-    /// When its first page was requested.
+    /// Time at which the first page was requested.
     pub(super) began: Instant,
-    /// Duplicates are removed: the later page wins.
+    /// Items by key. Of duplicates, the item of the later page is kept.
     pub(super) items: BTreeMap<String, Arc<T>>,
-    /// Number of pages, restarts included: the cost of the listing.
+    /// Number of pages, including those before restarts, which is the cost of the listing.
     pub(super) pages: usize,
     cursor: Option<Cursor>,
     total: Option<u64>,
     restarts: u32,
 }
 
-/// The result of a page.
+/// The result of reading one page.
 enum Read {
     More,
     Complete,
@@ -42,10 +42,10 @@ impl<T: Item> Listing<T> {
         Self { began, items, pages: 0, cursor: None, total: None, restarts: 0 }
     }
 
-    /// Reads the remaining pages. Dropping the future keeps the pages read. `share` reuses equal cached items.
+    /// Reads the remaining pages. If the future is dropped, the pages already read are kept. `share` replaces equal items by cached ones.
     ///
     /// # Errors
-    /// The errors of the pages, and [`Fault::Unavailable`] if pages shift at each try. A failed listing cannot be continued.
+    /// Returns the errors of the pages, or [`Fault::Unavailable`] if pages shift at each try. A failed listing cannot be continued.
     pub(super) async fn complete(
         &mut self,
         source: &impl Collection<T>,
@@ -79,7 +79,9 @@ impl<T: Item> Listing<T> {
         self.total = page.total;
         match page.next {
             None => Ok(self.end()),
-            next if next == self.cursor => Err(VendorError::nonsense("the listing repeats its cursor")),
+            next if next == self.cursor => {
+                Err(VendorError::nonsense("the listing returned the same cursor twice"))
+            }
             _ if self.pages >= PAGES_MAX => Err(VendorError::nonsense("the listing does not end")),
             next => {
                 self.cursor = next;
@@ -88,7 +90,8 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    /// Compares counts, because an added and a removed item leave the total unchanged, while an item was read twice or not at all.
+    /// Detects shifted pages by counts. An added and a removed item leave the total unchanged, but an item was then read twice or not at
+    /// all.
     fn end(&self) -> Read {
         let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
         if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }

@@ -1,16 +1,16 @@
-//! The last changes of a collection, by position: a slow watch continues at its position, or is reset.
+//! The last changes of a collection by position. A slow watch continues at its position, or is reset.
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// Maximum number of changes. A watch that is further behind gets a RESET, instead of an unbounded buffer.
+/// Maximum number of changes. A watch that is further behind gets a RESET, so that no unbounded buffer is needed.
 const KEPT: usize = 4096;
 
-/// An item was added, changed or removed. Its current state is in the collection: watches need no intermediate states, which would take too
+/// An added, changed or removed item. Its current state is in the collection: watches need no intermediate states, which would take too
 /// much memory.
 #[derive(Debug)]
 pub(super) struct Change<T> {
     pub(super) key: String,
-    /// The former state, if watches that included the item may not include it any more.
+    /// The former state, for watches that included the item before and may not include it now.
     pub(super) old: Option<Arc<T>>,
 }
 
@@ -20,7 +20,7 @@ impl<T> Clone for Change<T> {
     }
 }
 
-/// A bounded log. Positions count from the start of the process.
+/// A bounded log of changes. Positions count from the start of the process.
 #[derive(Debug)]
 pub(super) struct Log<T> {
     changes: VecDeque<Change<T>>,
@@ -53,7 +53,7 @@ impl<T> Log<T> {
         self.end
     }
 
-    /// At most `max` changes from `position` on; `None` if some of them were dropped, or the position belongs to another process.
+    /// At most `max` changes from `position` on; `None` if some of these were dropped, or the position belongs to another process.
     pub(super) fn since(&self, position: u64, max: usize) -> Option<Vec<Change<T>>> {
         let behind = usize::try_from(self.end.checked_sub(position)?).ok()?;
         let skip = self.changes.len().checked_sub(behind)?;

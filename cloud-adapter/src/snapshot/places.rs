@@ -1,4 +1,4 @@
-//! Bounds the number of watches of a collection: each client that does not read keeps a message in memory.
+//! Limits the number of watches of a collection, because each client that does not read keeps a message in memory.
 
 use std::{
     collections::HashMap,
@@ -8,16 +8,16 @@ use std::{
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, Reason};
 
-/// Maximum number of watches of a collection. A message is at most 1 MiB, so that clients that do not read keep at most 256 MiB.
+/// Maximum number of watches of a collection. A message has at most 1 MiB, so clients that do not read use at most 256 MiB.
 const WATCHES_MAX: usize = 256;
-/// Maximum number of watches of one caller: a controller has one per replica, and one more while a connection is replaced.
+/// Maximum number of watches per caller. A controller has one watch per replica, and one more while a connection is replaced.
 const OF_ONE_CALLER: usize = 32;
 
-/// The watches, by caller. Clones share them.
+/// The watches by caller. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<HashMap<Caller, usize>>>);
 
-/// A registered watch, until this is dropped.
+/// A watch that is registered until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -25,21 +25,22 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// Registers another watch. The bound per caller does not apply without authentication, where all callers are the same.
+    /// Registers another watch. Without authentication all callers look the same, so the limit per caller does not apply.
     ///
     /// # Errors
-    /// `QUEUE_FULL`.
+    /// Returns `QUEUE_FULL` if a limit is reached.
     pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<Place, AdapterError> {
         self.with(|watches| {
             if watches.values().sum::<usize>() >= WATCHES_MAX {
-                let text = format!("the {collection} have {WATCHES_MAX} watches: retry when one has ended");
+                let text =
+                    format!("the {collection} have {WATCHES_MAX} watches: retry when a watch has ended");
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             let own = watches.entry(caller.clone()).or_default();
             if caller.role != Role::Anyone && *own >= OF_ONE_CALLER {
                 let subject = &caller.subject;
                 let text =
-                    format!("{subject} has {OF_ONE_CALLER} watches of the {collection}: end one first");
+                    format!("{subject} has {OF_ONE_CALLER} watches of the {collection}: end a watch first");
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             *own += 1;
@@ -47,7 +48,7 @@ impl Places {
         })
     }
 
-    /// Whether there is any watch.
+    /// Whether the collection has any watches.
     pub(super) fn any(&self) -> bool {
         self.with(|watches| !watches.is_empty())
     }
@@ -91,7 +92,10 @@ mod tests {
         let places = Places::default();
         let mut taken: Vec<Place> =
             (0..OF_ONE_CALLER).map(|_| places.take("routes", &caller(1)).expect("room")).collect();
-        full(places.take("routes", &caller(1)), "controller-1 has 32 watches of the routes: end one first");
+        full(
+            places.take("routes", &caller(1)),
+            "controller-1 has 32 watches of the routes: end a watch first",
+        );
         places.take("routes", &caller(2)).expect("a place for another caller");
         taken.pop();
         places.take("routes", &caller(1)).expect("one has ended");
@@ -103,7 +107,7 @@ mod tests {
         let mut taken: Vec<Place> = (0..WATCHES_MAX)
             .map(|number| places.take("routes", &caller(number / OF_ONE_CALLER)).expect("room"))
             .collect();
-        let text = "the routes have 256 watches: retry when one has ended";
+        let text = "the routes have 256 watches: retry when a watch has ended";
         full(places.take("routes", &caller(99)), text);
         taken.pop();
         places.take("routes", &caller(99)).expect("one has ended");
@@ -116,7 +120,7 @@ mod tests {
         let places = Places::default();
         let take = || places.take("routes", &Caller::anyone());
         let taken: Vec<Place> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
-        full(take(), "the routes have 256 watches: retry when one has ended");
+        full(take(), "the routes have 256 watches: retry when a watch has ended");
         drop(taken);
         take().expect("they have ended");
     }

@@ -1,4 +1,4 @@
-//! The automatic refresh of a collection: when a listing is due, and the task that lists.
+//! The automatic refresh of a collection: decides when a listing is due, and runs the task that lists.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -20,10 +20,10 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(5);
 
 impl<T: Item> Snapshot<T> {
-    /// Lists whenever a listing is due, there are watches, and this replica leads. Never ends.
+    /// Lists whenever a listing is due, provided that there are watches and this replica leads. Never ends.
     ///
-    /// `who` distinguishes adapters that share the account, such as by the cluster: it shifts the ticks, so that they do not list
-    /// simultaneously.
+    /// `who` identifies the adapter among those that share the account, such as by the cluster. It shifts the ticks, so that these adapters
+    /// do not list simultaneously.
     pub(crate) async fn keep_fresh(
         &self,
         source: &impl Collection<T>,
@@ -41,14 +41,14 @@ impl<T: Item> Snapshot<T> {
             *self.target.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then_some(period);
             let origin = started + phase(&[who, T::COLLECTION], period);
             let due = self.with(|state| match &state.attempt {
-                // A watch requires a fresher listing.
+                // A watch needs a fresher listing.
                 Some((began, _)) if Some(*began) < state.wanted => Instant::now(),
                 attempt => due(attempt.as_ref(), period, origin),
             });
             if !wanted || due > Instant::now() {
                 tokio::select! {
                     () = tokio::time::sleep_until(due), if wanted => (),
-                    // A new watch, new settings, or a listing by a reader.
+                    // There is a new watch, there are new settings, or a reader has listed.
                     _ = changed.changed() => (),
                     () = turned(&mut duty) => (),
                 }
@@ -58,12 +58,12 @@ impl<T: Item> Snapshot<T> {
             match self.at_least(Some(Instant::now()), source, &session).await {
                 Ok(_) if failing => {
                     failing = false;
-                    tracing::info!(collection = T::COLLECTION, "Listing succeeds again");
+                    tracing::info!(collection = T::COLLECTION, "Listed the collection again after failures");
                 }
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(collection = T::COLLECTION, %error, "Cannot list the collection: \
-                                                                        keeping the previous listing");
+                    tracing::warn!(collection = T::COLLECTION, %error, "Cannot list the collection; \
+                    continuing with the previous listing");
                 }
                 Ok(_) | Err(_) => (),
             }
@@ -71,14 +71,14 @@ impl<T: Item> Snapshot<T> {
     }
 }
 
-/// Waits until the duty changes; forever if the sender is gone, which happens only after a panic.
+/// Waits until the duty changes. Waits forever if the sender is gone, which happens only after a panic.
 async fn turned(duty: &mut signal::Receiver<Duty>) {
     if duty.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// When the next listing is due: immediately if there was none, at the next tick after a success, earlier after a failure.
+/// Time of the next listing: immediately if there was none, at the next tick after a success, earlier after a failure.
 fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origin: Instant) -> Instant {
     match attempt {
         None => origin.min(Instant::now()),
@@ -90,7 +90,7 @@ fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origi
     }
 }
 
-/// The first tick after a time. Listings by readers do not move the ticks.
+/// Returns the first tick after a time. Listings by readers do not move the ticks.
 fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
     let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
     let since = nanos(at.saturating_duration_since(origin)) - nanos(origin.saturating_duration_since(at));
@@ -98,7 +98,7 @@ fn tick_after(at: Instant, period: Duration, origin: Instant) -> Instant {
     at + u64::try_from(rest).map_or(period, Duration::from_nanos)
 }
 
-/// A fraction of the period that depends only on these words.
+/// A fraction of the period that depends only on these strings.
 fn phase(words: &[&str], period: Duration) -> Duration {
     let digest = words.iter().fold(Sha256::new(), |digest, word| digest.chain_update(word).chain_update([0]));
     let number = digest.finalize().iter().take(4).fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte));

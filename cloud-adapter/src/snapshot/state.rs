@@ -1,4 +1,4 @@
-//! The state of a cached collection. Pure: the caller passes the time.
+//! The state of a cached collection. This module is pure: the caller passes the time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,28 +7,28 @@ use tokio::time::Instant;
 use super::log::{Change, Log};
 use crate::driver::{Item, VendorError};
 
-/// How long departed items are remembered.
+/// How long items that disappeared are remembered.
 const DEPARTED_KEPT: Duration = Duration::from_mins(10);
 
 /// The state of a cached collection.
 #[derive(Debug)]
 pub(super) struct State<T> {
     pub(super) items: BTreeMap<String, Entry<T>>,
-    /// When the first page of the last complete listing was requested.
+    /// Time at which the first page of the last complete listing was requested.
     pub(super) observed: Option<Instant>,
     /// Number of vendor calls of the last complete listing.
     pub(super) pages: Option<usize>,
-    /// The last attempt to list: when it began, and its error.
+    /// Start and error of the last attempt to list.
     pub(super) attempt: Option<(Instant, Option<VendorError>)>,
     /// The bound on staleness that satisfies all watches.
     pub(super) wanted: Option<Instant>,
-    /// When this process wrote items with a known result: lagging reads must not restore the old state.
+    /// Times at which this process wrote items with a known result. Lagging reads must not restore the old state.
     written: BTreeMap<String, Instant>,
-    /// When this process wrote items with an unknown result: their cached state is older than the write.
+    /// Times at which this process wrote items with an unknown result. Their cached state is older than the write.
     doubts: BTreeMap<String, Instant>,
     /// Items that disappeared recently.
     pub(super) departed: BTreeMap<String, Departed>,
-    /// How long reads may lag behind writes.
+    /// Maximum time by which reads lag behind writes.
     horizon: Duration,
     pub(super) log: Log<T>,
 }
@@ -37,27 +37,27 @@ pub(super) struct State<T> {
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) item: Arc<T>,
-    /// The first of the uninterrupted reads that show it.
+    /// Time of the first of the uninterrupted reads that show the item.
     pub(super) since: Instant,
-    /// When it was last looked up by ID.
+    /// Time at which the item was last looked up by ID.
     looked_up: Option<Instant>,
 }
 
-/// An item, and when the read that showed it began.
+/// An item, and the time at which the read that showed it began.
 pub(crate) type Sight<T> = (Arc<T>, Instant);
 
 /// An item that disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Departed {
-    /// The last read that showed it.
+    /// The last read that showed the item.
     pub(crate) last_seen: Instant,
-    /// The first read that did not.
+    /// The first read that did not show the item.
     pub(crate) since: Instant,
-    /// All of several items disappeared together, probably because another scope was read.
+    /// Whether all of several items disappeared together, probably because another scope was read.
     pub(crate) en_masse: bool,
 }
 
-/// Results of look-ups by ID that were requested at one time.
+/// Results of look-ups by ID that were all requested at the same time.
 #[derive(Debug)]
 pub(crate) struct LookedUp<T> {
     pub(crate) asked: Instant,
@@ -82,7 +82,7 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// When the last read that showed the item began.
+    /// Time at which the last read that showed the item began.
     pub(super) fn seen(&self, entry: &Entry<T>) -> Option<Instant> {
         self.observed.max(entry.looked_up)
     }
@@ -92,7 +92,7 @@ impl<T: Item> State<T> {
         Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }
 
-    /// Replaces the content by a complete listing, except items that were written or looked up since it began.
+    /// Replaces the content by a complete listing, except items that were written or looked up after the listing began.
     pub(super) fn replace(&mut self, mut listed: BTreeMap<String, Arc<T>>, began: Instant) {
         self.written.retain(|_, at| *at + self.horizon > began);
         self.doubts.retain(|_, at| *at > began);
@@ -121,7 +121,7 @@ impl<T: Item> State<T> {
         self.attempt = Some((began, None));
     }
 
-    /// Applies results of look-ups, unless newer ones are known.
+    /// Applies results of look-ups, unless newer results are known.
     pub(super) fn learn(&mut self, news: LookedUp<T>) {
         let LookedUp { asked, found, gone } = news;
         let known = |state: &Self, key: &str| state.items.contains_key(key);
@@ -144,14 +144,14 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// Adds the result of a write. Listings that do not show it yet do not undo it.
+    /// Adds the result of a write. Listings that do not show the write yet do not undo it.
     pub(super) fn wrote(&mut self, item: T, now: Instant) {
         let key = item.key().to_owned();
         self.written.insert(key.clone(), now);
         self.put(key, Arc::new(item), now);
     }
 
-    /// Removes a deleted item. Listings that still show it do not restore it.
+    /// Removes a deleted item. Listings that still show the item do not restore it.
     pub(super) fn unmade(&mut self, key: &str, now: Instant) {
         self.written.insert(key.to_owned(), now);
         self.depart(key, now, false);
@@ -167,7 +167,7 @@ impl<T: Item> State<T> {
         self.doubts.get(key).is_some_and(|at| seen.is_none_or(|seen| seen < *at))
     }
 
-    /// Replaces one item, and logs the change for watches if it differs.
+    /// Replaces one item, and logs the change for watches if the item differs.
     pub(super) fn put(&mut self, key: String, item: Arc<T>, read: Instant) {
         self.departed.remove(&key);
         let old = match self.items.get_mut(&key) {
@@ -192,7 +192,7 @@ impl<T: Item> State<T> {
         self.log.push(Change { key, old: Some(entry.item) });
     }
 
-    /// Forgets items that disappeared long before a read.
+    /// Removes records of items that disappeared long before a read.
     pub(super) fn forget_departed(&mut self, read: Instant) {
         self.departed.retain(|_, one| one.since + DEPARTED_KEPT > read);
     }
@@ -204,7 +204,7 @@ impl<T: Item> State<T> {
         *self = Self { log, wanted: self.wanted, ..Self::new(self.horizon) };
     }
 
-    /// Whether an item was written, looked up or listed after a read that began at `asked`.
+    /// Whether an item was written, looked up or listed after the start `asked` of a read.
     fn newer(&self, key: &str, asked: Instant) -> bool {
         let written = self.written.get(key).is_some_and(|at| *at + self.horizon > asked);
         let seen = self.items.get(key).is_some_and(|entry| self.seen(entry) > Some(asked));

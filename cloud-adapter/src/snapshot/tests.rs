@@ -1,4 +1,4 @@
-//! The shared listing and its watch protocol, with a counting source, on paused time.
+//! Tests the shared listing and its watch protocol with a source that counts calls, and paused time.
 
 mod feed;
 mod listing;
@@ -24,7 +24,7 @@ use crate::{
 
 const HORIZON: Duration = Duration::from_secs(2);
 
-/// Lists its items, two per page; takes ten milliseconds per page.
+/// A source that lists its items, two per page, in ten milliseconds per page.
 #[derive(Debug, Default)]
 struct Source {
     items: Mutex<Vec<Instance>>,
@@ -32,7 +32,7 @@ struct Source {
     failing: Mutex<Option<VendorError>>,
     /// Items that appear before all others while a page is read, one per page.
     growing: Mutex<Vec<Instance>>,
-    /// Whether it pages by offset and returns the total.
+    /// Whether the source pages by offset and returns the total.
     offset: AtomicBool,
 }
 
@@ -75,7 +75,7 @@ struct Bed {
 
 impl Bed {
     fn new(ids: &[&str]) -> Self {
-        // Fails if a provider is installed already, which is used then.
+        // This fails if a provider is installed already; that provider is then used.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let bed = Self {
@@ -137,7 +137,7 @@ fn instance(id: &str) -> Instance {
     Instance { provider_id: id.to_owned(), name: name.to_owned(), ..Instance::default() }
 }
 
-/// The next messages, one word each.
+/// Returns the next messages, as one word each.
 async fn next(watcher: &mut Watcher<Instance, String>, n: usize) -> Vec<String> {
     let mut words = Vec::new();
     for _ in 0..n {
@@ -345,10 +345,10 @@ async fn lagging_reads_do_not_undo_writes() {
     assert!(bed.snapshot.departed("a").is_some() && bed.snapshot.departed("b").is_none());
     advance(HORIZON).await;
     bed.refresh().await.expect("reads are reliable now");
-    assert_eq!(ids(), ["a", "b"], "whatever they show");
+    assert_eq!(ids(), ["a", "b"], "reads are reliable, whatever they show");
 }
 
-/// A message has at most 512 items: a client that does not read costs no more than one message, and misses nothing.
+/// A message has at most 512 items, so a client that does not read costs no more than one message, and misses no change.
 #[tokio::test(start_paused = true)]
 async fn changes_during_a_listing_are_sent_after_it() {
     let names: Vec<String> = (0..1_000).map(|n| format!("i{n:04}")).collect();
@@ -369,12 +369,12 @@ async fn changes_during_a_listing_are_sent_after_it() {
         panic!("all items")
     };
     let handed = format!("{told} {rest}").replace("items ", "");
-    assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "of the items sent");
+    assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "the checksum of the items sent");
     let news = next(&mut watcher, 4).await;
     assert_eq!(
         news,
         ["gone i0007", "gone i0600", "upsert i0007b", "upsert i0600b"],
-        "repeated, without effect"
+        "the repeated change has no effect"
     );
 }
 

@@ -1,7 +1,7 @@
 //! The watch protocol over a snapshot: RESET, items, SYNCED, then UPSERT, GONE and BOOKMARK.
 //!
-//! A watcher is polled by its stream. It holds a position in the listing or the log, and at most one message, so that clients that do not
-//! read cost the same for any size of the collection.
+//! A watcher is polled by its stream. It stores a position in the listing or the log, and at most one message, so clients that do not read
+//! cost the same for any size of the collection.
 
 use std::{
     collections::VecDeque,
@@ -21,9 +21,9 @@ use crate::driver::{Item, VendorError};
 
 /// Maximum number of items in one message.
 const CHUNK: usize = 512;
-/// Maximum size of a message in bytes, leaving space for framing below the promised 1 MiB.
+/// Maximum size of a message in bytes. It leaves space for framing below the promised 1 MiB.
 const CHUNK_BYTES: usize = 1_000_000;
-/// Maximum interval between messages, which clients may rely on.
+/// Maximum interval between messages. Clients may rely on this interval.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 /// Number of changes read from the log at once.
 const BATCH: usize = 64;
@@ -31,49 +31,49 @@ const BATCH: usize = 64;
 /// A message of a watch, independent of the service.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Frame<M> {
-    /// Everything before is void.
+    /// The client must drop everything received so far.
     Reset,
-    /// Part of the listing.
+    /// Some items of the listing.
     Items(Vec<M>),
     /// The listing is complete.
     Synced { count: u64, checksum: u64, observed: Instant, token: String },
     /// A new or changed item.
     Upsert(M),
-    /// A removed item: its last state.
+    /// A removed item with its last state.
     Gone(M),
-    /// No other changes up to this time.
+    /// There are no other changes up to this time.
     Bookmark { observed: Instant, token: String },
 }
 
 /// The options of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchOptions {
-    /// The caller.
+    /// The caller that watches.
     pub(crate) caller: Caller,
-    /// End after SYNCED.
+    /// Whether to end after SYNCED.
     pub(crate) stop_when_synced: bool,
-    /// Continue after this token.
+    /// Resume token of the client.
     pub(crate) resume_token: String,
-    /// Part of tokens: a token of another process, or for another view, is not resumed.
+    /// Part of tokens. A token of another process, or for another view, cannot be resumed.
     pub(crate) epoch: String,
-    /// The oldest acceptable listing; `None` accepts any complete one.
+    /// The oldest acceptable time of a listing; `None` accepts any complete listing.
     pub(crate) bound: Option<Instant>,
 }
 
-/// Maps an item to its message; `None`: this watch does not include it.
+/// Maps an item to its message; `None`: the watch does not include the item.
 type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 
-/// A watch of a snapshot. The snapshot is kept fresh while it lives.
+/// A watch of a snapshot. The snapshot is refreshed while the watch exists.
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
-    /// Released before others are notified: see [`Drop`].
+    /// Released before other watchers are notified: see [`Drop`].
     place: Option<Place>,
     view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,
     options: WatchOptions,
     phase: Phase,
-    /// The progress of the listing.
+    /// The progress of a watch.
     listed: Listed,
     ready: VecDeque<Frame<M>>,
     position: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Watcher<T: Item, M> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Waits for a fresh enough listing.
+    /// The watch waits for a fresh enough listing.
     Waiting,
     Listing {
         observed: Instant,
@@ -93,7 +93,7 @@ enum Phase {
     Ended,
 }
 
-/// A listing in progress. Changes to items that were sent already are in the log, from the position at its beginning.
+/// A listing that is being sent. The log has changes to items that were already sent, from the position at which the listing began.
 #[derive(Debug, Default)]
 struct Listed {
     /// The key of the last item sent, if there are more.
@@ -106,7 +106,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
     /// Starts a watch of the items for which `view` returns a message. `key` returns the key of a message's item, for the checksum.
     ///
     /// # Errors
-    /// `QUEUE_FULL` if the caller, or all callers together, have too many watches of the collection.
+    /// Returns `QUEUE_FULL` if the caller, or all callers together, have too many watches of the collection.
     pub(crate) fn new(
         snapshot: Arc<Snapshot<T>>,
         options: WatchOptions,
@@ -137,7 +137,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
     /// The next message; `None` once the watch has ended.
     ///
     /// # Errors
-    /// The error of the last attempt, while there is no fresh enough listing. Ends the watch.
+    /// Returns the error of the last attempt if there is no fresh enough listing. This error ends the watch.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<M>, VendorError>> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -152,7 +152,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
                     continue;
                 }
                 Phase::Waiting => {
-                    // Errors from before this watch do not count: it is a reason to retry.
+                    // Errors from before this watch are ignored: the watch is a reason to retry.
                     if !self.begin()
                         && let Some(error) = self.snapshot.failed_since(self.born)
                     {
@@ -172,7 +172,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Resumes after the client's token, if all later changes are still in the log.
+    /// Resumes after the client's token, if the log still has all later changes.
     fn resume(&mut self) {
         let Some((epoch, position)) = self.options.resume_token.rsplit_once('/') else { return };
         let Ok(position) = position.parse() else { return };
@@ -183,7 +183,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Starts to send a listing, if there is a fresh enough one.
+    /// Starts to send a listing, if a fresh enough listing exists.
     fn begin(&mut self) -> bool {
         let begun = self.snapshot.with(|state| {
             let observed = state.observed.filter(|at| self.options.bound.is_none_or(|bound| *at >= bound))?;
@@ -198,8 +198,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
         true
     }
 
-    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`], and its end after the last item. Restarts if
-    /// the content was dropped, or the log no longer has all changes since the start.
+    /// Queues the next part of the listing, at most [`CHUNK`] items and about [`CHUNK_BYTES`]; after the last item, SYNCED. Restarts if the
+    /// content was dropped, or if the log no longer has all changes since the start.
     fn list(&mut self, observed: Instant) {
         let (mut items, mut bytes) = (Vec::new(), 0);
         let from = self.listed.after.take().map_or(Unbounded, Excluded);
@@ -236,7 +236,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
     }
 
     /// Queues the changes since the position; a BOOKMARK if a newer listing has no other changes, or after a long time without messages.
-    /// Returns whether there is more to read at once.
+    /// Returns whether more changes can be read at once.
     fn follow(&mut self) -> bool {
         let read = self.snapshot.with(|state| {
             let changes = state.log.since(self.position, BATCH)?;
@@ -274,7 +274,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
         false
     }
 
-    /// Waits for a possible change, or until a bookmark is due. Returns false if the snapshot is gone.
+    /// Waits for a possible change, or until a bookmark is due. Returns false if the snapshot no longer exists.
     async fn wait(&mut self) -> bool {
         let due = self.last_frame + BOOKMARK_EVERY;
         tokio::select! {
@@ -295,7 +295,7 @@ impl<T: Item, M> Drop for Watcher<T, M> {
     }
 }
 
-/// Only the latest change of each item, with the state before the first one.
+/// Keeps only the latest change of each item, with the state before the first change.
 fn latest<T>(changes: Vec<Change<T>>) -> Vec<Change<T>> {
     let mut latest: Vec<Change<T>> = Vec::with_capacity(changes.len());
     for mut change in changes {
@@ -313,7 +313,7 @@ pub(crate) fn checksum<'a>(keys: impl Iterator<Item = &'a str>) -> u64 {
     keys.map(digest).fold(0, u64::wrapping_add)
 }
 
-/// The contribution of one key.
+/// The contribution of one key to the checksum.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

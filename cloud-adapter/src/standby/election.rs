@@ -1,4 +1,4 @@
-//! Turns verdicts on the Lease into duties, and limits how long vendor calls may be sent.
+//! Converts verdicts on the Lease to duties, and limits how long vendor calls may be sent.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::feed::Peer;
 use crate::{config::Options, process::WrongUsage, rpc::Rpc};
 
-/// This replica's part in the election. Makes no request until it runs.
+/// This replica's part in the election. Sends no request before it is run.
 #[derive(Debug)]
 pub(crate) struct Election {
     elector: Elector,
@@ -27,7 +27,7 @@ impl Election {
     /// Validates the flags of a replica.
     ///
     /// # Errors
-    /// What is wrong with the flags, as [`WrongUsage`].
+    /// Returns the faults of the flags as [`WrongUsage`].
     pub(crate) async fn prepare(
         options: &Options,
         instance_id: &str,
@@ -44,14 +44,14 @@ impl Election {
         Ok(Self { elector, leadership, peer })
     }
 
-    /// Takes part in the election until it is asked to release the Lease, and sets the duties.
+    /// Takes part in the election and sets the duties, until asked to release the Lease.
     pub(crate) async fn run(self, rpc: Rpc, release: CancellationToken) {
         let Self { elector, leadership, .. } = self;
         tokio::join!(elector.run(release), follow(leadership, &rpc));
     }
 }
 
-/// Sets duties from verdicts, until there are no more.
+/// Sets duties from verdicts until the verdicts end.
 async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
     loop {
         let verdict = leadership.borrow_and_update().clone();
@@ -81,11 +81,11 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
 
 fn lead(rpc: &Rpc, epoch: u64, valid_until: Instant) {
     if rpc.replica.drains() {
-        // The Lease is kept until the last call has ended. Calls stay halted.
+        // The Lease is kept until the last call has ended. No new calls are sent.
         return;
     }
     if !rpc.replica.leads() {
-        // The previous leader may have used up the budget: a term begins with empty buckets.
+        // The previous leader may have used up the budget, so a term begins with empty buckets.
         rpc.vendor.start_empty();
     }
     rpc.vendor.allow_until(valid_until);
@@ -96,7 +96,7 @@ fn lead(rpc: &Rpc, epoch: u64, valid_until: Instant) {
 fn stand_by(rpc: &Rpc, leader: Option<Arc<str>>) {
     rpc.vendor.halt();
     if let Some(leader) = leader.as_deref() {
-        tracing::info!(leader, "Standing by");
+        tracing::info!(leader, "This replica is a standby; following the leader");
     }
     rpc.replica.stand_by(leader);
     rpc.metrics.leader(false);
@@ -129,7 +129,7 @@ mod tests {
         Rpc::testing(Arc::new(vendor.expect("TLS")), None)
     }
 
-    /// Follows one verdict: this replica leads.
+    /// Processes one verdict that this replica leads.
     async fn elected(rpc: &Rpc) {
         let valid_until = Instant::now() + Duration::from_secs(9);
         let (verdicts, leadership) =
@@ -138,7 +138,7 @@ mod tests {
         follow(leadership, rpc).await;
     }
 
-    /// The result of a call to a vendor that is unreachable.
+    /// Returns the result of a call to an unreachable vendor.
     async fn call(rpc: &Rpc) -> Fault {
         let session = rpc.vendor.session(Purpose::own(Priority::Interactive, "test"));
         let request = http::Request::get("http://127.0.0.1:1/").body(Bytes::new()).expect("a request");

@@ -1,6 +1,6 @@
-//! How a standby follows the leader: by its watches. Makes no vendor call.
+//! Follows the leader's watches as a standby. Makes no vendor calls.
 //!
-//! Load balancers are not followed: see `snapshot::feed`.
+//! Load balancers are not followed; see `snapshot::feed` for the reason.
 
 mod protocol;
 
@@ -26,13 +26,13 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Delay before a broken watch is opened again. The leader may be gone, and nothing here is urgent.
+/// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Number of equal errors in a row after which a warning is logged: a change of leaders causes fewer.
+/// Number of consecutive identical errors after which a warning is logged. A change of leaders causes fewer.
 const LASTING: u32 = 30;
-/// A watch without a message for this long is broken: the leader sends one at least every 30 s.
+/// Time without a message after which a watch counts as broken: the leader sends a message at least every 30 s.
 const SILENCE: Duration = Duration::from_secs(90);
-/// These overlap all routes, so that the watch includes the routes of all clusters.
+/// CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// The connection to other replicas.
@@ -60,7 +60,7 @@ enum Error {
     Silent,
 }
 
-/// The last error, and how often it occurred in a row.
+/// The last error, and the number of its consecutive occurrences.
 #[derive(Debug, Default)]
 struct Trouble {
     last: String,
@@ -68,7 +68,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    /// Whether to log a warning: once for each refusal of this replica, and for lasting errors, such as an untrusted certificate.
+    /// Whether to log a warning: once for each refusal of this replica, and for persistent errors, such as an untrusted certificate.
     fn is_news(&mut self, error: &Error) -> bool {
         let text = error.to_string();
         self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
@@ -80,17 +80,17 @@ impl Trouble {
 }
 
 impl Peer {
-    /// Checks the security settings for connections to other replicas, using our own address `identity`.
+    /// Checks the security settings for connections to other replicas by using this replica's own address `identity`.
     ///
     /// # Errors
-    /// All invalid settings, as [`WrongUsage`].
+    /// Returns all invalid settings as [`WrongUsage`].
     pub(crate) fn new(security: Security, identity: &str) -> anyhow::Result<Self> {
         let this = Self { security };
         this.connection(identity).map_err(|error| WrongUsage(error.to_string()))?;
         Ok(this)
     }
 
-    /// Updates the snapshots from the leader's watches. Never ends: the caller stops it when the leader changes.
+    /// Updates the snapshots from the leader's watches. Never ends; the caller stops it when the leader changes.
     pub(super) async fn follow<D: Driver>(&self, leader: &str, work: &Work<D>) {
         let about = work.driver.describe();
         let instances = async {
@@ -126,7 +126,7 @@ impl Peer {
         pump(stream.into_inner(), &work.snapshots.routes, work).await
     }
 
-    /// The client for the replica that holds the Lease with this identity: `<instance id>@<advertised address>`.
+    /// Creates a client for the replica that holds the Lease with this identity: `<instance id>@<advertised address>`.
     fn connection(&self, holder: &str) -> Result<Connection, Error> {
         let address = holder.rsplit_once('@').map_or("", |(_id, address)| address);
         let scheme = if self.security.ca.is_some() { "https" } else { "http" };
@@ -169,7 +169,7 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
     }
 }
 
-/// Waits before the next try, and logs the error. A former or future leader's refusal is normal.
+/// Waits before the next try, and logs the error. Refusals by a former or future leader are normal.
 async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Error>, trouble: &mut Trouble) {
     if let Err(error) = ended {
         if trouble.is_news(&error) {
@@ -184,7 +184,7 @@ async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Erro
 
 fn context(rpc: &Rpc) -> RequestContext {
     RequestContext {
-        // The served cluster. Without one, any ID will do: the followed content is the same for all.
+        // The served cluster. If there is none, any ID can be used, because the followed content is the same for all clusters.
         cluster_id: rpc.access.cluster_id.as_ref().unwrap_or(&rpc.instance_id).to_string(),
         priority: Priority::Background.into(),
         request_id: STANDBY.to_owned(),
@@ -202,7 +202,7 @@ mod tests {
         let mut trouble = Trouble::default();
         assert!(trouble.is_news(&refused("the token has expired")));
         assert!(!trouble.is_news(&refused("the token has expired")));
-        assert!(trouble.is_news(&refused("the call carries no token")), "a different error is logged");
+        assert!(trouble.is_news(&refused("the call has no token")), "a different error is logged");
         let away = || Error::Refused(AdapterError::new(Reason::VendorUnavailable, "unknown issuer"));
         let told: Vec<u32> = (1..=2 * LASTING).filter(|_| trouble.is_news(&away())).collect();
         assert_eq!(told, [LASTING]);

@@ -1,4 +1,4 @@
-//! The flags of a replica, and their validation before the start.
+//! The flags for several replicas, and their validation at the start.
 
 use std::path::{Path, PathBuf};
 
@@ -13,25 +13,25 @@ use crate::{
     security::{AuthenticationKind, SecurityOptions},
 };
 
-/// The default name of the Lease.
+/// The default name of the leader's Lease.
 const LEASE_NAME: &str = "cloud-adapter";
 
 /// The flags for running several replicas.
 #[derive(Args, Clone, Debug)]
 pub struct ReplicaOptions {
-    /// Number of replicas: a single one, or several of which only the leader calls the cloud. A single one needs no Kubernetes
+    /// Number of replicas: a single one, or several of which only the leader calls the cloud. A single replica needs no Kubernetes
     #[arg(long, value_enum, default_value_t = ReplicaMode::Single, help_heading = "Replicas")]
     pub replicas: ReplicaMode,
 
-    /// Address at which other replicas reach this one
+    /// Address at which other replicas reach this replica
     #[arg(long, value_name = "HOST:PORT", help_heading = "Replicas")]
     pub advertise_address: Option<String>,
 
-    /// Namespace of the Lease of the leader [default: that of the kubeconfig or the pod]
+    /// Namespace of the leader's Lease [default: the namespace of the kubeconfig or the pod]
     #[arg(long, value_name = "NAMESPACE", help_heading = "Replicas")]
     pub lease_namespace: Option<String>,
 
-    /// Name of that Lease
+    /// Name of the leader's Lease
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME, help_heading = "Replicas")]
     pub lease_name: String,
 
@@ -43,11 +43,11 @@ pub struct ReplicaOptions {
     #[arg(long, value_name = "FILE", help_heading = "Replicas")]
     pub peer_client_cert: Option<PathBuf>,
 
-    /// Key of that certificate (PEM)
+    /// Key of the certificate in --peer-client-cert (PEM)
     #[arg(long, value_name = "FILE", help_heading = "Replicas")]
     pub peer_client_key: Option<PathBuf>,
 
-    /// File with the CA certificates of the other replicas [default: that of --tls-ca-cert; without it, connections are plaintext]
+    /// File with the CA certificates of the other replicas [default: --tls-ca-cert; without it, connections are plaintext]
     #[arg(long, value_name = "FILE", help_heading = "Replicas")]
     pub peer_ca_file: Option<PathBuf>,
 
@@ -59,10 +59,10 @@ pub struct ReplicaOptions {
 /// The number of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ReplicaMode {
-    /// Single replica, always serves.
+    /// Single replica, which always serves.
     #[default]
     Single,
-    /// Several replicas: the holder of a Lease serves, the others are standbys.
+    /// Several replicas: the holder of a Lease serves, and the others are standbys.
     ActiveStandby,
 }
 
@@ -83,14 +83,15 @@ impl Default for ReplicaOptions {
 }
 
 impl ReplicaOptions {
-    /// The identity by which this replica holds the Lease, which includes its address.
+    /// The identity with which this replica holds the Lease. It includes the replica's address.
     ///
     /// # Errors
-    /// A missing or invalid flag, as [`WrongUsage`].
+    /// Returns a missing or invalid flag as [`WrongUsage`].
     pub(super) fn identity(&self, instance_id: &str) -> anyhow::Result<String> {
         let wrong = |text: String| anyhow::Error::from(WrongUsage(format!("--advertise-address{text}")));
         let Some(address) = &self.advertise_address else {
-            let text = ": is missing: set the HOST:PORT at which other replicas reach this one, such as $(POD_IP):8443";
+            let text = ": is missing: set the HOST:PORT at which other replicas reach this replica, \
+            such as $(POD_IP):8443";
             return Err(wrong(text.to_owned()));
         };
         match format!("static:///{address}").parse() {
@@ -100,10 +101,10 @@ impl ReplicaOptions {
         }
     }
 
-    /// The security settings for connections to other replicas: all replicas have the same flags.
+    /// The security settings for connections to other replicas. All replicas must have the same flags.
     ///
     /// # Errors
-    /// A missing CA for replicas that serve TLS, or missing credentials for replicas that require them, as [`WrongUsage`].
+    /// Returns [`WrongUsage`] if the CA is missing for replicas that serve TLS, or credentials are missing for replicas that require them.
     pub(super) fn security(&self, own: &SecurityOptions) -> Result<Security, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
         if ca.is_none() && own.tls_cert.is_some() {
@@ -131,29 +132,31 @@ impl ReplicaOptions {
         })
     }
 
-    /// Requires the credentials that a leader requires of its callers: a standby without them could never follow it.
+    /// Requires the credentials that a leader requires of its callers; without them, a standby could never follow the leader.
     fn proof(&self, asked: AuthenticationKind) -> Result<(), WrongUsage> {
         let missing = match asked {
             AuthenticationKind::None => None,
-            AuthenticationKind::ServiceAccount | AuthenticationKind::TokenReview => {
-                self.peer_token_file.is_none().then_some("--peer-token-file: is missing: set it")
-            }
+            AuthenticationKind::ServiceAccount | AuthenticationKind::TokenReview => self
+                .peer_token_file
+                .is_none()
+                .then_some("--peer-token-file: is missing: set the file with the token"),
             AuthenticationKind::ClientCertificate if self.peer_client_cert.is_none() => {
-                Some("--peer-client-cert: is missing: set it")
+                Some("--peer-client-cert: is missing: set the file with the certificate")
             }
-            AuthenticationKind::ClientCertificate => {
-                self.peer_client_key.is_none().then_some("--peer-client-key: is missing: set it")
-            }
+            AuthenticationKind::ClientCertificate => self
+                .peer_client_key
+                .is_none()
+                .then_some("--peer-client-key: is missing: set the file with the key"),
         };
         missing.map_or(Ok(()), |text| {
             Err(WrongUsage(format!("{text}, because a standby needs it to follow the leader")))
         })
     }
 
-    /// The Lease with its client. Does not connect yet.
+    /// The Lease and its client, which does not connect yet.
     ///
     /// # Errors
-    /// An unusable kubeconfig, as [`WrongUsage`].
+    /// Returns an unusable kubeconfig as [`WrongUsage`].
     pub(super) async fn lease(
         &self,
         kubeconfig: Option<&Path>,
@@ -183,7 +186,7 @@ async fn kubernetes(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
             ))
         })?,
     };
-    // The election has its own timeouts and retries.
+    // The election uses its own timeouts and retries.
     config.default_retry = false;
     Ok(config)
 }

@@ -1,4 +1,4 @@
-//! The background work of each duty: the leader checks its credentials and refreshes the listings, a standby follows the leader.
+//! The background work of each duty: the leader checks its credentials and refreshes the listings; a standby follows the leader.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::{
     status::{self, Snapshots},
 };
 
-/// All background work.
+/// The background work of all duties.
 #[derive(Debug)]
 pub(crate) struct Work<D: Driver> {
     pub(crate) driver: Arc<D>,
     pub(crate) snapshots: Snapshots<D>,
     pub(crate) finder: Arc<instances::Finder<D>>,
     pub(crate) rpc: Rpc,
-    /// Why the cloud is not reachable; `None`: it is.
+    /// Why the cloud is unreachable; `None`: it is reachable.
     pub(crate) health: watch::Sender<Option<VendorError>>,
     pub(crate) untried: Untried,
     pub(crate) reporter: HealthReporter,
@@ -66,8 +66,11 @@ impl<D: Driver> Work<D> {
 
     /// The work of one term. Never ends by itself.
     async fn lead(&self) {
-        self.health.send_replace(Some(VendorError::new(Fault::Unavailable, "the cloud was not called yet")));
-        // Load balancers are not followed as a standby, and the previous leader may have changed them.
+        self.health.send_replace(Some(VendorError::new(
+            Fault::Unavailable,
+            "the adapter has not called the cloud yet",
+        )));
+        // A standby does not follow load balancers, and the previous leader may have changed them.
         self.snapshots.load_balancers.forget();
         self.untried.none().await;
         tokio::join!(self.tell_serving(), self.keep_in_step());
@@ -96,13 +99,14 @@ impl<D: Driver> Work<D> {
         std::future::pending::<()>().await;
     }
 
-    /// Records the scope of the credentials. Observations of another scope are dropped: objects missing there may exist here.
+    /// Records the scope of the credentials. Observations of another scope are dropped, because objects missing in that scope may exist in
+    /// this one.
     pub(super) fn belong_to(&self, scope: Option<Scope>) {
         let fingerprint = |scope: &Option<Scope>| scope.as_ref().map(|scope| scope.fingerprint.clone());
         let now = fingerprint(&scope);
         let before = fingerprint(&self.rpc.scope.send_replace(scope));
         if before.is_some() && before != now {
-            tracing::warn!("The credentials have another scope: all collections are listed again");
+            tracing::warn!("The credentials have another scope; listing all collections again");
             self.snapshots.forget();
             self.finder.forget();
         }
@@ -113,12 +117,12 @@ impl<D: Driver> Work<D> {
         D: Collection<T>,
     {
         let Rpc { vendor, replica, access, instance_id, .. } = &self.rpc;
-        // The ticks of a cluster are the same after restarts.
+        // The ticks of a cluster stay the same after restarts.
         let who = access.cluster_id.as_deref().unwrap_or(instance_id);
         snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
     }
 
-    /// Publishes whether this replica answers calls, and its changes. Never ends.
+    /// Publishes whether this replica answers calls, and each change. Never ends.
     async fn tell_serving(&self) {
         let mut health = self.health.subscribe();
         loop {
@@ -138,14 +142,14 @@ impl<D: Driver> Work<D> {
     }
 }
 
-/// Ends the health watches of clients: they never end by themselves, and would delay the shutdown.
+/// Ends the health watches of clients, which never end by themselves and would delay the shutdown.
 pub(crate) async fn end_health_watches<D: Driver>(mut reporter: HealthReporter) {
     for service in services::<D>().into_iter().chain([""]) {
         reporter.clear_service_status(service).await;
     }
 }
 
-/// The names of the services of the contract in `grpc.health.v1`.
+/// The names of the contract's services in `grpc.health.v1`.
 fn services<D: Driver>() -> [&'static str; 4] {
     [
         AdapterServiceServer::<status::Service<D>>::NAME,

@@ -1,23 +1,23 @@
-//! Log lines of vendor calls. Each write is one line of the target `audit`, which answers questions such as who deleted this load balancer.
-//! Reads are logged at a lower level. Only harmless parts of requests are logged, and no bodies of answers.
+//! Log lines of vendor calls. Each write is one line of the target `audit`, which shows, for example, the caller that deleted a load
+//! balancer. Reads are logged at a lower level. Only parts of requests without secrets are logged, and no bodies of answers.
 
 use http::{HeaderMap, header};
 
 use super::{Operation, VendorRequest, flight::Job};
 use crate::driver::{Fault, VendorError, shown};
 
-/// Headers that contain no secrets for any vendor.
+/// Headers that contain no secrets at any vendor.
 const HARMLESS: [header::HeaderName; 4] =
     [header::ACCEPT, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::USER_AGENT];
 
-/// Logs a request before it is sent. Without the query, because some vendors put signatures there.
+/// Logs a request before it is sent. The query is left out, because some vendors put signatures there.
 pub(super) fn request(operation: Operation, request: &VendorRequest) {
     let (method, path) = (request.method(), request.uri().path());
     let headers = harmless(request.headers());
     tracing::trace!(call = operation.name, %method, path, ?headers, "Vendor request");
 }
 
-/// Logs an answered request. `vendor_request_id`: the vendor's ID of the request.
+/// Logs an answered request. `vendor_request_id` is the vendor's ID of the request.
 pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_request_id: Option<&str>) {
     let Operation { family, name, write } = job.operation;
     let (request_id, vendor_request_id) = (shown(&job.purpose.request_id), vendor_request_id.map(shown));
@@ -50,7 +50,7 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
     }
 }
 
-/// A short name of the call's object: of `Service shop/web (UID)` the name, of anything else the whole text.
+/// A short name of the call's object: the name in `Service shop/web (UID)`; for other objects the whole text.
 pub(crate) fn object(about: &str) -> Option<&str> {
     let name = about.strip_prefix("Service ").and_then(|rest| rest.split_once(" (")).map(|(name, _uid)| name);
     Some(name.unwrap_or(about)).filter(|name| !name.is_empty())

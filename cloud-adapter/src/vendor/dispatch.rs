@@ -1,7 +1,7 @@
-//! Drives the scheduler: submits calls to it, and sends each when it decides so.
+//! Operates the scheduler: submits calls, and sends each call when the scheduler decides so.
 //!
-//! A sent call is followed to its end, even without waiters: its answer has information about the vendor's limits. A queued call is removed
-//! when it has no waiter left.
+//! The dispatcher reads the answer of each sent call, even without waiters, because the answer has information about the vendor's limits. A
+//! queued call is removed when its last waiter has gone.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,14 +32,14 @@ use crate::driver::VendorError;
 #[derive(Debug)]
 pub(super) struct Permit(());
 
-/// The result of a call.
+/// The result of a vendor call.
 pub(super) type Answer = Result<VendorResponse, VendorError>;
 
-/// The scheduler, and its queued calls.
+/// The scheduler and its queued calls.
 #[derive(Debug)]
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
-    /// Aborted when the dispatcher is dropped.
+    /// The timer task, which is aborted when the dispatcher is dropped.
     _clock: JoinSet<()>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Dispatcher {
 struct Shared {
     state: Mutex<State>,
     flight: Flight,
-    /// The origin of the scheduler's time.
+    /// The time that is zero for the scheduler.
     began: Instant,
-    /// The time of the next decision has changed.
+    /// Notified when the time of the next decision has changed.
     rescheduled: Notify,
     flights: TaskTracker,
 }
@@ -57,16 +57,16 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     scheduler: Scheduler,
-    /// Boxed, because a growing table has room for twice as many entries.
+    /// Queued calls by ticket. Boxed, because a growing table has space for twice as many entries.
     waiting: HashMap<Ticket, (Call, Box<Job>)>,
-    /// When the scheduler needs to decide next.
+    /// Time at which the scheduler must decide next.
     next: Option<Time>,
-    /// Nothing is sent or queued, because another replica leads, or may soon.
+    /// Whether sending and queueing are stopped, because another replica leads, or may lead soon.
     halted: bool,
 }
 
 impl Dispatcher {
-    /// Creates a dispatcher with its timer task.
+    /// Creates a dispatcher and its timer task.
     pub(super) fn new(config: Config, flight: Flight) -> Self {
         let scheduler = Scheduler::new(config, Time::ZERO);
         let state = State { scheduler, waiting: HashMap::new(), next: None, halted: false };
@@ -82,10 +82,10 @@ impl Dispatcher {
         Self { shared, _clock: clock }
     }
 
-    /// Queues a call. It is sent when the scheduler decides so, unless the returned value is dropped before.
+    /// Queues a call. The call is sent when the scheduler decides so, unless the returned value is dropped earlier.
     ///
     /// # Errors
-    /// The scheduler's refusals.
+    /// Returns the scheduler's refusal.
     pub(super) fn submit(
         &self,
         call: Call,
@@ -106,12 +106,12 @@ impl Dispatcher {
         Ok(Waiting { shared, ticket, answer, answered: false })
     }
 
-    /// Changes the scheduler, and lets it decide again.
+    /// Applies a change to the scheduler, and lets it decide again.
     pub(super) fn change(&self, change: impl FnOnce(&mut Scheduler, Time)) {
         self.shared.hand_in(|state, now| change(&mut state.scheduler, now));
     }
 
-    /// Allows to send until then.
+    /// Allows sending until this instant.
     pub(super) fn allow_until(&self, until: Instant) {
         let until = self.shared.time(until);
         self.shared.hand_in(|state, _now| {
@@ -120,7 +120,7 @@ impl Dispatcher {
         });
     }
 
-    /// Stops sending, and refuses queued calls. Sent calls are followed to their end.
+    /// Stops sending, and refuses queued calls. The answers of sent calls are still read.
     pub(super) fn halt(&self) {
         self.shared.hand_in(|state, now| {
             state.halted = true;
@@ -133,18 +133,18 @@ impl Dispatcher {
         });
     }
 
-    /// Waits until all sent calls have ended. Only useful after halting, since new calls may be sent otherwise.
+    /// Waits until all sent calls have ended. Useful only after halting, because otherwise new calls may be sent.
     pub(super) async fn landed(&self) {
         self.shared.flights.close();
         self.shared.flights.wait().await;
     }
 
-    /// The scheduler's report, and its time.
+    /// The scheduler's report and its time.
     pub(super) fn report(&self) -> (Time, Report) {
         self.shared.report()
     }
 
-    /// What a call waits for, if it waits for a budget.
+    /// The budget that a call waits for, if any.
     pub(super) fn wait(&self, ticket: Ticket) -> Option<BudgetWait> {
         self.shared.with(|state, now| state.scheduler.wait(now, ticket))
     }
@@ -154,7 +154,7 @@ impl Dispatcher {
         self.shared.queues()
     }
 
-    /// Returns a source of reports, as long as the dispatcher exists.
+    /// Returns a source of reports that works as long as the dispatcher exists.
     pub(super) fn reporter(&self) -> impl Fn() -> Option<(Time, Report)> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || Some(shared.upgrade()?.report())
@@ -206,7 +206,7 @@ impl Shared {
         if let Some((call, job)) = state.waiting.remove(&ticket) {
             let shared = Arc::clone(self);
             self.flights.spawn(async move {
-                // A panic in the driver must not block the call's slot.
+                // If the driver panics, the call must still free its place among the calls in flight.
                 let flight = AssertUnwindSafe(shared.flight.send(Permit(()), &job, waited)).catch_unwind();
                 let landed = flight.await.unwrap_or_else(|_panic| Flight::broken(job.operation));
                 shared.came_back((ticket, call, job), landed);
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Passes the result of a call to the scheduler, and to the waiter, unless it is sent once more.
+    /// Passes the result of a call to the scheduler and, unless the call is sent once more, to the waiter.
     fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Box<Job>), landed: Landed) {
         let Landed { result, answer, sent } = landed;
         job.sent = sent;
@@ -239,7 +239,7 @@ impl Shared {
         translate::refused(refusal, throttled)
     }
 
-    /// Lets the scheduler decide when it is time. Never ends.
+    /// Lets the scheduler decide whenever a decision is due. Never ends.
     async fn keep_time(self: Arc<Self>) {
         loop {
             let next = self.state.lock().unwrap_or_else(PoisonError::into_inner).next;
@@ -270,7 +270,7 @@ impl Shared {
         });
     }
 
-    /// Accesses the state without letting the scheduler decide. For changes use `hand_in`.
+    /// Reads the state without letting the scheduler decide. Use `hand_in` for changes.
     fn with<R>(&self, look: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
@@ -290,7 +290,7 @@ impl Shared {
     }
 }
 
-/// A call that is queued or sent. If it is dropped while queued, it is never sent.
+/// A queued or sent call. If this value is dropped while the call is queued, the call is never sent.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
@@ -305,17 +305,17 @@ impl Waiting<'_> {
         self.ticket
     }
 
-    /// Waits for the result. Must not be called again after it has returned.
+    /// Waits for the result. Must not be called again after the result was returned.
     ///
     /// # Errors
-    /// The scheduler's refusals, and the classified errors of the vendor's answer.
+    /// Returns the scheduler's refusal, or the classified error in the vendor's answer.
     pub(super) async fn answer(&mut self) -> Answer {
         let answer = (&mut self.answer).await;
         self.answered = true;
         answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))
     }
 
-    /// Updates the priority and the purpose, after others have joined.
+    /// Updates the priority and the purpose after other waiters have joined.
     pub(super) fn raise(&self, call: Call, purpose: Purpose) {
         self.shared.hand_in(|state, now| {
             let moved = state.scheduler.raise(now, self.ticket, call.clone());
@@ -325,7 +325,7 @@ impl Waiting<'_> {
         });
     }
 
-    /// Whether the answer will miss this deadline: the earliest time at which it is expected, and the refusal.
+    /// Whether the answer will miss this deadline. If so, returns the earliest time at which the answer is expected, and the refusal.
     pub(super) fn late(&self, deadline: Instant) -> Option<(Instant, VendorError)> {
         let deadline = self.shared.time(deadline);
         self.shared.hand_in(|state, now| {

@@ -1,4 +1,4 @@
-//! One request: sent, read, counted, classified by the driver, and logged.
+//! One request, which is sent, read, counted, classified by the driver, and logged.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
     metrics::{Metrics, VendorCall},
 };
 
-/// A request to send, its purpose, and its waiter.
+/// A request to send, with its purpose and its waiter.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) operation: Operation,
     pub(super) request: VendorRequest,
     pub(super) purpose: Purpose,
     pub(super) meter: Arc<Meter>,
-    /// The error of the first try, if the vendor throttled it.
+    /// The error of the first try, if the vendor throttled the request.
     pub(super) throttled: Option<VendorError>,
-    /// Covers the call from submission to its result.
+    /// The span of the call from submission to result.
     pub(super) span: Span,
     pub(super) sent: Sent,
     pub(super) told: oneshot::Sender<Result<VendorResponse, VendorError>>,
@@ -39,30 +39,30 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
         trace::end(&self.span, &self.sent, result.as_ref().err());
-        // The waiter may be gone; the call is counted anyway.
+        // The waiter may have gone, but the call is counted anyway.
         self.told.send(result).ok();
     }
 }
 
-/// The result of a sent request.
+/// The result of a request that was sent.
 #[derive(Debug)]
 pub(super) struct Landed {
-    /// For the waiter.
+    /// The result for the waiter.
     pub(super) result: Result<VendorResponse, VendorError>,
-    /// For the scheduler.
+    /// The answer for the scheduler.
     pub(super) answer: Answer,
-    /// For traces.
+    /// The data for traces.
     pub(super) sent: Sent,
 }
 
-/// The parts needed to send requests.
+/// Everything that is needed to send requests.
 pub(super) struct Flight {
     pub(super) wire: Box<dyn Transport>,
     pub(super) classify: Arc<dyn Classify>,
     pub(super) metrics: Metrics,
-    /// Notified when the vendor rejects our credentials.
+    /// Notified when the vendor rejects the credentials.
     pub(super) rejected: Arc<Notify>,
-    /// The last writes.
+    /// The last writes, for the status page.
     pub(super) writes: Writes,
 }
 
@@ -101,14 +101,14 @@ impl Flight {
         landed
     }
 
-    /// The answer without the secrets that the driver names, or that this request carried.
+    /// The answer without secrets: those that the driver names, and those in this request.
     fn scrubbed(&self, mut response: VendorResponse, request: &VendorRequest) -> VendorResponse {
         let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
         scrub::scrub(&mut response, &secrets);
         response
     }
 
-    /// The result of a request after a panic of the driver. The request was probably sent.
+    /// The result of a request during which the driver panicked. The request was probably sent.
     pub(super) fn broken(operation: Operation) -> Landed {
         let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
         let error =
@@ -117,7 +117,7 @@ impl Flight {
         Landed { result: Err(error), answer, sent: Sent::default() }
     }
 
-    /// Classifies an answer for the waiter and the scheduler.
+    /// Classifies an answer, both for the waiter and for the scheduler.
     fn judge(
         &self,
         operation: Operation,

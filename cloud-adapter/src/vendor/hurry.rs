@@ -1,6 +1,7 @@
-//! Raises the priority of work when more urgent waiters join: the work keeps its purpose, and its queued call gets their priority.
+//! Raises the priority of work when more urgent waiters join. The work keeps its purpose, but its queued call gets the priority of these
+//! waiters.
 //!
-//! See `waiters` for shared work, which takes over the purpose of the most urgent waiter.
+//! Shared work instead takes over the purpose of the most urgent waiter; see `waiters`.
 
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::watch;
@@ -8,11 +9,11 @@ use tokio::sync::watch;
 use super::Purpose;
 use crate::urgency::classed;
 
-/// The requested priority of the work of a session.
+/// The priority that waiters request for the work of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Hurry {
     asked: watch::Receiver<Priority>,
-    /// The class of the work, if it limits the priority. `None`: the requested priority is used.
+    /// The class of the work, if it limits the priority. `None`: the requested priority is not limited.
     class: Option<Priority>,
 }
 
@@ -21,7 +22,7 @@ impl Hurry {
         Self { asked, class }
     }
 
-    /// The purpose, with a raised priority if that is higher.
+    /// The purpose with the requested priority, if that is higher.
     pub(super) fn raise(&self, purpose: Purpose) -> Purpose {
         let asked = *self.asked.borrow();
         let hurried = Purpose { priority: asked, ..purpose };
@@ -56,7 +57,7 @@ impl News {
     }
 }
 
-/// Waits for a change; forever if there is no sender.
+/// Waits for a change. Waits forever if there is no sender.
 async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
     if let Some(news) = news
         && news.changed().await.is_ok()

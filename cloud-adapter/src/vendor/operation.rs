@@ -5,21 +5,21 @@ use std::fmt;
 /// Operations that share one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Instances.
+    /// Operations on instances.
     Compute,
-    /// Networks and routes.
+    /// Operations on networks and routes.
     Network,
-    /// Load balancers.
+    /// Operations on load balancers.
     LoadBalancer,
-    /// Credentials.
+    /// Operations on credentials.
     Identity,
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
-    /// The name in configuration, metrics and `Cost`.
+    /// The name of the family in configuration, metrics and `Cost`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -40,22 +40,22 @@ impl fmt::Display for Family {
 /// A vendor operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The family whose budget is charged.
+    /// The family to whose budget the operation is charged.
     pub family: Family,
     /// The vendor's name of the operation, such as `CreateListener`.
     pub name: &'static str,
-    /// Whether it is a write.
+    /// Whether the operation is a write.
     pub write: bool,
 }
 
 impl Operation {
-    /// A read operation.
+    /// Creates a read operation.
     #[must_use]
     pub const fn read(family: Family, name: &'static str) -> Self {
         Self { family, name, write: false }
     }
 
-    /// A write operation.
+    /// Creates a write operation.
     #[must_use]
     pub const fn write(family: Family, name: &'static str) -> Self {
         Self { family, name, write: true }

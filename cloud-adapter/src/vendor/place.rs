@@ -1,4 +1,4 @@
-//! The queue position of a task's current vendor call, which is reported to callers that wait for the task.
+//! The queue position of a task's current vendor call. It is reported to callers that wait for the task.
 
 use std::{
     mem,
@@ -9,10 +9,10 @@ use cloud_budget::{BudgetWait, Ticket};
 
 use super::Vendor;
 
-/// Maximum number of shared places that are followed.
+/// Maximum number of references from one shared place to the next.
 const SHARED_MAX: usize = 8;
 
-/// The current position. Clones share it.
+/// The current queue position of a task. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place(Arc<Mutex<Stands>>);
 
@@ -21,13 +21,13 @@ enum Stands {
     /// No call is queued.
     #[default]
     Nowhere,
-    /// This call is submitted, and may be queued.
+    /// This call was submitted, and may be queued.
     Call(Ticket),
-    /// Waits for shared work, which has this position.
+    /// The task waits for shared work, which has this position.
     With(Place),
 }
 
-/// Restores the former position when dropped.
+/// Restores the former position when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Standing {
     place: Place,
@@ -35,7 +35,7 @@ pub(super) struct Standing {
 }
 
 impl Place {
-    /// Records a submitted call.
+    /// Records that a call was submitted.
     pub(super) fn call(&self, ticket: Ticket) -> Standing {
         self.stand(Stands::Call(ticket))
     }
@@ -72,7 +72,7 @@ impl Drop for Standing {
 }
 
 impl Vendor {
-    /// What the call at this place waits for. `None`: there is no call, or it does not wait for a budget.
+    /// What the call at this place waits for. `None`: there is no call, or the call does not wait for a budget.
     pub(crate) fn waits(&self, place: &Place) -> Option<BudgetWait> {
         self.dispatcher.wait(place.ticket()?)
     }

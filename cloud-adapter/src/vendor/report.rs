@@ -1,4 +1,4 @@
-//! Reports the state of the budget, as messages of the contract.
+//! Reports the state of the budget as messages of the contract.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 use super::{Family, Vendor, Write};
 use crate::clock::Clock;
 
-/// The bucket of the whole account.
+/// The name of the bucket of the whole account.
 const ACCOUNT: &str = "account";
-/// The circuit breaker of the credentials: it stops all families.
+/// The circuit breaker of the credentials, which stops all families.
 pub(crate) const CREDENTIALS: &str = "credentials";
 
-/// Why calls of a family cannot be sent now.
+/// An obstacle because of which calls of a family cannot be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
-    /// The text about a pause, which names the bucket. Callers that wait for a budget get the text of their own call instead.
+    /// The text about a pause, with the name of the bucket. Callers that wait for a budget get the text of their own call instead.
     pub(crate) pause: Option<String>,
-    /// The remaining time: of a pause as the vendor requested, of an exhausted budget an estimate.
+    /// The remaining time of the pause, as the vendor requested it; for an exhausted budget, an estimate.
     pub(crate) rest: Duration,
 }
 
-/// Maximum estimate for an exhausted budget, because the caller's call may be one of the first.
+/// Maximum estimate for an exhausted budget. It is low, because the caller's call may be one of the first.
 const SPENT_MAX: Duration = Duration::from_secs(15);
 
-/// Judges one bucket. `paused`: the remaining pause of the vendor.
+/// Returns the obstacle at one bucket, if any. `paused` is the remaining pause of the vendor.
 fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
     let BucketReport { name, rate, tokens, queued, .. } = bucket;
     if let Some(rest) = paused {
@@ -45,7 +45,7 @@ fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
 }
 
 impl Vendor {
-    /// What currently blocks calls of a family: the cause that lasts longest.
+    /// What currently blocks calls of a family. Of several obstacles, the one that lasts longest.
     #[must_use]
     pub(crate) fn held_up(&self, family: Family) -> Option<HeldUp> {
         let (now, report) = self.dispatcher.report();
@@ -64,7 +64,7 @@ impl Vendor {
         bucket.map_or_else(|| BucketConfig::unconfigured().limit.rate, |bucket| bucket.rate)
     }
 
-    /// When the vendor's pause of a family, or of the whole account, ends. Pauses of single operations are ignored.
+    /// The end of the vendor's pause of a family, or of the whole account. Pauses of single operations are ignored.
     #[must_use]
     pub(super) fn paused_until(&self, family: Family) -> Option<Instant> {
         let (_, report) = self.dispatcher.report();
@@ -74,7 +74,7 @@ impl Vendor {
         Some(self.dispatcher.instant(until)).filter(|until| *until > Instant::now())
     }
 
-    /// The report of the budget for the status page, and its time.
+    /// The report of the budget for the status page, and the time of the report.
     #[must_use]
     pub(crate) fn report(&self) -> (Time, Report) {
         self.dispatcher.report()
@@ -98,7 +98,7 @@ impl Vendor {
         self.dispatcher.instant(time)
     }
 
-    /// All buckets and breakers.
+    /// The state of all buckets and breakers.
     #[must_use]
     pub(crate) fn status(&self, clock: &Clock) -> (Vec<Budget>, Vec<Breaker>) {
         let (_, report) = self.dispatcher.report();

@@ -1,4 +1,4 @@
-//! The whole path of a call through a session, on paused time, to a fake vendor.
+//! Tests the whole path of a call through a session to a fake vendor, with paused time.
 
 mod jumps;
 mod place;
@@ -18,14 +18,14 @@ const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
 /// The duration of a vendor call.
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// Statuses for which the driver's table returns long texts, or panics.
+/// Statuses for which the driver's table returns a long text, or panics.
 const LOQUACIOUS: u16 = 418;
 const BREAKS: u16 = 599;
 
-/// An answer: status, and `Retry-After` in seconds.
+/// An answer of the vendor: the status, and `Retry-After` in seconds.
 type Order = (u16, Option<u64>);
 
-/// A vendor: records the time and content of requests, and returns the prepared answers, else 200.
+/// A fake vendor, which records the time and content of requests. It returns the prepared answers, then answers 200.
 #[derive(Clone, Debug)]
 pub(crate) struct Fake {
     began: Instant,
@@ -38,7 +38,7 @@ impl Fake {
         self.orders.lock().expect("whole").extend(orders);
     }
 
-    /// The arrivals, in milliseconds.
+    /// The arrival times of requests, in milliseconds.
     pub(crate) fn arrived(&self) -> Vec<(String, u128)> {
         let arrived = self.arrived.lock().expect("whole");
         arrived.iter().map(|(path, at)| (path.clone(), at.as_millis())).collect()
@@ -73,7 +73,7 @@ impl Transport for Fake {
     }
 }
 
-/// The log output.
+/// The captured log output.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -171,8 +171,8 @@ async fn all_calls_wait_for_a_pause_and_throttled_call_is_resent() {
     assert_eq!((first, second), (Ok(()), Ok(())));
     let arrived = fake.arrived();
     let paths: Vec<_> = arrived.iter().map(|(path, _)| path.as_str()).collect();
-    assert_eq!(paths, ["/first", "/first", "/second"], "the throttled call is the first again");
-    assert!(arrived[1].1 >= 7_010, "not before the end of the pause: {arrived:?}");
+    assert_eq!(paths, ["/first", "/first", "/second"], "the throttled call is sent first");
+    assert!(arrived[1].1 >= 7_010, "not sent before the end of the pause: {arrived:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +218,7 @@ async fn late_waiter_of_shared_work_gets_the_vendor_pause() {
 #[tokio::test(start_paused = true)]
 async fn late_call_is_refused_at_once_with_delay() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let deadline = Some(Instant::now() + Duration::from_secs(2));
     let hasty = vendor.session(Purpose { deadline, ..Purpose::own(Priority::Interactive, "test") });
     let before = Instant::now();
@@ -232,13 +232,13 @@ async fn late_call_is_refused_at_once_with_delay() {
 async fn abandoned_read_is_never_sent() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
     let session = session(&vendor);
-    read(&session, "/first").await.expect("the burst");
+    read(&session, "/first").await.expect("the call that uses up the burst");
     {
         let abandoned = read(&session, "/abandoned");
         let given_up = tokio::time::timeout(Duration::from_millis(100), abandoned).await;
-        assert!(given_up.is_err(), "it is queued");
+        assert!(given_up.is_err(), "the call is queued");
     }
-    read(&session, "/last").await.expect("it is sent");
+    read(&session, "/last").await.expect("the call is sent");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fake.arrived(), [("/first".to_owned(), 0), ("/last".to_owned(), 1000)]);
 }
@@ -253,7 +253,7 @@ async fn sent_call_counts_without_a_waiter() {
     tokio::time::sleep(LATENCY).await;
     read(&session, "/next").await.expect("after the pause");
     let arrived = fake.arrived();
-    assert_eq!(arrived.len(), 2, "without a waiter it is not sent again: {arrived:?}");
+    assert_eq!(arrived.len(), 2, "without a waiter the call is not sent again: {arrived:?}");
     assert!(arrived[1].1 >= 7_010, "{arrived:?}");
 }
 
@@ -294,10 +294,10 @@ async fn new_rate_applies_and_queue_order_is_kept() {
     let arrived = fake.arrived();
     let order: Vec<_> = arrived.iter().map(|(path, _)| path.clone()).collect();
     assert_eq!(order, paths);
-    assert_eq!(arrived[1].1, 1_000, "at the old rate");
+    assert_eq!(arrived[1].1, 1_000, "sent at the old rate");
     assert!(arrived[2].1 > 1_500 && arrived[2].1 <= 1_600, "{arrived:?}");
     for pair in arrived[2..].windows(2) {
-        assert_eq!(pair[1].1 - pair[0].1, 100, "at the new rate: {arrived:?}");
+        assert_eq!(pair[1].1 - pair[0].1, 100, "sent at the new rate: {arrived:?}");
     }
 }
 
@@ -318,7 +318,7 @@ async fn failing_vendor_opens_the_breaker() {
     assert_eq!(breaker.state(), cloud_api_proto::v1alpha1::breaker::State::Open);
     assert!(breaker.retry_at.is_some());
     tokio::time::sleep(error.retry_after.expect("told")).await;
-    read(&session, "/").await.expect("it succeeds again");
+    read(&session, "/").await.expect("the call succeeds again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -331,7 +331,7 @@ async fn rejected_credentials_stop_everything_but_the_self_check() {
     vendor.self_check(false);
     let stopped = session(&vendor).call(WRITE, get("/write")).await.expect_err("stopped");
     assert_eq!(stopped.fault, Fault::Auth);
-    read(&vendor.self_checking(), "/check").await.expect("the self-check passes");
+    read(&vendor.self_checking(), "/check").await.expect("the self-check succeeds");
     vendor.self_check(true);
     read(&session(&vendor), "/").await.expect("all calls pass again");
     let arrived = fake.arrived();
@@ -344,7 +344,7 @@ async fn rejected_candidate_credentials_stop_no_calls() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(401, None)]);
     assert_eq!(read(&vendor.self_checking(), "/check").await.expect_err("401").fault, Fault::Auth);
-    read(&session(&vendor), "/").await.expect("the credentials in force are valid");
+    read(&session(&vendor), "/").await.expect("the current credentials are valid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -365,7 +365,7 @@ async fn vendor_texts_are_truncated_for_callers() {
     let status = tonic::Status::from(cloud_api_proto::AdapterError::from(error)).into_http::<()>();
     let trailers: usize =
         status.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    assert!(trailers < 16 * 1024, "{trailers} bytes: clients accept no more");
+    assert!(trailers < 16 * 1024, "{trailers} bytes: clients accept no larger trailers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,7 +397,7 @@ async fn driver_panic_frees_the_slot_and_leaves_write_unknown() {
     assert_eq!(read(&session(&vendor), "/read").await.expect_err("broken").fault, Fault::Nonsense);
     let error = session(&vendor).call(WRITE, get("/write")).await.expect_err("broken");
     assert_eq!(error.fault, Fault::OutcomeUnknown);
-    read(&session(&vendor), "/").await.expect("the only slot is free again");
+    read(&session(&vendor), "/").await.expect("the only place in flight is free again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,7 +408,7 @@ async fn nothing_is_sent_after_the_permitted_time() {
     let calls = futures::future::join_all((0..5).map(|_| read(&session, "/")));
     let renewed = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(fake.times(), [0, 1000, 2000], "the fourth would be sent at the very end");
+        assert_eq!(fake.times(), [0, 1000, 2000], "the fourth call would be sent just before the deadline");
         vendor.allow_until(Instant::now() + Duration::from_secs(30));
     };
     tokio::join!(calls, renewed);
@@ -419,6 +419,6 @@ async fn nothing_is_sent_after_the_permitted_time() {
 async fn a_new_leader_begins_with_empty_buckets() {
     let (fake, vendor) = vendor(&limits(1.0, 10));
     vendor.start_empty();
-    read(&session(&vendor), "/").await.expect("it is sent");
+    read(&session(&vendor), "/").await.expect("the call is sent");
     assert_eq!(fake.times(), [1000]);
 }

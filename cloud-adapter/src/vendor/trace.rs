@@ -1,4 +1,4 @@
-//! Traces of vendor calls: a span from submission to the result, including the time in the queue.
+//! Traces of vendor calls. A span lasts from submission to the result, including the time in the queue.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use tracing::{Span, field::Empty};
 use super::{Operation, Purpose, translate};
 use crate::driver::VendorError;
 
-/// The attributes of a call. Recorded at its end, because an attribute that is recorded twice appears twice.
+/// The attributes of a call. They are recorded at its end, because an attribute that is recorded twice appears twice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// Number of times it was sent.
+    /// Number of times that the call was sent.
     times: u32,
-    /// Total time in the queue.
+    /// Total time that the call spent in the queue.
     waited: Duration,
-    /// The status of the last answer; 0: there was none.
+    /// The status of the last answer; 0: there was no answer.
     code: u16,
     /// The vendor's ID of the request.
     request_id: Option<String>,
-    /// The class and controller when it was last sent.
+    /// The class and controller of the call when it was last sent.
     class: &'static str,
     controller: &'static str,
 }
 
 impl Sent {
-    /// Records that it is sent, after this time in the queue. [`Self::answered`] adds the result.
+    /// Records that the call is sent after this time in the queue. [`Self::answered`] adds the result.
     #[must_use]
     pub(super) fn again(&self, purpose: &Purpose, waited: Duration) -> Self {
         Self {
@@ -69,7 +69,7 @@ pub(super) fn told(span: &Span) -> bool {
     !span.is_disabled()
 }
 
-/// Records what the call waits for, as of its submission. Recorded once, because an attribute that is recorded twice appears twice.
+/// Records what the call waits for when it is submitted. Recorded only once, because an attribute that is recorded twice appears twice.
 pub(super) fn waits(span: &Span, wait: &BudgetWait) {
     span.record("cloud.waits_for", wait.to_string());
 }

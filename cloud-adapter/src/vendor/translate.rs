@@ -1,4 +1,4 @@
-//! Translates between the terms of the adapter and of the scheduler. Pure.
+//! Translates between the terms of the adapter and of the scheduler. This module is pure.
 
 use cloud_adapter_security::Role;
 use cloud_api_proto::v1alpha1::Priority;
@@ -7,7 +7,7 @@ use cloud_budget::{Call, Class, Outcome, Refusal, RefusalReason, Time};
 use super::{Operation, Purpose};
 use crate::driver::{Fault, VendorError};
 
-/// The class of a priority. Unspecified is background.
+/// The class of a priority. An unspecified priority is background.
 pub(super) fn class(priority: Priority) -> Class {
     match priority {
         Priority::Unspecified | Priority::Background => Class::Background,
@@ -17,7 +17,7 @@ pub(super) fn class(priority: Priority) -> Class {
     }
 }
 
-/// One request, as the scheduler sees it.
+/// One request as the scheduler's call.
 pub(super) fn call(
     operation: Operation,
     purpose: &Purpose,
@@ -47,7 +47,7 @@ pub(super) fn may_use_reserve(purpose: &Purpose) -> bool {
     }
 }
 
-/// What an answer shows about the vendor's health. `bucket`: the throttled bucket, if the vendor names it.
+/// The information in an answer about the vendor's health. `bucket` is the throttled bucket, if the vendor names it.
 pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>) -> Outcome {
     let Some(error) = error else { return Outcome::Answered };
     match error.fault {
@@ -67,7 +67,7 @@ pub(super) fn outcome(error: Option<&VendorError>, bucket: Option<&'static str>)
     }
 }
 
-/// The error for a refusal. `throttled`: the error of the first try, if the call was sent already.
+/// The error for a refusal. `throttled` is the error of the first try, if the call was already sent.
 pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> VendorError {
     let Refusal { reason, message, retry_after } = refusal;
     let fault = match reason {
@@ -82,9 +82,9 @@ pub(super) fn refused(refusal: Refusal, throttled: Option<VendorError>) -> Vendo
     error
 }
 
-/// The error after the loss of leadership, or shortly before.
+/// The error after this replica lost its leadership, or shortly before.
 pub(super) fn halted() -> VendorError {
-    VendorError::new(Fault::NotLeader, "this replica no longer leads: nothing was sent")
+    VendorError::new(Fault::NotLeader, "this replica is no longer the leader: the call was not sent")
 }
 
 #[cfg(test)]

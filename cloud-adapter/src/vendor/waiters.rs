@@ -1,6 +1,6 @@
-//! The waiters of shared work: the most urgent one determines its purpose, and it continues until the last one stops waiting.
+//! The waiters of shared work. The most urgent waiter determines the purpose, and the work continues until the last waiter leaves.
 //!
-//! [`payer`] decides the purpose. Each waiter has its own deadline, and is refused when that will be missed.
+//! [`payer`] decides the purpose. Each waiter has a separate deadline, and is refused if the work will miss that deadline.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    /// By number, in order of arrival.
+    /// Waiters by number, in the order of arrival.
     places: BTreeMap<u64, Place>,
 }
 
@@ -41,13 +41,13 @@ struct Place {
     told: oneshot::Sender<VendorError>,
 }
 
-/// A registered waiter, until it is dropped.
+/// A waiter that is registered until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     waiters: Arc<Waiters>,
     number: u64,
     refused: oneshot::Receiver<VendorError>,
-    /// Makes the waiter's queue position that of the shared work.
+    /// Replaces the waiter's queue position by that of the shared work.
     _stands: Option<Standing>,
 }
 
@@ -70,17 +70,18 @@ impl Waiters {
         &self.spot
     }
 
-    /// The purpose of the work. `None`: there is no waiter.
+    /// The purpose of the work. `None`: there are no waiters.
     pub(super) fn payer(&self) -> Option<Purpose> {
         self.with(|inner| payer(inner.places.values().map(|place| place.session.payer())))
     }
 
-    /// Notifies when a waiter joins.
+    /// Notifies when another waiter joins.
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.joined.subscribe()
     }
 
-    /// Refuses waiters whose deadline will be missed. `late`: whether a deadline will be missed; if so, the expected time and the error.
+    /// Refuses waiters whose deadline will be missed. `late` returns whether a deadline will be missed; if so, the expected time and the
+    /// error.
     pub(super) fn send_away(&self, late: impl FnOnce(Instant) -> Option<(Instant, VendorError)>) {
         let Some((expected, error)) = self.first_deadline().and_then(late) else { return };
         self.refuse(expected, &error);
@@ -102,12 +103,12 @@ impl Waiters {
             inner.places.extract_if(.., late).collect::<Vec<_>>()
         });
         for (_, place) in late {
-            // The waiter may be gone.
+            // The waiter may have gone.
             place.told.send(error.clone()).ok();
         }
     }
 
-    /// Forwards joins of waiters of the session's work, which also wait for this work. Never ends.
+    /// Forwards arrivals of waiters of the session's work, because these also wait for this work. Never ends.
     pub(crate) async fn follow(&self, session: &Session) {
         let mut news = session.news();
         loop {
@@ -147,7 +148,8 @@ impl Drop for Waiter {
     }
 }
 
-/// The purpose of the most urgent waiter, with the latest deadline of all. At equal priority, one that may use the reserve, then the first.
+/// The purpose of the most urgent waiter, with the latest deadline of all waiters. If several have equal priority, a waiter that may use
+/// the reserve takes precedence, then the first one.
 fn payer(waiting: impl IntoIterator<Item = Purpose>) -> Option<Purpose> {
     waiting.into_iter().reduce(|one, other| {
         let deadline = one.deadline.zip(other.deadline).map(|(one, other)| one.max(other));

@@ -1,4 +1,4 @@
-//! The only HTTP client. It sends nothing without a [`Permit`].
+//! The only HTTP client. It sends no request without a [`Permit`].
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::driver::{Fault, VendorError};
 /// Timeout of a vendor call. Drivers do not set their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum size of an answer. A page of a listing has some hundred KiB; larger answers are errors and must not use up the memory.
+/// Maximum size of an answer. A page of a listing has some hundred KiB; larger answers are refused, so that they cannot exhaust the memory.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
 /// Sends requests to the vendor.
@@ -19,7 +19,7 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`] if no connection was made; for a write whose answer was lost [`Fault::OutcomeUnknown`].
+    /// Returns [`Fault::Unavailable`] if no connection was made; for a write whose answer was lost [`Fault::OutcomeUnknown`].
     fn send(
         &self,
         permit: Permit,
@@ -33,13 +33,13 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 pub(super) struct Wire(reqwest::Client);
 
 impl Wire {
-    /// Opens no connection yet. `ca`: PEM certificates that are trusted in place of the system's.
+    /// Creates the client. Opens no connection yet. The PEM certificates `ca` are trusted in place of the system's.
     ///
     /// # Errors
-    /// If the TLS library cannot be set up, or a certificate cannot be read.
+    /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
     #[expect(clippy::disallowed_methods, reason = "the only client, behind the permit")]
     pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {
-        // Redirects, retries or a proxy from the environment would cause calls that are not counted.
+        // Redirects, retries or a proxy from the environment would cause calls that the budget does not count.
         let mut client = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
@@ -61,18 +61,18 @@ impl Wire {
             VendorError::nonsense(format!("{operation}: cannot send the request: {error}"))
         })?;
         let lost = |error: reqwest::Error| {
-            // Only if no connection was made is it certain that nothing was done.
+            // Only if no connection was made is it certain that the vendor did nothing.
             let fault = if operation.write && !error.is_connect() {
                 Fault::OutcomeUnknown
             } else {
                 Fault::Unavailable
             };
-            // Only the host of the URL: some vendors put signatures in the query.
+            // Log only the host of the URL, because some vendors put signatures in the query.
             VendorError::new(fault, format!("{operation}: {place}: {}", chain(&error.without_url())))
         };
         let mut answer = self.0.execute(request).await.map_err(lost)?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        // Reserve the announced size: a growing buffer may end up twice as large.
+        // Reserve the announced size, because a growing buffer may become twice as large.
         let announced = answer.content_length().and_then(|length| usize::try_from(length).ok());
         let mut body = BytesMut::with_capacity(announced.unwrap_or_default().min(ANSWER_MAX));
         while let Some(chunk) = answer.chunk().await.map_err(lost)? {
@@ -105,7 +105,7 @@ fn too_large(operation: Operation, place: &str) -> VendorError {
     VendorError::new(fault, format!("{operation}: {place}: the answer is larger than {ANSWER_MAX} bytes"))
 }
 
-/// An error with its causes, which reqwest leaves out of `Display`.
+/// An error with its causes, which reqwest omits from `Display`.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::vendor::Family;
 
-    /// Reads an answer of this many bytes, whose length is not announced.
+    /// Reads an answer of this many bytes whose length was not announced.
     async fn answered(operation: Operation, size: usize) -> Result<usize, VendorError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -141,7 +141,7 @@ mod tests {
         wire.execute(operation, request).await.map(|answer| answer.body().len())
     }
 
-    /// A vendor on a loopback port that shows this certificate: its address.
+    /// Starts a vendor on a loopback port that uses this certificate, and returns its address.
     async fn encrypted(shown: rcgen::CertifiedKey<rcgen::KeyPair>, serving: &mut JoinSet<()>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://localhost:{}/", listener.local_addr().expect("bound").port());
@@ -162,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn vendor_is_trusted_by_configured_certificates_only() {
-        // Fails if a provider is installed already, which is used then.
+        // This fails if a provider is installed already; that provider is then used.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let (shown, other) = (made(), made());
@@ -196,6 +196,6 @@ mod tests {
         assert_eq!(error.fault, Fault::Nonsense, "{error}");
         assert!(error.to_string().contains("List: 127.0.0.1: the answer is larger than"), "{error}");
         let error = answered(write, 4 * ANSWER_MAX).await.expect_err("too large");
-        assert_eq!(error.fault, Fault::OutcomeUnknown, "the vendor may have done it");
+        assert_eq!(error.fault, Fault::OutcomeUnknown, "the vendor may have executed the request");
     }
 }

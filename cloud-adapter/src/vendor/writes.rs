@@ -1,4 +1,4 @@
-//! The last writes to the vendor, for the status page. The complete log has the target `audit`.
+//! The last writes to the vendor, for the status page. The log with the target `audit` has all writes.
 
 use std::{
     collections::VecDeque,
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 use super::{Purpose, audit::object, flight::Job};
 use crate::driver::VendorError;
 
-/// Maximum number of writes.
+/// Maximum number of writes that are kept.
 const KEPT: usize = 50;
 
-/// The last writes. Clones share them.
+/// The last writes to the vendor. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(Arc<Mutex<VecDeque<Write>>>);
 
 /// One vendor write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
-    /// When it was answered.
+    /// Time at which the write was answered.
     pub(crate) at: Instant,
     /// The vendor's name of the operation.
     pub(crate) operation: &'static str,
-    /// The object.
+    /// The object of the write.
     pub(crate) object: Option<String>,
-    /// The caller.
+    /// The caller that requested the write.
     pub(crate) controller: &'static str,
-    /// The error, if it failed.
+    /// The error, if the write failed.
     pub(crate) error: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Writes {
         kept.push_front(write);
     }
 
-    /// The last writes, the newest first.
+    /// Returns the last writes, the newest first.
     pub(super) fn all(&self) -> Vec<Write> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

@@ -94,7 +94,7 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
         ),
         "text" => (r"\S(.*\S)?", "a text without blanks around it"),
         // Whitespace around an entry is ignored, and may include a newline.
-        "list of texts" => (r"(?s).*\S.*", "texts with commas between them"),
+        "list of strings" => (r"(?s).*\S.*", "texts with commas between them"),
         "list of namespaces" => (r"[a-z0-9,\s-]+", "names of namespaces with commas between them"),
         "list of IP addresses" => (r"[0-9a-fA-F:.,\s]+", "IP addresses with commas between them"),
         "list of `key=value`" => ("[^=,]+=[^,]*(,[^=,]+=[^,]*)*", "key=value with commas between them"),

@@ -1,4 +1,4 @@
-//! Advice on which limits to change, and why: one rule per function. Rules read the simulation's results and the limits.
+//! Advice on which limits to change, and why. Each function is one rule; it reads the simulation's results and the limits.
 
 mod rates;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use crate::{
     scenarios::span,
 };
 
-/// If listings take more than this share of a family, too little is left for changes.
+/// If listings use more than this share of a family's rate, too little is left for changes.
 const MUCH: f64 = 0.2;
 /// Queue limits above this are rounded up to whole thousands.
 const PLACES: usize = 1_024;
@@ -26,28 +26,28 @@ const PLACES: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
-    /// The reason, as a sentence.
+    /// The reason for the change, as a sentence.
     pub text: String,
     /// The key in the file.
     pub key: String,
-    /// The value to write.
+    /// The value to write to the file.
     pub value: String,
-    /// The same change for the next simulation.
+    /// The same change, applied to the next simulation.
     #[serde(skip)]
     change: Change,
 }
 
-/// The effect of advice that is followed.
+/// The effect of following a piece of advice.
 #[derive(Clone, Debug, PartialEq)]
 enum Change {
     Limit(String, RateLimit),
     InFlight(&'static str, u32),
     Queue(cloud_budget::QueueLimits),
-    /// Nothing that the simulation of a start depends on.
+    /// The change has no effect on the simulation of a start.
     Nothing,
 }
 
-/// All advice. `within`: how long a bucket alone may take; `refused`: calls that the full queue refused.
+/// Returns all advice. `within`: how long one bucket alone may take. `refused`: number of calls that the full queue refused.
 pub(crate) fn advise(
     question: &Question,
     (cases, within): (&[Case], Duration),
@@ -56,7 +56,7 @@ pub(crate) fn advise(
 ) -> Vec<Advice> {
     let mut advice = rates::advise(question, cases, within);
     advice.extend(queue(question, refused));
-    // Advice on other buckets is taken into account.
+    // Later rules take advice on other buckets into account.
     let account = account(question, &advice);
     advice.extend(account);
     let bursts = bursts(question, &advice);
@@ -66,7 +66,7 @@ pub(crate) fn advise(
     advice
 }
 
-/// The question with all advice followed. `None`: a start would not change.
+/// Returns the question with all advice followed. `None`: the advice would not change a start.
 pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question> {
     let mut better = question.clone();
     let limits = &mut better.config.limits;
@@ -85,7 +85,7 @@ pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question
     (better.config.limits != question.config.limits).then_some(better)
 }
 
-/// Queue limits that were too low.
+/// Advises on queue limits that are too low.
 fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let mut queue = question.config.limits.queue;
     let services = usize::try_from(question.services).unwrap_or(usize::MAX);
@@ -96,8 +96,8 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let value = places.to_string();
     (refused > 0).then(|| Advice {
         text: format!(
-            "the full queue refused calls {refused} times, which were retried later: a longer queue \
-             costs a little memory, but no calls"
+            "the full queue refused calls {refused} times, and they were retried later: a longer \
+            queue needs a little more memory, but no more calls"
         ),
         key: format!("limits.queue.{key}"),
         value,
@@ -105,8 +105,8 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
     })
 }
 
-/// The account's rate is lower than the sum of the rates of its families, so that these cannot be reached together. `said`: the advice so
-/// far.
+/// Advises on an account whose rate is lower than the sum of the rates of its families, so that the families cannot all reach their rates
+/// at once. `said`: the advice so far.
 fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     let buckets = &question.config.limits.buckets;
     let account = buckets.get("account").filter(|_| limit(said, "account").is_none())?;
@@ -118,9 +118,9 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
         let wanted = RateLimit { rate: sum, burst };
         Advice {
             text: format!(
-                "account allows {}/s, but the families that draw from it have {}/s together, which \
-                 they can never use all at once. Raise it if the vendor allows that; else leave it, since \
-                 it is the effective limit{also}",
+                "account allows {}/s, but its families together have {}/s, which they can never use \
+                all at once. Raise the rate of account if the vendor allows that; otherwise leave it, \
+                since it is the effective limit{also}",
                 figure(rate),
                 figure(sum)
             ),
@@ -131,7 +131,8 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
     })
 }
 
-/// A bucket whose burst is smaller than the writes of one Service. A bucket with other advice is skipped, since that includes the burst.
+/// Advises on a bucket whose burst is smaller than the writes of one Service. A bucket with other advice is skipped, because that advice
+/// includes the burst.
 fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
     let families = question.config.limits.buckets.iter().filter_map(|(name, bucket)| {
         let (key, limit) = (bucket_key(name), bucket.limit);
@@ -140,8 +141,8 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
             let wanted = RateLimit { burst: writes, ..limit };
             Advice {
                 text: format!(
-                    "{name} has a burst of {}, but one Service needs {writes} writes: its last write \
-                     waits {} even if nothing else is sent",
+                    "{name} has a burst of {}, but one Service needs {writes} writes: the last of \
+                    these writes waits {} even if no other call is sent",
                     limit.burst,
                     span(Duration::from_secs_f64(f64::from(writes - limit.burst) / limit.rate))
                 ),
@@ -154,7 +155,7 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
     families.collect()
 }
 
-/// Number of writes that one Service needs from a bucket.
+/// Number of writes from this bucket that one Service needs.
 fn writes(question: &Question, bucket: &str) -> u32 {
     let pays = |family: &str| bucket == "account" || family == bucket;
     let creation = question.cloud.creation();
@@ -162,7 +163,7 @@ fn writes(question: &Question, bucket: &str) -> u32 {
     u32::try_from(writes).unwrap_or(u32::MAX)
 }
 
-/// A burst that is sufficient for one Service, and a text about it if it has to be raised.
+/// Returns a burst that is sufficient for one Service, and a text about it if the burst has to be raised.
 fn with_burst(question: &Question, bucket: &str, burst: u32) -> (u32, String) {
     let writes = writes(question, bucket);
     if burst >= writes {
@@ -171,7 +172,7 @@ fn with_burst(question: &Question, bucket: &str, burst: u32) -> (u32, String) {
     (writes, format!("; also a burst of {writes}, since one Service needs that many writes at once"))
 }
 
-/// Listings that use a large share of a family.
+/// Advises on listings that use a large share of a family's rate.
 fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
     let much = steady.families.iter().filter(|family| family.share >= MUCH);
     let of = |listed: &Listed, family: &str| {
@@ -186,7 +187,7 @@ fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
         let age = (most.every_seconds * 2.0).ceil();
         Some(Advice {
             text: format!(
-                "steady listings use {} % of {word}: with a maxAge of {age}s for {} it is {} %",
+                "periodic listings use {} % of {word}: with a maxAge of {age}s for {} they use {} %",
                 (family.share * 100.0).round(),
                 most.collection,
                 (after * 100.0).round()
@@ -201,7 +202,7 @@ fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
 
 fn mode(question: &Question) -> Option<Advice> {
     (question.config.limits.mode == Mode::Shadow).then(|| Advice {
-        text: "mode shadow delays no calls; all figures here are for mode enforce".to_owned(),
+        text: "mode shadow does not delay calls; all figures here are for mode enforce".to_owned(),
         key: "limits.mode".to_owned(),
         value: "enforce".to_owned(),
         change: Change::Nothing,
@@ -216,13 +217,13 @@ fn limit(said: &[Advice], name: &str) -> Option<RateLimit> {
     })
 }
 
-/// A limit in the file's format, where it is multiplied by the cluster's share.
+/// A limit in the form that the file contains. The adapter multiplies it by the cluster's share.
 fn written(question: &Question, RateLimit { rate, burst }: RateLimit) -> String {
     let share = question.config.share;
     format!("{{rate: {}, burst: {}}}", figure(rate / share), (f64::from(burst) / share).ceil())
 }
 
-/// A rate, rounded. A small one keeps two significant digits, so that it is never 0.
+/// Rounds a rate. A small rate keeps two significant digits, so that it is never 0.
 fn figure(rate: f64) -> f64 {
     let parts = match rate {
         high if high >= 10.0 => 1.0,

@@ -1,4 +1,4 @@
-//! The question: flags, and the file that they name.
+//! The question that the user asks: flags, and the file that they name.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 
 use crate::Cloud;
 
-/// Larger numbers are assumed to be typing mistakes.
+/// Largest accepted number. Larger ones are assumed to be typing mistakes.
 const NODES_MAX: u64 = 10_000;
 const SERVICES_MAX: u64 = 5_000;
 
@@ -25,11 +25,11 @@ pub struct Args {
     #[arg(long, value_name = "R", value_parser = up_to(2 * NODES_MAX))]
     pub routes: Option<u32>,
 
-    /// The adapter's configuration file, as for its flag --config. `-` reads standard input
+    /// The adapter's configuration file, as for the adapter's flag --config. `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub limits: PathBuf,
 
-    /// Cloud whose calls are simulated, and whose default limits apply where the file has none
+    /// Cloud whose calls are simulated, and whose default limits apply where the file sets none
     #[arg(long, value_enum, default_value_t)]
     pub cloud: Cloud,
 }
@@ -42,7 +42,7 @@ impl Args {
     /// Reads the file.
     ///
     /// # Errors
-    /// The file cannot be read, or the adapter would refuse it.
+    /// Returns an error if the file cannot be read, or if the adapter would refuse it.
     pub fn question(&self) -> Result<Question, Error> {
         let path = || self.limits.display().to_string();
         let text = if self.limits.as_os_str() == "-" {
@@ -56,14 +56,14 @@ impl Args {
     }
 }
 
-/// A cluster, a cloud, and limits.
+/// A cluster, a cloud, and the limits on vendor calls.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Services of type LoadBalancer, with one port each.
+    /// Number of Services of type LoadBalancer, with one port each.
     pub services: u32,
-    /// Routes to the nodes' pods.
+    /// Number of routes to the nodes' pods.
     pub routes: u32,
     /// The cloud whose calls are simulated.
     pub cloud: Cloud,
@@ -72,18 +72,18 @@ pub struct Question {
 }
 
 impl Question {
-    /// Parses the text of the adapter's file with the adapter's own code. `routes`: `None` means one per node.
+    /// Parses the text of the adapter's file with the adapter's own code. `routes`: `None` means one route per node.
     ///
     /// # Errors
-    /// All faults of the text, with the paths of their keys, separated by semicolons.
+    /// Returns all faults of the text, with the paths of their keys, separated by semicolons.
     pub fn new(
         (nodes, services, routes): (u32, u32, Option<u32>),
         text: &str,
         cloud: Cloud,
     ) -> Result<Self, String> {
-        // As in the adapter: an editor that writes a file in place truncates it first.
+        // The adapter also refuses an empty file: an editor that writes a file in place truncates it first.
         if text.trim().is_empty() {
-            return Err("it is empty: write {} to use the adapter's own limits".to_owned());
+            return Err("the file is empty: write {} to use the adapter's own limits".to_owned());
         }
         let config = cloud_adapter::Config::parse(text, cloud.call_limits())?;
         Ok(Self { nodes, services, routes: routes.unwrap_or(nodes), cloud, config })
@@ -101,7 +101,7 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
-    /// The adapter would refuse the file. All faults are named.
+    /// The adapter would refuse the file. The message names all faults.
     #[error("--limits {path}: {faults}")]
     Invalid {
         /// The path of the file.

@@ -1,4 +1,4 @@
-//! The cases that are judged: whether each takes too long, and which calls it needs.
+//! The cases of the simulation: decides whether each takes too long, and counts the calls that it needs.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::{
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 /// Margin of an advised rate, so that some of it remains for other calls.
 const ROOM: f64 = 1.1;
-/// In effect no limit: a file must not contain a higher rate.
+/// In effect unlimited: a file must not contain a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
 /// The kind of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The adapter and the controllers start.
+    /// A start: the adapter and the controllers start.
     Start,
-    /// The same, and users create Services during the start.
+    /// A start, during which users create Services.
     Users,
-    /// A node joins.
+    /// A node joins the cluster.
     Joins,
 }
 
@@ -29,16 +29,17 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) kind: Kind,
-    /// Whether it takes too long.
+    /// Whether the case takes too long.
     pub(crate) late: bool,
-    /// The limit that determines how long it takes.
+    /// The limit that determines how long the case takes.
     pub(crate) bound_by: Option<Bound>,
-    /// All calls of the case. If it never converges, those of a run with higher limits that does, since unsent calls are not counted.
+    /// All calls of the case. If the case never converges, the calls of a run with higher limits that does, because unsent calls are not
+    /// counted.
     pub(crate) whole: Scenario,
 }
 
 impl Case {
-    /// `waited`: how long users wait, or `None` if it never ends. `run` simulates the case under other limits.
+    /// `waited`: how long users wait, or `None` if the wait never ends. `run` simulates the case under other limits.
     pub(crate) fn of(
         question: &Question,
         (kind, scenario): (Kind, &Scenario),
@@ -48,32 +49,32 @@ impl Case {
         let late = waited.is_none_or(|seconds| seconds > PATIENCE.as_secs_f64());
         let whole = match scenario.converged_seconds {
             Some(_) => scenario.clone(),
-            // The number of shared reads depends on the rate.
+            // The number of shared reads depends on the rate, so the case is simulated again.
             None => run(&enough(question, &run(&unlimited(question)))),
         };
         Self { kind, late, bound_by: scenario.bound_by.clone(), whole }
     }
 
-    /// The rate at which the case's calls of a bucket are finished in this time.
+    /// Returns the rate at which the case's calls of a bucket are finished in this time.
     pub(crate) fn wanted(&self, used: &BucketUse, burst: u32, within: Duration) -> f64 {
         rate(self.waiting(used, burst), within)
     }
 
-    /// The calls of a bucket beyond its burst, which is already used up at a start.
+    /// Number of calls of a bucket beyond its burst, which a start has used up already.
     pub(crate) fn waiting(&self, used: &BucketUse, burst: u32) -> f64 {
         let burst = if self.kind == Kind::Joins { u64::from(burst) } else { 0 };
         count(used.awaited.saturating_sub(burst))
     }
 }
 
-/// The question without limits on rates.
+/// Returns the question without limits on rates.
 fn unlimited(question: &Question) -> Question {
     let mut free = question.clone();
     free.config.limits.buckets.values_mut().for_each(|bucket| bucket.limit.rate = UNLIMITED);
     free
 }
 
-/// The question with rates that are sufficient for the calls of a run.
+/// Returns the question with rates that are sufficient for the calls of a run.
 fn enough(question: &Question, run: &Scenario) -> Question {
     let mut faster = question.clone();
     for used in &run.buckets {
@@ -84,7 +85,7 @@ fn enough(question: &Question, run: &Scenario) -> Question {
     faster
 }
 
-/// The rate at which this number of calls is finished in this time.
+/// Returns the rate at which this number of calls is finished in this time.
 fn rate(calls: f64, within: Duration) -> f64 {
     calls * ROOM / within.as_secs_f64()
 }

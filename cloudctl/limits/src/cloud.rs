@@ -1,5 +1,5 @@
-//! The calls that a cloud's driver sends to its vendor for each event, and its default limits. Copied from the drivers; tests of this crate
-//! compare them.
+//! The calls that a cloud's driver sends to its vendor for each event, and its default limits. They are copied from the drivers, and tests
+//! of this crate compare them.
 
 mod openstack;
 mod sim;
@@ -22,7 +22,7 @@ pub enum Cloud {
     Openstack,
 }
 
-/// The collections that the adapter keeps shared listings of.
+/// The collections of which the adapter keeps shared listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Collection {
     Instances,
@@ -33,7 +33,7 @@ pub(crate) enum Collection {
 impl Collection {
     pub(crate) const ALL: [Self; 3] = [Self::Instances, Self::LoadBalancers, Self::Routes];
 
-    /// The section below `cache` in the file.
+    /// The collection's section below `cache` in the file.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Instances => "instances",
@@ -58,12 +58,12 @@ pub(crate) struct Stock {
     pub(crate) nodes: u32,
     pub(crate) balancers: u32,
     pub(crate) routes: u32,
-    /// Pools whose members changed after the adapter read them last.
+    /// Pools whose members have changed since the adapter last read them.
     pub(crate) unread: u32,
 }
 
 impl Cloud {
-    /// The driver's default limits, for what the file does not set.
+    /// The driver's default limits. They apply where the file sets none.
     pub(crate) fn call_limits(self) -> &'static [(&'static str, VendorLimit)] {
         match self {
             Self::Sim => &sim::CALL_LIMITS,
@@ -71,7 +71,7 @@ impl Cloud {
         }
     }
 
-    /// The calls at a start before anything is listed.
+    /// The calls at a start, before anything is listed.
     pub(crate) fn start(self) -> &'static [Operation] {
         match self {
             Self::Sim => &sim::START,
@@ -79,7 +79,7 @@ impl Cloud {
         }
     }
 
-    /// The calls of one listing, in order. `page_size`: the value in the file.
+    /// The calls of one listing, in order. `page_size` is the value in the file.
     pub(crate) fn listing(self, what: Collection, stock: Stock, page_size: Option<u32>) -> Vec<Operation> {
         match self {
             Self::Sim => sim::listing(what, stock, page_size),
@@ -103,8 +103,8 @@ impl Cloud {
         }
     }
 
-    /// The reads of a single load balancer: before it is created, and then at each poll. `None`: the driver has no such calls, and lists
-    /// all load balancers.
+    /// The calls that read a single load balancer, before it is created and then at each poll. `None`: the driver has no such calls, and
+    /// lists all load balancers.
     pub(crate) fn single_reads(self) -> Option<(Operation, Operation)> {
         match self {
             Self::Sim => Some(sim::SINGLE_READS),
@@ -112,7 +112,7 @@ impl Cloud {
         }
     }
 
-    /// Whether the members of each changed pool are read by a separate call.
+    /// Whether a separate call reads the members of each changed pool.
     pub(crate) fn reads_members(self) -> bool {
         match self {
             Self::Sim => false,
@@ -120,7 +120,7 @@ impl Cloud {
         }
     }
 
-    /// How many routes are created in one batch.
+    /// Number of routes created in one batch.
     pub(crate) fn route_batch(self) -> u32 {
         match self {
             Self::Sim => sim::ROUTE_BATCH,
@@ -136,7 +136,7 @@ impl Cloud {
         }
     }
 
-    /// Whether routes have to be listed to confirm that they were created.
+    /// Whether the driver has to list routes to confirm that they were created.
     pub(crate) fn lists_after_laying(self) -> bool {
         match self {
             Self::Sim => false,
@@ -144,7 +144,7 @@ impl Cloud {
         }
     }
 
-    /// The interval of polls after a write.
+    /// The interval between polls after a write.
     pub(crate) fn poll(self) -> Duration {
         match self {
             Self::Sim => sim::POLL,
@@ -152,7 +152,8 @@ impl Cloud {
         }
     }
 
-    /// How long after its start the adapter creates no load balancer, because reads may not show yet what its predecessor created.
+    /// Time after the adapter's start during which it creates no load balancer, because reads may not show yet what the previous process
+    /// created.
     pub(crate) fn creates_after(self) -> Duration {
         match self {
             Self::Sim => Duration::ZERO,
@@ -161,7 +162,7 @@ impl Cloud {
     }
 }
 
-/// The number of calls for this number of items in pages of at most `most`, at least one.
+/// Number of calls for this number of items in pages of at most `most` items, at least one.
 fn pages(
     operation: Operation,
     items: u32,

@@ -1,7 +1,8 @@
 //! A model of a cluster and its adapter, limited to vendor calls: shared listings, load balancers that converge one write after the other,
 //! routes in batches.
 //!
-//! It leaves out what changes few calls: deadlines of requests, and repeated requests of controllers whose load balancers are pending.
+//! The model leaves out what changes few calls: deadlines of requests, and requests that controllers repeat while their load balancers are
+//! pending.
 
 mod balancers;
 mod listings;
@@ -29,14 +30,14 @@ pub(crate) enum News {
     Started,
     /// A page of a listing was answered.
     Page(Collection),
-    /// A collection is to be refreshed.
+    /// A collection is due for a refresh.
     Refresh(Collection),
-    /// A Service is passed to the adapter.
+    /// The service-controller passes a Service to the adapter.
     HandIn(usize),
-    /// A load balancer was written, or read by a call of its own.
+    /// A load balancer was written, or was read by a separate call.
     Written(usize),
     Read(usize),
-    /// A load balancer is to be polled.
+    /// A load balancer is due for a poll.
     Poll(usize),
     /// A call of a batch of routes was answered.
     Laid,
@@ -47,21 +48,21 @@ pub(crate) enum News {
 pub(crate) struct Plot {
     /// The adapter starts, and its controllers with it.
     pub(crate) starts: bool,
-    /// The objects in the cloud at the begin.
+    /// The objects in the cloud at the beginning.
     pub(crate) stock: Stock,
     /// Load balancers to create.
     pub(crate) create: u32,
-    /// Times at which users create one load balancer each.
+    /// Times at which users create load balancers, one at each.
     pub(crate) users: Vec<Duration>,
     /// A node joins.
     pub(crate) node: bool,
-    /// Load balancers that the node joins.
+    /// Number of load balancers that the node joins.
     pub(crate) join: u32,
-    /// Routes to create.
+    /// Number of routes to create.
     pub(crate) lay: u32,
 }
 
-/// When each part of the desired state was reached. `None`: not yet.
+/// When each part of the desired state was reached. `None`: the part is not reached yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Milestones {
     pub(crate) nodes: Option<Time>,
@@ -70,7 +71,7 @@ pub(crate) struct Milestones {
 }
 
 impl Milestones {
-    /// The last of them, if all were reached.
+    /// The latest of these times, if all parts were reached.
     pub(crate) fn all(&self) -> Option<Time> {
         Some(self.nodes?.max(self.routes?).max(self.balancers?))
     }
@@ -85,13 +86,13 @@ pub(crate) struct Cluster {
     stock: Stock,
     listings: BTreeMap<Collection, Listing>,
     balancers: Vec<Balancer>,
-    /// Number of load balancers that are not ready.
+    /// Number of load balancers that are not in sync.
     unsettled: usize,
-    /// Number of those that users wait for, not nodes.
+    /// Number of those load balancers that users wait for, as opposed to nodes.
     awaited: usize,
     pub(crate) starts: bool,
     starting: Vec<Operation>,
-    /// Number of routes still to create, and the remaining calls of the batch in progress.
+    /// Number of routes that are still to be created, and the remaining calls of the batch in progress.
     to_lay: u32,
     laying: Option<Vec<Operation>>,
     pub(crate) reached: Milestones,
@@ -125,7 +126,7 @@ impl Cluster {
         cluster
     }
 
-    /// Runs until everything has converged, at most until `until`.
+    /// Runs until everything has converged, but no longer than `until`.
     pub(crate) fn converge(&mut self, until: Time) {
         while self.reached.all().is_none()
             && let Some(news) = self.world.next(until)
@@ -141,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// For users' load balancers, the time from the request until they were ready.
+    /// For load balancers of users: the time from the request until the load balancer was ready.
     pub(crate) fn user_times(&self) -> Vec<Duration> {
         let users = self.balancers.iter().filter(|balancer| balancer.user);
         users.filter_map(|balancer| Some(balancer.ready?.since(balancer.began))).collect()
@@ -171,7 +172,7 @@ impl Cluster {
         }
     }
 
-    /// Begins with everything known. For a joining node, instances are listed live, and the other changes follow.
+    /// Begins with all objects known. For a joining node, the adapter lists instances live, and the other changes follow.
     fn go_on(&mut self, node: bool) {
         let now = self.world.now();
         for what in Collection::ALL {
@@ -189,13 +190,13 @@ impl Cluster {
         }
     }
 
-    /// Handles a complete listing of a collection. `first`: it is the first one.
+    /// Handles a complete listing of a collection. `first`: whether this is its first listing.
     fn listed(&mut self, what: Collection, first: bool) {
         let now = self.world.now();
         match what {
             Collection::Instances if self.reached.nodes.is_none() => {
                 self.reached.nodes = Some(now);
-                // Existing load balancers follow the new node; at a start they are listed first.
+                // The new node joins existing load balancers after this listing; at a start they are listed first.
                 if !self.starts {
                     self.hand_in_all();
                 }
@@ -228,7 +229,7 @@ fn page_size(cache: &cloud_adapter::CacheSettings, what: Collection) -> Option<u
     settings(cache, what).page_size
 }
 
-/// The settings of a collection in the file.
+/// Returns the settings of a collection in the file.
 pub(crate) fn settings(
     cache: &cloud_adapter::CacheSettings,
     what: Collection,
@@ -240,7 +241,7 @@ pub(crate) fn settings(
     }
 }
 
-/// A caller in the adapter itself.
+/// Describes a caller in the adapter itself.
 fn adapter(what: &str, class: Class) -> Caller {
     Caller { class, controller: "adapter", object: Arc::from(what), user: false, again: false }
 }

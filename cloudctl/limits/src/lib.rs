@@ -1,16 +1,17 @@
-//! What limits on vendor calls mean for a cluster of a given size: the adapter's own scheduler decides, in virtual time, about the calls
-//! that the adapter and its controllers make. Hours pass in milliseconds, and the same question has the same answer each time.
+//! Simulates the effect of limits on vendor calls in a cluster of a given size. The adapter's own scheduler decides, in virtual time, about
+//! the calls that the adapter and its controllers make. A simulation of hours takes milliseconds, and the same question always has the same
+//! answer.
 //!
 //! In reading order:
-//! - [`Args`] and [`Question`]: the question; the file is parsed by the adapter's own code;
+//! - [`Args`] and [`Question`]: the question. The adapter's own code parses the file;
 //! - `cloud`: the calls that a cloud's driver sends for each event, copied from the drivers;
 //! - `world`: the scheduler, a vendor that answers after a fixed time, and the clock between them;
-//! - `cluster`: shared listings, load balancers that converge, routes in batches, as in the adapter;
+//! - `cluster`: shared listings, load balancers that converge, and routes in batches, modelled on the adapter;
 //! - `scenarios`: the simulated events; `tally`: the counters;
-//! - `cases`: which events take too long; `advice`: what to write where, and why; [`Report`] and its text.
+//! - `cases`: decides which events take too long; `advice`: what to write to which key, and why; [`Report`] and its text.
 //!
-//! The model vendor answers each call, a read after 200 ms and a write after 500 ms, and a write is visible in the next read. It never
-//! throttles: only the vendor knows which rates it allows.
+//! The model vendor answers a read after 200 ms and a write after 500 ms, and each write is visible in the next read. The model never
+//! throttles, because only the real vendor knows which rates it allows.
 
 mod advice;
 mod args;
@@ -36,7 +37,7 @@ pub use self::{
 /// Reads the file and runs the simulation.
 ///
 /// # Errors
-/// The file cannot be read, or the adapter would refuse it: all faults, with their keys.
+/// Returns an error if the file cannot be read, or if the adapter would refuse it. The error names all faults, with their keys.
 pub fn run(args: &Args) -> Result<Report, Error> {
     Ok(simulate(&args.question()?))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Seconds, to the millisecond. By nearest rank: each value was measured.
+/// Quantiles in seconds, rounded to milliseconds, by the nearest-rank method: each is a value that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Quantiles {
@@ -17,7 +17,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The quantiles of these durations. `None` if there are none.
+    /// Returns the quantiles of these durations. `None` if there are no durations.
     pub(crate) fn of(times: &[Duration]) -> Option<Self> {
         let mut times = times.to_vec();
         times.sort_unstable();
@@ -34,7 +34,7 @@ pub(crate) fn seconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64(), 1_000.0)
 }
 
-/// Rounds to this number of parts of 1.
+/// Rounds to a multiple of 1 divided by this number.
 pub(crate) fn rounded(number: f64, parts: f64) -> f64 {
     (number * parts).round() / parts
 }

@@ -1,4 +1,4 @@
-//! The result. Its fields are what `-o json` prints.
+//! The result of a simulation. `-o json` prints its fields.
 
 use std::time::Duration;
 
@@ -13,58 +13,58 @@ use crate::{
     quantiles::{Quantiles, rounded, seconds},
 };
 
-/// A limit that is used less than this is not the one that everything waits for.
+/// If less than this share of a limit is used, the limit does not determine the duration.
 const BINDS: f64 = 0.8;
 /// Default limit of calls in flight, for a family that the file does not name.
 const IN_FLIGHT: u32 = 16;
 
-/// What the limits mean for the cluster.
+/// The effect of the limits on the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// The cloud whose calls were simulated.
     pub cloud: Cloud,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Services of type LoadBalancer, with one port each.
+    /// Number of Services of type LoadBalancer, with one port each.
     pub services: u32,
-    /// Routes to the nodes' pods.
+    /// Number of routes to the nodes' pods.
     pub routes: u32,
-    /// Families that neither the file nor the driver has limits for.
+    /// Families for which neither the file nor the driver has limits.
     pub assumed: Vec<&'static str>,
-    /// The adapter and its controllers start, and all nodes and Services already exist.
+    /// A start: the adapter and its controllers start; all nodes and Services already exist.
     pub bootstrap: Scenario,
     /// Services that users create during the start. `None`: the start never ends.
     pub users: Option<Users>,
-    /// Nothing changes.
+    /// An hour in which nothing changes.
     pub steady: Steady,
     /// A node joins a cluster that has converged.
     pub joins: Scenario,
-    /// What to change.
+    /// The limits to change.
     pub advice: Vec<Advice>,
-    /// The start with all advice followed. `None`: it would not change.
+    /// The start after all advice was followed. `None`: the advice would not change the start.
     pub advised_bootstrap: Option<Scenario>,
 }
 
-/// An event with an end.
+/// An event that ends.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scenario {
-    /// When everything has converged. `None`: not within a week.
+    /// Time until everything has converged, in seconds. `None`: more than a week.
     pub converged_seconds: Option<f64>,
-    /// When all nodes are known.
+    /// Time until all nodes are known.
     pub nodes_seconds: Option<f64>,
-    /// When all routes are created.
+    /// Time until all routes are created.
     pub routes_seconds: Option<f64>,
-    /// When all load balancers are ready.
+    /// Time until all load balancers are ready.
     pub load_balancers_seconds: Option<f64>,
-    /// The limit that determines the duration, if any; otherwise it is the latency of the calls.
+    /// The limit that determines the duration. `None`: the latency of the calls does.
     pub bound_by: Option<Bound>,
     /// The calls, by family.
     pub calls: Vec<CallCount>,
     /// How long calls waited, most urgent class first.
     pub waits: Vec<ClassWait>,
-    /// How much of each bucket was used.
+    /// How long calls waited, with the most urgent class first.
     pub buckets: Vec<BucketUse>,
     /// Calls that the full queue refused at first.
     pub refused: u64,
@@ -74,25 +74,25 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bound {
-    /// Its key in the file.
+    /// The key of the limit in the file.
     pub key: String,
-    /// 0 to 1.
+    /// The used share of the limit, from 0 to 1.
     pub used: f64,
 }
 
-/// Calls of a family.
+/// Number of calls of a family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallCount {
     /// The name of the family.
     pub family: &'static str,
-    /// Calls that change nothing.
+    /// Number of calls that change nothing.
     pub reads: u32,
-    /// Calls that change something.
+    /// Number of calls that change something.
     pub writes: u32,
 }
 
-/// Calls of a class.
+/// Calls of one class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassWait {
@@ -100,23 +100,23 @@ pub struct ClassWait {
     pub class: &'static str,
     /// Number of calls.
     pub calls: usize,
-    /// How long they waited in the queue.
+    /// How long the calls waited in the queue.
     pub wait: Quantiles,
 }
 
-/// A bucket.
+/// One bucket, and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketUse {
-    /// Its name.
+    /// The name of the bucket.
     pub bucket: String,
-    /// Its rate, per second.
+    /// The rate of the bucket, in calls per second.
     pub rate: f64,
-    /// Calls that drew from it.
+    /// Number of calls that used the bucket.
     pub calls: u64,
-    /// Those that a user or node waited for: all but periodic listings.
+    /// Number of these calls that a user or node waited for: all except periodic listings.
     pub awaited: u64,
-    /// Part of its capacity until the end, 0 to 1.
+    /// Used share of the bucket's capacity until the end, from 0 to 1.
     pub used: f64,
 }
 
@@ -126,7 +126,7 @@ pub struct BucketUse {
 pub struct Users {
     /// Number of Services.
     pub services: u32,
-    /// How long each of their calls waited in the queue.
+    /// How long each call of these Services waited in the queue.
     pub wait: Quantiles,
     /// Time from the request until the load balancer was ready.
     pub ready: Quantiles,
@@ -136,21 +136,21 @@ pub struct Users {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Steady {
-    /// Calls by family.
+    /// Calls of the hour, by family.
     pub families: Vec<FamilyShare>,
     /// The periodic listings that cause the calls.
     pub listings: Vec<Listed>,
 }
 
-/// Calls of a family.
+/// Calls of one family in an average hour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FamilyShare {
     /// The name of the family.
     pub family: &'static str,
-    /// Calls in an average hour.
+    /// Number of calls in an average hour.
     pub calls_per_hour: f64,
-    /// Part of the capacity of its bucket, 0 to 1.
+    /// Used share of the capacity of the family's bucket, from 0 to 1.
     pub share: f64,
 }
 
@@ -158,9 +158,9 @@ pub struct FamilyShare {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// Its section below `cache` in the file.
+    /// The collection's section below `cache` in the file.
     pub collection: &'static str,
-    /// The interval.
+    /// The interval between listings.
     pub every_seconds: f64,
     /// Calls of one listing, by family.
     pub calls: Vec<CallCount>,
@@ -225,7 +225,7 @@ fn buckets(cluster: &Cluster, question: &Question, lasted: f64) -> Vec<BucketUse
     buckets.filter(|bucket| bucket.calls > 0).collect()
 }
 
-/// How much of the limit of calls in flight was used, by family.
+/// Used share of the limit on calls in flight, by family.
 fn in_flight<'a>(
     cluster: &'a Cluster,
     question: &'a Question,
@@ -239,19 +239,19 @@ fn in_flight<'a>(
     })
 }
 
-/// The limit of calls in flight for a family.
+/// Returns the limit on calls in flight for a family.
 pub(crate) fn most_in_flight(question: &Question, family: &str) -> u32 {
     question.config.limits.concurrency.get(family).copied().unwrap_or(IN_FLIGHT)
 }
 
-/// The limit that is used most, if it is used up.
+/// Returns the limit with the highest usage, if all of it is used.
 fn bound(buckets: &[BucketUse], in_flight: impl Iterator<Item = Bound>) -> Option<Bound> {
     let buckets = buckets.iter().map(|bucket| Bound { key: bucket_key(&bucket.bucket), used: bucket.used });
     let most = buckets.chain(in_flight).max_by(|one, other| one.used.total_cmp(&other.used));
     most.filter(|most| most.used >= BINDS)
 }
 
-/// A bucket's key in the file.
+/// Returns the key of a bucket in the file.
 pub(crate) fn bucket_key(name: &str) -> String {
     if name.contains(':') { format!("limits.buckets.\"{name}\"") } else { format!("limits.buckets.{name}") }
 }

@@ -1,4 +1,4 @@
-//! The simulated events: a cluster starts, users create Services during the start, nothing changes for an hour, a node joins.
+//! The simulated events: a cluster starts, users create Services during the start, nothing changes for an hour, and a node joins.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ use crate::{
     report::{FamilyShare, Listed, Report, Scenario, Steady, Users},
 };
 
-/// Services that users create during the start, at equal intervals.
+/// Number of Services that users create during the start, at equal intervals.
 pub(crate) const USERS: u32 = 20;
-/// Long enough that listings in progress at its end do not matter.
+/// Duration that is long enough for listings in progress at its end not to matter.
 const DAY: Duration = Duration::from_hours(24);
 
-/// Candidates for how long a bucket alone may take; the first sufficient one is used, since consecutive steps have to share the time.
+/// Candidates for how long one bucket alone may take. The first one that is sufficient is used, because consecutive steps have to share the
+/// time.
 const WITHIN: [Duration; 5] = [
     PATIENCE,
     Duration::from_mins(4),
@@ -28,7 +29,7 @@ const WITHIN: [Duration; 5] = [
     Duration::from_mins(1),
 ];
 
-/// The events that end, each from its own beginning.
+/// The simulated events that end. Each begins with a new cluster.
 struct Ends {
     bootstrap: Scenario,
     users: Option<Users>,
@@ -73,7 +74,8 @@ fn ends(question: &Question) -> Ends {
     Ends { bootstrap, users, joins, cases }
 }
 
-/// Advice, and a start with all of it followed. If no rate is sufficient, other limits or the latency of the calls take the time.
+/// Returns the advice, and a start with all of it followed. If no rate is sufficient, other limits or the latency of the calls determine
+/// the duration.
 fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, Option<Scenario>) {
     let refused = ends.bootstrap.refused.max(ends.joins.refused);
     let mut first = None;
@@ -91,14 +93,14 @@ fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, O
     first.unwrap_or_default()
 }
 
-/// The adapter and its controllers start, and all nodes and Services already exist.
+/// Simulates a start: the adapter and its controllers start; all nodes and Services already exist.
 fn bootstrap(question: &Question) -> Scenario {
     let mut cluster = Cluster::new(question, &beginning(question));
     cluster.converge(Time::ZERO + LONGEST);
     Scenario::of(&cluster, question)
 }
 
-/// The same, and users create Services during the start, which takes `lasts`.
+/// Simulates the same start, during which users create Services. `lasts`: the duration of the start.
 fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     let users = (1..=USERS).map(|user| lasts * user / (USERS + 1)).collect();
     let mut cluster = Cluster::new(question, &Plot { users, ..beginning(question) });
@@ -115,7 +117,7 @@ fn beginning(question: &Question) -> Plot {
     Plot { starts: true, stock, create: services, lay: routes, ..Plot::default() }
 }
 
-/// Nothing changes, and every collection is listed periodically: an average hour.
+/// Simulates an average hour, in which nothing changes and every collection is listed periodically.
 fn steady(question: &Question) -> Steady {
     let mut cluster = Cluster::new(question, &Plot { stock: settled(question), ..Plot::default() });
     let listings = Collection::ALL.map(|what| {
@@ -136,7 +138,7 @@ fn steady(question: &Question) -> Steady {
     Steady { families: families.collect(), listings: listings.into() }
 }
 
-/// A node joins a cluster that has converged.
+/// Simulates a node that joins a cluster that has converged.
 fn joins(question: &Question) -> Scenario {
     let stock = settled(question);
     let stock = Stock { nodes: stock.nodes + 1, ..stock };
@@ -151,7 +153,7 @@ fn settled(question: &Question) -> Stock {
     Stock { nodes: question.nodes, balancers: question.services, routes: question.routes, unread: 0 }
 }
 
-/// A readable duration, in the largest suitable unit.
+/// Formats a duration in the largest suitable unit.
 #[must_use]
 pub(crate) fn in_words(time: f64) -> String {
     match time {
@@ -162,7 +164,7 @@ pub(crate) fn in_words(time: f64) -> String {
     }
 }
 
-/// Like [`in_words`].
+/// Like [`in_words`], for a [`Duration`].
 pub(crate) fn span(time: Duration) -> String {
     in_words(seconds(time))
 }

@@ -1,4 +1,4 @@
-//! The human-readable result: headings at the margin, their contents indented.
+//! The human-readable result, with headings at the margin and their contents indented.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}", sizes.map(|(count, what)| counted(count, what)).join(", "))?;
         scenario(
             f,
-            "Start: adapter and controllers start, and all nodes and Services are there",
+            "Start: adapter and controllers start; all nodes and Services already exist",
             &self.bootstrap,
         )?;
         self.users(f)?;
@@ -23,7 +23,7 @@ impl fmt::Display for Report {
 impl Report {
     fn users(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(users) = &self.users else { return Ok(()) };
-        writeln!(f, "\nA user's Service in the middle of the start: {} of them", users.services)?;
+        writeln!(f, "\nServices that users create during the start: {}", users.services)?;
         row(f, "a call waits", &figures(&users.wait))?;
         row(f, "ready after", &figures(&users.ready))
     }
@@ -47,7 +47,7 @@ impl Report {
         }
         if let Some(advised) = &self.advised_bootstrap {
             let takes = time(advised.converged_seconds);
-            writeln!(f, "  with all of this a start takes {takes}, bound by {}", bound(advised))?;
+            writeln!(f, "  if all advice is followed, a start takes {takes}, limited by {}", bound(advised))?;
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ fn scenario(f: &mut fmt::Formatter<'_>, title: &str, scenario: &Scenario) -> fmt
     row(f, "  nodes known", &time(scenario.nodes_seconds))?;
     row(f, "  routes created", &time(scenario.routes_seconds))?;
     row(f, "  load balancers ready", &time(scenario.load_balancers_seconds))?;
-    row(f, "bound by", &bound(scenario))?;
+    row(f, "limited by", &bound(scenario))?;
     for calls in &scenario.calls {
         let (reads, writes) = (counted(calls.reads, "read"), counted(calls.writes, "write"));
         row(f, calls.family, &format!("{reads}, {writes}"))?;
@@ -84,7 +84,7 @@ fn time(seconds: Option<f64>) -> String {
 
 fn bound(scenario: &Scenario) -> String {
     match &scenario.bound_by {
-        None => "no limit but the time that calls take".to_owned(),
+        None => "only the latency of the calls".to_owned(),
         Some(bound) => format!("{} ({:.0} % used)", bound.key, bound.used * 100.0),
     }
 }

@@ -7,15 +7,15 @@ use cloud_budget::Class;
 
 use crate::world::Caller;
 
-/// Calls that were sent.
+/// Number of calls that were sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) families: BTreeMap<Family, Calls>,
     /// How long each call waited, by class.
     pub(crate) waits: BTreeMap<Class, Vec<Duration>>,
-    /// The same for calls of Services that users create during the start.
+    /// How long calls waited for Services that users create during the start, by class.
     pub(crate) user_waits: Vec<Duration>,
-    /// Calls that were refused and retried later.
+    /// Number of calls that were refused and retried later.
     pub(crate) refused: u64,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Tally {
 pub(crate) struct Calls {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
-    /// Those of periodic listings, which nothing waits for.
+    /// Number of calls of periodic listings, which nothing waits for.
     pub(crate) again: u32,
-    /// Total time that the vendor took for them.
+    /// Total time that the vendor took to answer these calls.
     pub(crate) under_way: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The scheduler, a vendor that answers after a fixed time, and the clock between them. Does not depend on what the calls are for.
+//! The scheduler, a vendor that answers after a fixed time, and the clock that connects them. This module does not depend on the purpose of
+//! the calls.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,13 +18,13 @@ pub(crate) struct Caller {
     pub(crate) class: Class,
     pub(crate) controller: &'static str,
     pub(crate) object: Arc<str>,
-    /// Whether its waits are also counted separately, as those of users.
+    /// Whether the waits of these calls are also counted separately, as waits of users.
     pub(crate) user: bool,
-    /// Whether it is a periodic listing, which nothing waits for.
+    /// Whether the call belongs to a periodic listing, which nothing waits for.
     pub(crate) again: bool,
 }
 
-/// A requested call. `news`: the meaning of its answer.
+/// A requested call. `news` tells the model what the answer means.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked<N> {
     pub(crate) operation: Operation,
@@ -35,7 +36,7 @@ pub(crate) struct Asked<N> {
 #[derive(Debug)]
 enum Event<N> {
     Answered(Ticket),
-    /// A refused call is submitted again after the delay that its caller was given.
+    /// A refused call is submitted again, after the delay that the scheduler named.
     Again(Asked<N>, Time),
     Due(N),
 }
@@ -52,7 +53,7 @@ pub(crate) struct World<N> {
 }
 
 impl<N: Clone> World<N> {
-    /// Begins with full buckets, or at a start with empty ones, because the previous process may have used them up.
+    /// Begins with full buckets; at a start with empty ones, because the previous process may have used them up.
     pub(crate) fn new(config: Config, starts: bool) -> Self {
         let mut scheduler = Scheduler::new(config, Time::ZERO);
         if starts {
@@ -70,12 +71,12 @@ impl<N: Clone> World<N> {
         self.scheduler.report(self.now)
     }
 
-    /// Queues a call. `None`: it was refused, and is retried later.
+    /// Queues a call. Returns `None` if the call was refused, and is retried later.
     pub(crate) fn submit(&mut self, asked: Asked<N>) -> Option<Ticket> {
         self.hand_in(asked, self.now)
     }
 
-    /// Gives a queued call the priority of another caller that now waits for it, too.
+    /// Gives a queued call the priority of another caller that now waits for the same call.
     pub(crate) fn raise(&mut self, ticket: Ticket, caller: &Caller) {
         if let Some((asked, _)) = self.calls.get_mut(&ticket) {
             asked.caller = caller.clone();
@@ -88,7 +89,7 @@ impl<N: Clone> World<N> {
         self.note(at, Event::Due(news));
     }
 
-    /// The next event: an answered call or a timer. `None`: nothing happens until then.
+    /// Returns the next event: an answered call or a timer. `None`: nothing more happens until then.
     pub(crate) fn next(&mut self, until: Time) -> Option<N> {
         loop {
             let wake = self.send();
@@ -117,7 +118,7 @@ impl<N: Clone> World<N> {
         }
     }
 
-    /// Sends the calls that may be sent now; returns when the scheduler is to be asked again.
+    /// Sends the calls that may be sent now. Returns the time at which the scheduler must be asked again.
     fn send(&mut self) -> Option<Time> {
         loop {
             match self.scheduler.next(self.now) {
@@ -166,7 +167,7 @@ fn latency(operation: Operation) -> Duration {
     if operation.write { WRITE } else { READ }
 }
 
-/// Builds calls as the adapter does. They have no deadline, since the adapter continues its work when a request ends.
+/// Builds a call as the adapter does. The call has no deadline, because the adapter continues its work after a request has ended.
 fn call<N>(asked: &Asked<N>) -> Call {
     let Caller { class, controller, object, .. } = &asked.caller;
     let urgent = *class == Class::Interactive && *controller == "service-controller";

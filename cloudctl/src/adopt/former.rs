@@ -1,4 +1,4 @@
-//! What another cloud controller manager left in the cluster.
+//! Finds what another cloud controller manager left in the cluster.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::{cluster::Cluster, missing::Missing};
 /// Namespace and name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-controller-manager";
-/// The finalizer that it adds to Services with a load balancer; the service-controller uses the same.
+/// The finalizer that it adds to Services with a load balancer. The service-controller uses the same finalizer.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Seconds since the last renewal of its Lease after which it counts as stopped: twice the duration of the Lease.
+/// Seconds since the last renewal of its Lease after which the other controller counts as stopped: twice the duration of the Lease.
 const LAPSED: i64 = 30;
 /// The label of the pods of this project's chart.
 const OURS: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
@@ -45,12 +45,12 @@ pub struct Former {
     pub services: Vec<String>,
     /// Nodes that no cloud provider has initialised yet.
     pub uninitialised: Vec<String>,
-    /// The resources that could not be read, and why: `leases`, `pods`, `services`, `nodes`. Nothing is known of them.
+    /// The resources that could not be read, with the causes: `leases`, `pods`, `services`, `nodes`. Whether they exist is not known.
     pub unread: BTreeMap<String, String>,
 }
 
 impl Former {
-    /// A report for which nothing could be read.
+    /// Returns a report in which nothing could be read.
     pub(super) fn unread(why: &str) -> Self {
         let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();
         Self { unread, ..Self::default() }
@@ -69,7 +69,7 @@ pub struct FormerLease {
     pub running: bool,
 }
 
-/// Looks for another cloud controller manager and what it left.
+/// Looks for another cloud controller manager, and for what it left.
 pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
     let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {

@@ -77,7 +77,7 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-/// The number of objects, and the first of them.
+/// Formats the number of objects, and the first of them.
 fn named(names: &[String]) -> Cell {
     if names.is_empty() {
         return Cell::new(Tone::Dim, "none");

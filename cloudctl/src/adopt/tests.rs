@@ -1,4 +1,4 @@
-//! Which reports are safe, and which are not.
+//! Tests of which reports are safe, and which are not.
 
 use insta::assert_snapshot;
 
@@ -102,10 +102,10 @@ fn every_doubt_is_listed() {
     let missing = vec![Missing::new("route-controller", "no pod")];
     let doubts = report(now(), gathered(vec![at_work], vec![refused]), former(), missing).doubts;
     assert_snapshot!(doubts.join("\n"), @r"
-    service-controller sc-1: already runs, so its plan shows only what is left to do; `adopt` is for a dry run before that: install it with --set dryRun=true
+    service-controller sc-1: already runs without --dry-run, so its plan shows only the remaining changes: install it with --set dryRun=true before you use `adopt`
     service-controller sc-1: has reconciled 3 of 4 objects so far: try again later
     Service default/web: The quota is reached
-    not everything could be read
+    some pages or objects could not be read
     ");
     assert_eq!(
         report(now(), gathered(Vec::new(), Vec::new()), former(), Vec::new()).doubts,

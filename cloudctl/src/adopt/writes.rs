@@ -1,12 +1,12 @@
-//! Decides which planned writes to the API server only add something. Recognised by the texts of this repository's controllers
-//! (`*/src/reconcile/rehearse.rs`); any other text counts as a change.
+//! Decides which planned writes to the API server only add something. The writes are recognised by the texts of this repository's
+//! controllers (`*/src/reconcile/rehearse.rs`); any other text counts as a change.
 
-/// Fields that are set on an uninitialised node.
+/// Prefixes of writes that set fields of an uninitialised node.
 const INITIALISE: &str = "initialise ";
-/// Replaces the addresses of a node.
+/// Prefix of the write that replaces the addresses of a node.
 const ADDRESSES: &str = "addresses ";
 
-/// The lines about one object, each with whether it only adds. An indented line belongs to the line before it.
+/// Returns the lines about one object, each with whether it only adds. An indented line belongs to the line before it.
 pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
     let is_new = lines.iter().any(|line| line.starts_with(INITIALISE));
     let mut all: Vec<(&str, bool)> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
 }
 
 fn adds(line: &str, is_new: bool) -> bool {
-    // If it waits for an address, the status is still empty.
+    // If the Service waits for an address, its status is still empty.
     let always = [
         INITIALISE,
         "add the finalizer ",

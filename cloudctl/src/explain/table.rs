@@ -19,7 +19,8 @@ impl Report for ExplainReport {
             one(&title, explanation, self.at, paper);
         }
         if !self.is_known() {
-            let why = self.unknown.as_deref().unwrap_or("no controller that was read knows it");
+            let why =
+                self.unknown.as_deref().unwrap_or("none of the controllers that were read has this object");
             paper.toned(Tone::Bad, &format!("{title}: {why}"));
         }
         if let Some(task) = &self.task {
@@ -43,7 +44,7 @@ impl Report for ExplainReport {
         &self.missing
     }
 
-    /// An unknown object is not well, nor is one that waits or that no controller manages.
+    /// The report is well only if the object is known, does not wait, and is managed by the controllers.
     fn is_well(&self) -> bool {
         let well = |it: &Explanation| match it.state {
             State::NotLookedAt | State::Working | State::Settled => it.held,
@@ -86,7 +87,7 @@ fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, 
     paper.table(&table, 2);
 }
 
-/// Rows for lines under a common label.
+/// Adds rows for lines under a common label.
 fn lines(table: &mut Table, word: &str, lines: &[String]) {
     let none = [NOTHING.to_owned()];
     let shown = if lines.is_empty() && word != "plan" { &none } else { lines };

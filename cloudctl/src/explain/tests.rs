@@ -1,4 +1,4 @@
-//! Reports from pages.
+//! Tests of reports that are built from pages.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ fn a_settled_object_shows_no_budget() {
 fn an_unknown_object_is_reported() {
     let unknown = said(Component::ServiceController, "sc", &json!({ "known": false }));
     let mut report = report(&web(), now(), (vec![unknown], vec![adapter()]));
-    assert_eq!(report.unknown, None, "the API server is asked");
+    assert_eq!(report.unknown, None, "the API server is queried");
     report.unknown = Some("no object has this name; similar names: webs".to_owned());
     let text = written(&report, Format::Table, false).expect("written");
     assert!(
@@ -168,7 +168,9 @@ fn without_a_readable_controller_no_object_is_called_unknown() {
     let report = report(&web(), now(), (Vec::new(), vec![adapter()]));
     let text = written(&report, Format::Table, false).expect("written");
     assert!(
-        text.starts_with("Service default/web: no controller that may know it could be read\n"),
+        text.starts_with(
+            "Service default/web: none of the controllers that may have this object could be read\n"
+        ),
         "{text}"
     );
 }

@@ -1,4 +1,4 @@
-//! Releases orphans that the user selects, and waits until they are deleted.
+//! Releases the orphans that the user selects, and waits until they are deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,13 +31,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub struct Outcome {
     /// UIDs of deleted load balancers.
     pub gone: Vec<String>,
-    /// Load balancers that still exist, or are not known to be deleted. They stay released.
+    /// Load balancers that still exist, or may still exist. They stay released.
     pub left: Vec<Orphan>,
-    /// Why the state is not known, one line each.
+    /// Why the state of load balancers is not known, one line for each reason.
     pub gaps: Vec<String>,
-    /// Whether the user interrupted the wait.
+    /// Whether the user has interrupted the wait.
     pub interrupted: bool,
-    /// Whether the user did not confirm. Nothing was released.
+    /// Whether the user did not confirm. Then nothing was released.
     pub refused: bool,
     /// What could not be read or written.
     pub missing: Vec<Missing>,
@@ -50,12 +50,12 @@ impl Report for Outcome {
         }
         for it in &self.left {
             let why = it.waits_for.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
-            let there = if self.gaps.is_empty() { "still there" } else { "not known to be gone" };
+            let there = if self.gaps.is_empty() { "still exists" } else { "may still exist" };
             paper.toned(Tone::Bad, &format!("{}, {}: {there}{why}", it.uid, it.key));
         }
         paper.list(("Not known", Tone::Warn), self.gaps.iter().cloned());
         if self.refused {
-            paper.line("Nothing is deleted.");
+            paper.line("Nothing was deleted.");
         }
     }
 
@@ -68,8 +68,8 @@ impl Report for Outcome {
     }
 }
 
-/// Releases the selected load balancers, waits until they are deleted, and removes the releases of those. `interrupted`: ends the wait
-/// early. Before the release, an interrupted program leaves no changes.
+/// Releases the selected load balancers, waits until they are deleted, and removes their releases. `interrupted` ends the wait early. If
+/// the program is interrupted before the release, it changes nothing.
 pub(crate) async fn release<F: Future<Output = ()>>(
     session: &mut Session,
     args: &OrphansArgs,
@@ -106,14 +106,17 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     let keys: BTreeMap<&str, Value> = chosen.iter().map(|it| (it.uid.as_str(), json!(it.key))).collect();
     let named = match &session.cluster {
         Some(cluster) => write(cluster, &session.namespace, &json!(keys)).await,
-        // The missing connection is reported already.
+        // The missing connection has already been reported.
         None => return Ok(Outcome { left: chosen, missing, ..Outcome::default() }),
     };
     if let Err(why) = named {
         missing.push(why);
         return Ok(Outcome { left: chosen, missing, ..Outcome::default() });
     }
-    say(&format!("Released in ConfigMap {}/{NAME}; service-controller deletes them.", session.namespace));
+    say(&format!(
+        "Released the load balancers in ConfigMap {}/{NAME}; service-controller deletes them.",
+        session.namespace
+    ));
     let mut outcome = Outcome { left: chosen.clone(), ..Outcome::default() };
     outcome.interrupted = tokio::select! {
         () = gone(session, &chosen, args.timeout, &mut outcome) => false,
@@ -124,7 +127,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     Ok(take_back(session, outcome).await)
 }
 
-/// The existing orphans that the user selected, and selected UIDs that do not exist.
+/// Returns the existing orphans that the user selected, and the selected UIDs that do not exist.
 fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing>) {
     if args.all {
         let (doubted, known): (Vec<Orphan>, Vec<Orphan>) = seen.orphans.iter().cloned().partition(is_doubted);
@@ -136,7 +139,7 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
         match seen.orphans.iter().find(|it| it.uid == *uid) {
             Some(orphan) if is_doubted(orphan) => missing.push(doubt(uid)),
             Some(orphan) => found.push(orphan.clone()),
-            // It was released earlier and is deleted by now.
+            // The load balancer was released earlier and is deleted by now.
             None if seen.stale.contains_key(uid) => (),
             None => {
                 let why = "service-controller reports no orphan with this UID";
@@ -148,7 +151,7 @@ fn chosen(seen: &OrphansReport, args: &OrphansArgs) -> (Vec<Orphan>, Vec<Missing
 }
 
 fn doubt(uid: &str) -> Missing {
-    Missing::new(format!("UID {uid}"), "it may still get its Service: try again in a minute")
+    Missing::new(format!("UID {uid}"), "its Service may still appear: try again in a minute")
 }
 
 /// Asks the user for confirmation.
@@ -164,12 +167,12 @@ fn agreed(number: usize) -> bool {
         && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Reads the pages until all load balancers are deleted, or the time is over. `outcome`: the result of the last read.
+/// Reads the pages until all load balancers are deleted, or the time is up. `outcome`: the result of the last read.
 async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome: &mut Outcome) {
     let end = Instant::now() + limit;
     let (mut before, mut unseen) = (chosen.len(), BTreeSet::new());
     loop {
-        // Pages that could not be read before may be readable now.
+        // Pages that could not be read earlier may be readable now.
         session.missing.clear();
         let seen = look(session).await;
         *outcome = judged(chosen, &seen, &mut unseen);
@@ -184,8 +187,8 @@ async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome
     }
 }
 
-/// Splits the load balancers into deleted ones and others. A load balancer counts as deleted if two reads in a row succeed and do not show
-/// it. `unseen`: those that the last read did not show.
+/// Splits the load balancers into deleted ones and others. A load balancer counts as deleted if it is absent from two consecutive
+/// successful reads. `unseen`: the load balancers that were absent from the last read.
 fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>) -> Outcome {
     if !seen.is_known() {
         unseen.clear();
@@ -202,7 +205,7 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
                 if before.contains(&it.uid) {
                     outcome.gone.push(it.uid.clone());
                 } else {
-                    let waits_for = Some("only one read so far did not show it".to_owned());
+                    let waits_for = Some("it was absent from only one read so far".to_owned());
                     outcome.left.push(Orphan { waits_for, ..it.clone() });
                 }
             }
@@ -211,7 +214,7 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
     outcome
 }
 
-/// Removes the releases of deleted load balancers from the ConfigMap, and reports that the others stay.
+/// Removes the releases of deleted load balancers from the ConfigMap, and reports which releases stay.
 async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
     if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
         let keys: BTreeMap<&str, Value> =
@@ -221,7 +224,8 @@ async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
     if !outcome.left.is_empty() {
         let place = format!("ConfigMap {}/{NAME}", session.namespace);
         say(&format!(
-            "{place} still releases {}: they will be deleted as soon as possible; remove their keys to keep them",
+            "{place} still releases {}: service-controller will delete them as soon as possible; \
+            remove their keys to keep them",
             outcome.left.len()
         ));
     }
@@ -277,21 +281,21 @@ mod tests {
     #[test]
     fn an_unreadable_orphan_does_not_count_as_deleted() {
         let (both, mut unseen) = ([orphan("a"), orphan("b")], BTreeSet::new());
-        assert_eq!(judged(&both, &seen(&["a"]), &mut unseen).gone, [""; 0], "only one read so far");
+        assert_eq!(
+            judged(&both, &seen(&["a"]), &mut unseen).gone,
+            [""; 0],
+            "absent from only one read so far"
+        );
         let one = judged(&both, &seen(&["a"]), &mut unseen);
         assert_eq!((one.gone, one.left), (vec!["b".to_owned()], vec![orphan("a")]));
         let unread = OrphansReport { missing: vec![Missing::new("pod", "away")], ..seen(&[]) };
         assert_eq!(judged(&both, &unread, &mut unseen).left, both);
-        let unheld = OrphansReport { gaps: vec!["no replica holds it".to_owned()], ..seen(&[]) };
+        let unheld = OrphansReport { gaps: vec!["no replica holds the shard".to_owned()], ..seen(&[]) };
         for _look in 0..3 {
             let outcome = judged(&both, &unheld, &mut unseen);
             assert_eq!((&outcome.gone[..], &outcome.left[..]), (&[][..], &both[..]));
             assert!(!outcome.is_well());
         }
-        assert_eq!(
-            judged(&both, &seen(&[]), &mut unseen).gone,
-            [""; 0],
-            "reads without knowledge do not count"
-        );
+        assert_eq!(judged(&both, &seen(&[]), &mut unseen).gone, [""; 0], "incomplete reads do not count");
     }
 }

@@ -1,4 +1,4 @@
-//! The ConfigMap whose keys name the orphans to delete. service-controller reads it, and never writes to it.
+//! The ConfigMap whose keys name the orphans to delete. service-controller reads the ConfigMap, and never writes to it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "cloud-controllers-orphans";
 
 /// The releases: the UID of the former Service, and its `NAMESPACE/NAME`.
 pub(super) async fn read(session: &Session) -> Result<BTreeMap<String, String>, Missing> {
-    // The missing connection is reported already.
+    // The missing connection has already been reported.
     let Some(cluster) = &session.cluster else { return Ok(BTreeMap::new()) };
     let maps: Api<ConfigMap> = cluster.namespaced(&session.namespace);
     let what = format!("ConfigMap {}/{NAME}", session.namespace);
@@ -42,7 +42,7 @@ pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> R
     cluster.ask(&what, patching).await.map(drop)
 }
 
-/// Why no service-controller would read a release in this namespace. `None`: a service-controller is there.
+/// Returns why no service-controller would read a release in this namespace. `None`: a service-controller runs in it.
 pub(super) async fn nobody_reads(session: &Session) -> Option<Missing> {
     let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
     if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {

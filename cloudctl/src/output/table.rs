@@ -1,4 +1,4 @@
-//! Tables with columns as wide as their contents, without truncation or wrapping.
+//! Formats tables. Columns are as wide as their contents; no text is truncated or wrapped.
 
 use super::visible::visible;
 
@@ -15,7 +15,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The text between the terminal's escape sequences for its colour. All other escape sequences are replaced.
+    /// Encloses the text in the terminal's escape sequences for its colour. Escape sequences in the text are replaced.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let sign = match self {
             Self::Plain => "",
@@ -45,7 +45,7 @@ impl Cell {
         Self { text: text.into(), tone }
     }
 
-    /// A dash if there is no text, otherwise the text in this tone.
+    /// Returns a dash if there is no text, or else the text in this tone.
     pub(crate) fn if_any(tone: Tone, text: Option<&str>) -> Self {
         match text.filter(|text| !text.is_empty()) {
             Some(text) => Self::new(tone, text),
@@ -79,7 +79,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table with this header.
+    /// Creates an empty table with this header.
     pub(crate) fn new(head: &[&str]) -> Self {
         Self { rows: vec![head.iter().map(|word| Cell::new(Tone::Dim, *word)).collect()] }
     }
@@ -88,7 +88,7 @@ impl Table {
         self.rows.push(Vec::from(cells));
     }
 
-    /// One line per row, without trailing spaces.
+    /// Formats the table, one line per row, without trailing spaces.
     pub(crate) fn render(&self, indent: usize, color: bool) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 
-/// The text with each such character replaced by one of the same width.
+/// Replaces each such character of the text by one of the same width.
 pub(super) fn visible(text: &str) -> String {
     text.chars().map(|it| if is_hidden(it) { stand_in(it) } else { it }).collect()
 }
 
-/// JSON with such characters escaped. Except for line ends, they only occur in strings.
+/// Escapes such characters in JSON. Except for line ends, they only occur in strings.
 pub(super) fn escaped(json: String) -> String {
     let hidden: BTreeSet<char> = json.chars().filter(|it| is_hidden(*it) && *it != '\n').collect();
     hidden.into_iter().fold(json, |text, it| text.replace(it, &format!("\\u{:04x}", u32::from(it))))
 }
 
-/// Control characters, line ends, and characters that change the direction of text. Source: Unicode, UAX #9.
+/// Whether this is a control character, a line end, or a character that changes the direction of text. Source: Unicode, UAX #9.
 fn is_hidden(it: char) -> bool {
     let turns =
         matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     it.is_control() || turns || matches!(it, '\u{2028}' | '\u{2029}')
 }
 
-/// Unicode's picture of the character, or the replacement character.
+/// Returns Unicode's picture of the character, or the replacement character.
 fn stand_in(it: char) -> char {
     match u32::from(it) {
         low @ 0..=0x1f => char::from_u32(0x2400 + low),

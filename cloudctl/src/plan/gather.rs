@@ -1,4 +1,4 @@
-//! The pages `/plan` of all controllers.
+//! Reads the pages `/plan` of all controllers.
 
 use ::pages::report::{ControllerStatus, Plans};
 use futures::{StreamExt as _, stream};
@@ -12,9 +12,9 @@ use crate::{
     session::{Process, Session},
 };
 
-/// Maximum number of pages per replica: 100,000 objects, more than a cluster has.
+/// Maximum number of pages per replica. They hold 100,000 objects, more than a cluster has.
 const PAGES: usize = 1_000;
-/// Number of replicas that are read at once. Each asks the adapter.
+/// Number of replicas that are read at once, because each replica calls the adapter.
 const AT_ONCE: usize = 4;
 
 /// A replica whose plans were read.
@@ -27,16 +27,16 @@ pub struct Planner {
     pub process: String,
     /// Whether it runs with `--dry-run`.
     pub dry_run: bool,
-    /// How many objects of its shards it has reconciled.
+    /// Number of objects of its shards that it has reconciled.
     pub looked_at: u64,
-    /// How many objects its shards have.
+    /// Number of objects of its shards.
     pub of: u64,
-    /// How many of them are not in sync.
+    /// Number of objects of its shards that are not in sync.
     pub objects: u64,
 }
 
 impl Planner {
-    /// Whether it has reconciled all of its objects.
+    /// Whether the replica has reconciled all objects of its shards.
     pub(crate) fn is_complete(&self) -> bool {
         self.looked_at >= self.of
     }
@@ -45,9 +45,9 @@ impl Planner {
 /// The plans of all replicas that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
-    /// The replicas that the plans come from.
+    /// The replicas whose plans were read.
     pub(crate) planners: Vec<Planner>,
-    /// Sorted by kind, key and controller.
+    /// The plans, sorted by kind, key and controller.
     pub(crate) objects: Vec<Planned>,
     /// What the pages do not cover.
     pub(crate) gaps: Vec<String>,
@@ -60,8 +60,8 @@ struct Read {
     objects: Vec<Planned>,
 }
 
-/// Reads all plans, after the holders of the shards: a shard that a replica gets in between is still in its plan, and a shard that no
-/// replica held is reported as a gap.
+/// Reads the holders of the shards first, and then all plans. So a shard that a replica gets in between is still in its plan, and a shard
+/// that no replica held is reported as a gap.
 pub(crate) async fn all(session: &mut Session) -> Gathered {
     let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let found = |component: &&Component| session.processes.iter().any(|it| it.component == **component);
@@ -83,7 +83,7 @@ pub(crate) async fn all(session: &mut Session) -> Gathered {
     Gathered { planners, objects, gaps }
 }
 
-/// The pages of one replica, until one cannot be read.
+/// Reads the pages of one replica, until a page cannot be read.
 async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Option<Missing>) {
     let mut read: Option<Read> = None;
     let (mut path, mut before) = ("/plan".to_owned(), String::new());
@@ -96,7 +96,7 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
         add(read.get_or_insert_default(), process, plans);
         match after {
             None => return (read, None),
-            // Keys must increase, otherwise the pages would never end.
+            // Keys must increase, because otherwise the pages would never end.
             Some(after) if after <= before => break,
             Some(after) => {
                 path = format!("/plan?after={after}");
@@ -104,7 +104,7 @@ async fn of_process(session: &Session, process: &Process) -> (Option<Read>, Opti
             }
         }
     }
-    (read, Some(process.lacks("/plan has too many pages: only the first ones are shown")))
+    (read, Some(process.lacks("/plan has too many pages: only the first pages are shown")))
 }
 
 /// Adds a page.

@@ -1,4 +1,4 @@
-//! The price of changes: calls, and how long they take at the adapter's rates.
+//! The cost of changes: the number of calls, and how long they take at the adapter's rates.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use ::pages::report::{AdapterStatus, Budget, VendorStep};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-/// The bucket that all calls also draw from.
+/// The bucket that all calls use in addition to their own.
 const ACCOUNT: &str = "account";
 
-/// The price of the changes in a family.
+/// The cost of the changes in one family.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Price {
     /// The family, such as `loadbalancer`.
     pub family: String,
-    /// Calls that change something. Reads of the results are not included.
+    /// Number of calls that change something. Reads of the results are not included.
     pub calls: u64,
-    /// The current rate, per second. `None`: the adapter's page was not read, or has no such bucket.
+    /// The current rate, in calls per second. `None`: the adapter's page was not read, or has no such bucket.
     pub rate: Option<f64>,
-    /// How long the calls take at least. `None`: not known, or no calls are granted now.
+    /// How long the calls take at least. `None`: the time is not known, or the adapter currently sends no calls.
     pub at_least_seconds: Option<f64>,
 }
 
-/// The price of these steps, by family.
+/// Computes the cost of these steps, by family.
 pub(super) fn of<'a>(
     steps: impl Iterator<Item = &'a VendorStep>,
     adapter: Option<&AdapterStatus>,
@@ -44,7 +44,7 @@ pub(super) fn of<'a>(
     calls.into_iter().map(price).collect()
 }
 
-/// The longest time of the families, and of the bucket that they share.
+/// Returns the longest of the times of the families, and of the bucket that they share.
 pub(super) fn at_least(price: &[Price], adapter: Option<&AdapterStatus>) -> Option<f64> {
     if price.is_empty() {
         return Some(0.0);
@@ -59,7 +59,7 @@ fn bucket<'a>(adapter: &'a AdapterStatus, name: &str) -> Option<&'a Budget> {
     adapter.budgets.iter().find(|it| it.bucket == name)
 }
 
-/// The time for these calls after those that are already queued, at the current rate. `None`: no calls are granted.
+/// Returns the time for these calls after those that are already queued, at the current rate. `None`: the adapter currently sends no calls.
 fn seconds(calls: u64, bucket: &Budget, adapter: &AdapterStatus) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "call counts are far below 2^52")]
     let ahead = calls.saturating_add(bucket.queued) as f64 - bucket.tokens;

@@ -11,7 +11,7 @@ impl Report for PlanReport {
     fn show(&self, paper: &mut Paper) {
         objects(&self.objects, paper);
         if self.objects.is_empty() && !self.planners.is_empty() && self.is_complete() {
-            paper.line("Nothing is to be done.");
+            paper.line("No changes are planned.");
         }
         if !self.price.is_empty() {
             price(self, paper);
@@ -23,7 +23,7 @@ impl Report for PlanReport {
         &self.missing
     }
 
-    /// Pending work is not a failure; unknown or incomplete plans are.
+    /// Pending work is not a failure, but unknown or incomplete plans are failures.
     fn is_well(&self) -> bool {
         self.is_complete() && self.objects.iter().all(|it| it.what.trouble.is_none())
     }
@@ -73,17 +73,17 @@ fn price(report: &PlanReport, paper: &mut Paper) {
     let calls = report.price.iter().map(|it| it.calls).sum();
     let time = match report.at_least_seconds {
         Some(seconds) => format!("which takes at least {} at the current rates", at_least(seconds)),
-        None => "for which the time is not known".to_owned(),
+        None => "for an unknown time".to_owned(),
     };
     paper.line(format!("  {} change the cloud, {time}; reads are not included.", many(calls, "call")));
 }
 
-/// Every call takes some time.
+/// Formats the time of calls. It is never zero, because every call takes some time.
 fn at_least(seconds: f64) -> String {
     if seconds < 1.0 { "<1s".to_owned() } else { duration(seconds) }
 }
 
-/// The replicas that have not reconciled all objects yet.
+/// Returns the replicas that have not reconciled all objects yet.
 fn incomplete(report: &PlanReport, paper: &mut Paper) {
     let lacking = report.planners.iter().filter(|it| !it.is_complete());
     let lacking = lacking.map(|it| {

@@ -1,4 +1,4 @@
-//! Reports from pages.
+//! Tests of reports that are built from pages.
 
 use ::pages::report::VendorStep;
 use insta::assert_snapshot;
@@ -102,7 +102,7 @@ fn the_table_shows_blocks_and_the_price() {
 fn the_slowest_bucket_determines_the_time() {
     let seconds = |objects, adapters| of(objects, adapters).at_least_seconds;
     let two = || vec![some().remove(2)];
-    // 2 calls and 9 queued ones, less 1 token, at 5/s; from the account 2 less 1 token, at 1/s.
+    // 2 calls and 9 queued calls, less 1 token, at 5/s. From the account: 2 calls less 1 token, at 1/s.
     assert_eq!(seconds(two(), adapter(false)), Some(2.0));
     assert_eq!(seconds(two(), adapter(true)), Some(62.0), "the pause counts first");
     assert_eq!(seconds(Vec::new(), Vec::new()), Some(0.0));
@@ -114,11 +114,11 @@ fn the_slowest_bucket_determines_the_time() {
 #[test]
 fn an_empty_plan_is_reported() {
     let report = report(Timestamp::UNIX_EPOCH, gathered(vec![planner(4, 4)], Vec::new()), Vec::new());
-    assert_eq!(written(&report, Format::Table, false).expect("written"), "Nothing is to be done.\n");
+    assert_eq!(written(&report, Format::Table, false).expect("written"), "No changes are planned.\n");
     assert!(report.is_well());
 }
 
-/// A replica that holds no shard has nothing to do.
+/// A replica that holds no shard has no plan.
 #[test]
 fn a_plan_with_an_unheld_shard_is_not_complete() {
     let gaps = vec!["no replica that was read holds shard 0 of service-controller".to_owned()];

@@ -1,4 +1,4 @@
-//! Interprets the answer of a process.
+//! Interprets the answer of a process to a request for a page.
 
 use ::pages::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 use http::StatusCode;
@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{http::Answer, options::Component};
 
-/// Maximum number of characters shown of a refusal.
+/// Maximum number of characters of a refusal that are shown.
 const SHOWN: usize = 300;
 
-/// A page that names its component. Missing fields are read as empty, so that any JSON object would otherwise be accepted as a page.
+/// The component that a page names. Missing fields count as empty, so without this check any JSON object would be accepted as a page.
 pub(crate) trait Signed: DeserializeOwned {
-    /// The name of the component. Empty: this is not a page of a component.
+    /// The name of the component. Empty: the page does not belong to a component.
     fn signature(&self) -> &str;
 }
 
@@ -34,7 +34,7 @@ impl Signed for Plans {
 }
 
 impl Signed for AdapterStatus {
-    /// The adapter's own name is the vendor's, such as `adapter-sim`.
+    /// An adapter uses a name of its own, such as `adapter-sim`.
     fn signature(&self) -> &str {
         if self.adapter.is_empty() || self.instance_id.is_empty() {
             ""
@@ -44,7 +44,7 @@ impl Signed for AdapterStatus {
     }
 }
 
-/// The page of this component, or the reason why it cannot be shown. A page about an unknown object is valid, too.
+/// Returns the page of this component, or the reason why it cannot be shown. A page about an unknown object is valid, too.
 pub(crate) fn read<T: Signed>(component: Component, answer: &Answer, path: &str) -> Result<T, String> {
     let page = path.split('?').next().unwrap_or(path);
     let parsed = serde_json::from_slice::<T>(&answer.body);
@@ -58,7 +58,7 @@ pub(crate) fn read<T: Signed>(component: Component, answer: &Answer, path: &str)
             "" => {
                 Err(format!("{page} is not a page of a controller or adapter: another program listens there"))
             }
-            other => Err(format!("this is the page of {other}")),
+            other => Err(format!("this page belongs to {other}")),
         },
         (status, _) => {
             let said = String::from_utf8_lossy(&answer.body);

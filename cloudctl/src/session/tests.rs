@@ -1,4 +1,4 @@
-//! Which processes are found, and how their answers are interpreted.
+//! Tests of which processes are found, and of how their answers are interpreted.
 
 use ::http::StatusCode;
 use ::pages::report::{AdapterStatus, ControllerStatus, Explanation};
@@ -85,7 +85,7 @@ fn an_invalid_page_is_reported_with_its_cause() {
         ),
         (StatusCode::OK, "<html>", "cannot parse /status"),
         (StatusCode::OK, "{}", "/status is not a page of a controller or adapter"),
-        (StatusCode::OK, r#"{"controller":"node-controller"}"#, "this is the page of node-controller"),
+        (StatusCode::OK, r#"{"controller":"node-controller"}"#, "this page belongs to node-controller"),
         (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "it has no /status"),
     ] {
         let refused = read::<ControllerStatus>(SERVICES, &answer(status, body), "/status").expect_err(body);

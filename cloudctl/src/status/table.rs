@@ -171,7 +171,7 @@ fn controllers(all: &[Told<ControllerStatus>], paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-/// Held shards, such as `#0,#2 of 4`.
+/// Formats the held shards, such as `#0,#2 of 4`.
 fn held(page: &ControllerStatus) -> String {
     let held: Vec<String> = page.held.iter().map(|shard| format!("#{shard}")).collect();
     let held = if held.is_empty() { "none".to_owned() } else { held.join(",") };

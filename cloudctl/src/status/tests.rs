@@ -1,4 +1,4 @@
-//! Reports from pages and Leases.
+//! Tests of reports that are built from pages and Leases.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn a_namespace_without_controller_leases_is_reported() {
     assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
     for leases in [&one("cloud-adapter")[..], &one("somebody-else"), &[]] {
         let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
-        assert!(why.contains("in nope: is the chart installed there? Otherwise use -n"), "{why}");
+        assert!(why.contains("in nope: if the chart is installed elsewhere, use -n"), "{why}");
     }
 }
 
@@ -145,8 +145,8 @@ fn long_waits_are_troubles_and_the_oldest_are_named() {
         "service-controller sc-1: 1 more for longer than 5m",
         "service-controller sc-1: at least 1 more for longer than 5m",
     ];
-    assert_eq!(troubles(&waits, false), lines[..3], "the fourth has not waited long");
-    assert_eq!(troubles(&waits, true), [""; 0], "a dry run brings nothing in sync");
+    assert_eq!(troubles(&waits, false), lines[..3], "the fourth object has not waited long");
+    assert_eq!(troubles(&waits, true), [""; 0], "a dry run does not bring objects in sync");
     waits[3] = wait(4, "2026-01-02T02:59:05Z", None);
     assert_eq!(troubles(&waits, false), [&lines[..3], &lines[4..]].concat());
     waits.push(wait(5, "2026-01-02T03:04:05Z", None));
@@ -195,6 +195,6 @@ fn unheld_shards_are_troubles() {
     assert_eq!(of(0, &[]), [idle]);
     let held = json!({ "holderIdentity": "sc-1", "renewTime": "2026-01-02T03:04:03.000000Z" });
     let held = lease("cloud-service-controller", &held);
-    assert_eq!(of(1, std::slice::from_ref(&held)), [""; 0], "another replica works");
+    assert_eq!(of(1, std::slice::from_ref(&held)), [""; 0], "another replica holds the shard");
     assert_eq!(of(0, &[held]), [""; 0]);
 }

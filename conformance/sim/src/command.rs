@@ -1,5 +1,5 @@
-//! The commands of the parameter file, for a lane of the simulated cloud. Their variables are those of `adapter_conformance::hooks`,
-//! and those that [`Setting`](crate::Setting) gives each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
+//! The commands of the parameter file, for a lane of the simulated cloud. They get the variables of `adapter_conformance::hooks`, and those
+//! that [`Setting`](crate::Setting) gives each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
 
 mod cloud;
 mod files;
@@ -48,13 +48,13 @@ pub(crate) const NAMES: [&str; 24] = [
     "rotateCredentials",
     "revokeCredentials",
 ];
-/// Commands for lanes whose callers have tokens.
+/// Additional commands for lanes whose callers have tokens.
 pub(crate) const SECURED: [&str; 2] = ["rotateServerCertificate", "rotateTokens"];
 
 /// Runs the command with this name, and returns its output.
 ///
 /// # Errors
-/// Fails on an unknown name, on a missing variable, and if the cloud refuses.
+/// Returns an error if the name is unknown, a variable is missing, or the cloud refuses the call.
 pub async fn run(name: &str) -> anyhow::Result<String> {
     match name {
         "killAdapter" | "stopAdapter" | "startAdapter" => adapter(name),
@@ -92,7 +92,7 @@ async fn vendor(name: &str, cloud: &Cloud) -> anyhow::Result<String> {
         }
         "rotateCredentials" => cloud.rotate_credentials(&folder()?).await,
         "revokeCredentials" => cloud.revoke_credentials().await,
-        // Not in the parameter file: used when a lane starts its cloud.
+        // The parameter file does not have this command: it is used when a lane starts its cloud.
         "settings" => cloud.settings(&serde_json::from_str(&variable("SETTINGS")?)?).await,
         _ => bail!("unknown command {name}"),
     }
@@ -109,7 +109,7 @@ fn adapter(name: &str) -> anyhow::Result<String> {
     Ok(String::new())
 }
 
-/// Starts an adapter of a lane with its flags, which are in a file.
+/// Starts a lane's adapter with its flags, which are in a file.
 pub(crate) fn start(folder: &Path, replica: &str) -> anyhow::Result<()> {
     let name = adapter_name(replica);
     let flags = std::fs::read_to_string(folder.join(format!("{name}.flags")))?;

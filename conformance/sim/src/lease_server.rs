@@ -1,4 +1,5 @@
-//! An API server with a single Lease: get, watch, and merge patch of a version. Enough for two replicas to elect a leader.
+//! An API server with a single Lease. It supports get, watch, and a merge patch based on a resource version: enough for two replicas to
+//! elect a leader.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
@@ -19,7 +20,7 @@ const NAME: &str = "cloud-adapter";
 
 type Lease = Arc<watch::Sender<Value>>;
 
-/// Serves until it is killed.
+/// Serves until the process is killed.
 ///
 /// # Errors
 /// Fails if the port is in use.
@@ -45,7 +46,7 @@ async fn answer(State(lease): State<Lease>, method: Method, uri: Uri, body: Byte
     }
 }
 
-/// A patch names the version that it is based on. Source: Kubernetes API conventions, "Concurrency Control".
+/// A patch names the resource version that it is based on. Source: Kubernetes API conventions, "Concurrency Control".
 fn patch(lease: &Lease, patch: &Value) -> Response {
     const VERSION: &str = "/metadata/resourceVersion";
     let done = lease.send_if_modified(|lease| {
@@ -75,7 +76,7 @@ fn watch_lease(lease: &Lease) -> Response {
     ([(CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response()
 }
 
-/// A JSON merge patch. Source: RFC 7386.
+/// Applies a JSON merge patch. Source: RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         target.clone_from(patch);

@@ -26,7 +26,7 @@ enum What {
         /// Number of lanes: each is a cloud with an adapter
         #[arg(long, default_value_t = 3, value_name = "N")]
         lanes: usize,
-        /// Additional flag of each adapter; may be repeated
+        /// Additional flag for each adapter; may be repeated
         #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
         adapter_flag: Vec<String>,
         /// Folder for the files of the run
@@ -80,7 +80,7 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             match Options::try_parse_from(flags.into_iter().chain(suite)) {
                 Ok(options) => Ok(program::main(options).await),
                 Err(error) => {
-                    // Exits the process, so the lanes must be dropped before.
+                    // `exit` ends the process without destructors, so the lanes must be dropped before.
                     drop(setting);
                     error.exit()
                 }

@@ -1,4 +1,4 @@
-//! Background processes. Their IDs are in files, so that each command finds those of its lane.
+//! Background processes. Their process IDs are in files, so that each command finds the processes of its lane.
 
 use std::{
     fs::{self, File},
@@ -12,14 +12,14 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Maximum time until a process has ended.
+/// Maximum time for a process to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 
-/// The path of a program of this repository: all are built into one folder.
+/// The path of a program of this repository. All programs are built into the folder of the running program.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let me = std::env::current_exe().context("cannot determine the folder of the programs")?;
-    // The programs of tests are one folder below.
+    // Test binaries are one folder below.
     let folders = me.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not built: `cargo build --bins -p {name}` or `-p adapter-sim`"))

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use self::lane::Lane;
 use crate::{command, process};
 
-/// Default bucket of each family, in calls per second: not a limit for most checks, but low enough for the checks of budgets.
+/// Default bucket of each family, in calls per second: high enough not to limit most checks, low enough for the checks of budgets.
 const RATE: u32 = 50;
 const BURST: u32 = 50;
 
@@ -33,7 +33,7 @@ impl Default for Bucket {
     }
 }
 
-/// What to start.
+/// The lanes to start.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Number of lanes.
@@ -52,31 +52,31 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        // The time that load balancers take.
+        // The time in which load balancers are created and changed.
         let cloud_settings = json!({ "provisioning": { "create_ms": 50, "update_ms": 10, "delete_ms": 10 } });
         let (network, adapter_flags) = (Bucket::default(), Vec::new());
         Self { lanes: 3, secured: true, replicas: true, network, adapter_flags, cloud_settings }
     }
 }
 
-/// Running lanes. Dropping it ends them and removes their files.
+/// Running lanes. Dropping this value ends them and removes their files.
 #[derive(Debug)]
 pub struct Setting {
     network: Bucket,
-    /// Text in the vendor credentials of all adapters.
+    /// A text that the vendor credentials of all adapters contain.
     canary: String,
     lanes: Vec<Lane>,
     secured: Option<Lane>,
     replicas: Option<Lane>,
-    // Must be dropped last: lanes find their processes by the files in it.
+    // The folder must be dropped last, because lanes find their processes by the files in it.
     folder: TempDir,
 }
 
 impl Setting {
-    /// Starts what the plan demands, below `parent`. Adapters retry until the suite's proxies listen.
+    /// Starts the lanes of the plan, with files below `parent`. Adapters retry until the suite's proxies listen.
     ///
     /// # Errors
-    /// Fails if a program is not built or a port is in use.
+    /// Returns an error if a program is not built or a port is in use.
     pub fn start(plan: &Plan, parent: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(parent)?;
@@ -126,7 +126,7 @@ impl Setting {
                 "outage": "3s",
                 "settle": "20s",
                 "load": "5s",
-                // Time for two listings, and for acting on them.
+                // Long enough for two listings and the reaction to them.
                 "drift": "25s",
                 // The adapter reads its files every 5 s.
                 "reload": "7s",
@@ -142,7 +142,7 @@ impl Setting {
     }
 }
 
-/// Commands of the parameter file: all of them run this crate's program.
+/// Commands of the parameter file. Each one runs this crate's program.
 fn hooks(names: &[&str]) -> anyhow::Result<Map<String, Value>> {
     let me = process::program("conformance-sim")?;
     let hook = |name: &&str| ((*name).to_owned(), format!("exec '{}' command {name}", me.display()).into());

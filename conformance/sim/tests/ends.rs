@@ -1,6 +1,6 @@
-//! All processes that a setting starts end with it, however it ends.
+//! All processes that a setting starts end with the setting, however it ends.
 
-#![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
+#![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 
 use std::{
     fs,
@@ -13,11 +13,11 @@ use std::{
 
 use conformance_sim::{Plan, Setting};
 
-/// Longer than cleaning up takes, also on a busy machine.
+/// Time limit, longer than the clean-up takes even on a busy host.
 const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
-/// The process IDs in the files of a setting.
+/// The process IDs from the files of a setting.
 fn processes(folder: &Path) -> Vec<String> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -33,7 +33,7 @@ fn processes(folder: &Path) -> Vec<String> {
 
 fn have_ended(ids: Vec<String>) {
     for id in ids {
-        // A zombie has ended.
+        // A zombie counts as ended.
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
@@ -45,7 +45,7 @@ fn no_process_outlives_its_setting() {
     let setting = Setting::start(&Plan { lanes: 1, ..Plan::default() }, parent).expect("starts");
     let folder = setting.params().parent().expect("a folder").to_owned();
     let ids = processes(&folder);
-    // One on the lane, one secured, two replicas, and the lease server.
+    // The processes: one adapter on the lane, one secured, two replicas, and the lease server.
     assert_eq!(ids.len(), 5, "{ids:?}");
     drop(setting);
     have_ended(ids);
@@ -65,7 +65,7 @@ fn ctrl_c_deletes_objects_and_ends_processes() {
         .spawn()
         .expect("is built");
     let mut lines = BufReader::new(run.stderr.take().expect("is piped")).lines();
-    // Other checks are running at this time.
+    // Checks are running at this time.
     let passed = lines.by_ref().map(|line| line.expect("text")).find(|line| line.starts_with("ok "));
     assert!(passed.is_some_and(|line| line.contains("LB-01")));
     let ids = processes(folder.path());
@@ -92,7 +92,7 @@ fn ended(child: &mut Child) -> Option<i32> {
         if let Some(status) = child.try_wait().expect("waits") {
             return status.code();
         }
-        assert!(waited < LIMIT, "it hangs");
+        assert!(waited < LIMIT, "the process hangs");
         thread::sleep(TICK);
         waited += TICK;
     }

@@ -1,4 +1,4 @@
-//! Messages as bytes, for what the generated types cannot express, such as fields of a newer contract.
+//! Calls with raw bytes, for messages that the generated types cannot express, such as fields of a newer contract.
 
 use adapter_client::AdapterChannel;
 use bytes::{Buf as _, BufMut as _};

@@ -1,4 +1,4 @@
-//! Watch streams, read event by event or as a listing. Every wait and everything that is kept has a limit.
+//! Watch streams, read event by event or as a listing. Every wait has a time limit, and every stored listing a size limit.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{check::Stop, expect, transcript::brief};
 /// Maximum items of a listing, so that an endless stream cannot exhaust memory.
 const ITEMS_MAX: usize = 200_000;
 
-/// A running stream. Dropping it ends it.
+/// A running stream. Dropping this value ends the stream.
 #[derive(Debug)]
 pub struct Watch<T> {
     method: &'static str,
@@ -27,22 +27,22 @@ pub struct Watch<T> {
 /// One event, the same for the three watches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mirror<I> {
-    /// All items so far are invalid.
+    /// Reset: all items so far are invalid.
     Reset(Reset),
-    /// Part of the listing.
+    /// An item of the listing.
     Items(Vec<I>),
     /// The listing is complete.
     Synced(Synced),
-    /// New or changed.
+    /// An item was created or changed.
     Upsert(I),
-    /// No longer there.
+    /// An item was deleted.
     Gone {
-        /// See [`Event::key`].
+        /// The key of the deleted item, see [`Event::key`].
         key: String,
-        /// Only in the watch of instances.
+        /// The proof of absence; set only in the watch of instances.
         evidence: Option<Evidence>,
     },
-    /// No other change; carries a cursor.
+    /// A Bookmark: no change; carries a cursor.
     Bookmark(Bookmark),
     /// An event of a newer contract, or an empty one.
     Unknown,
@@ -50,7 +50,7 @@ pub enum Mirror<I> {
 
 /// A response of one of the three watches.
 pub trait Event: Debug + Sized {
-    /// The item type.
+    /// The type of the items.
     type Item: Debug + Clone;
 
     /// The event, independent of the type of watch.
@@ -69,7 +69,7 @@ pub struct Listing<I> {
     pub items: Vec<I>,
     /// Number of items in each message.
     pub chunks: Vec<usize>,
-    /// The event that closed it.
+    /// The Synced event that ended the listing.
     pub synced: Synced,
 }
 
@@ -78,14 +78,14 @@ impl<T: Debug> Watch<T> {
         Self { method, stream, api }
     }
 
-    /// The next message, or `None` if the stream ended in order.
+    /// The next message, or `None` if the stream ended without an error.
     ///
     /// # Errors
-    /// Fails if the stream broke, or with `DEADLINE_EXCEEDED` if nothing arrived within the limit.
+    /// Returns the error of a stream that broke, or `DEADLINE_EXCEEDED` if no message arrived within the limit.
     pub async fn next(&mut self, within: Duration) -> Answer<Option<T>> {
         let begun = Instant::now();
         let late = |_elapsed| {
-            let text = format!("the stream sent nothing within {} ms", within.as_millis());
+            let text = format!("the stream sent no message within {} ms", within.as_millis());
             Status::new(Code::DeadlineExceeded, text)
         };
         let message = tokio::time::timeout(within, self.stream.message()).await.map_err(late);
@@ -102,19 +102,19 @@ impl<T: Debug> Watch<T> {
 }
 
 impl<T: Event> Watch<T> {
-    /// The next event.
+    /// Returns the next event.
     ///
     /// # Errors
-    /// Fails if the stream ends or breaks, or nothing arrives within the limit.
+    /// Returns an error if the stream ends or breaks, or if no message arrives within the limit.
     pub async fn event(&mut self, within: Duration) -> Result<Mirror<T::Item>, Stop> {
         let message = self.next(within).await?;
         Ok(expect::some(message, "the stream continues")?.mirror())
     }
 
-    /// Reads up to the next Synced, from any position of the stream.
+    /// Reads up to the next Synced event, from any position of the stream.
     ///
     /// # Errors
-    /// Fails if the stream ends, breaks or is not synced within the limit, or has more items than a cloud can have.
+    /// Returns an error if the stream ends, breaks, does not send Synced within the limit, or has more items than a cloud can have.
     pub async fn listing(&mut self, within: Duration) -> Result<Listing<T::Item>, Stop> {
         let end = Instant::now() + within;
         let (mut scope, mut items, mut chunks) = (None, Vec::new(), Vec::new());
@@ -127,7 +127,9 @@ impl<T: Event> Watch<T> {
                     chunks.push(more.len());
                     items.extend(more);
                     let few = items.len() <= ITEMS_MAX;
-                    expect::that(few, "a listing is complete", || format!("more than {ITEMS_MAX} items"))?;
+                    expect::that(few, "a listing ends with Synced", || {
+                        format!("more than {ITEMS_MAX} items")
+                    })?;
                 }
                 Mirror::Synced(synced) => return Ok(Listing { scope, items, chunks, synced }),
                 Mirror::Upsert(_) | Mirror::Gone { .. } | Mirror::Bookmark(_) | Mirror::Unknown => (),

@@ -8,10 +8,10 @@ use crate::{
     proxy::{Call, Calls},
 };
 
-/// Fraction of the burst that is tolerated: on a busy machine, calls that were sent in time may arrive together.
+/// Fraction of the burst that is tolerated: on a busy host, calls that were sent at different times may arrive together.
 const BUNCHED: f64 = 0.4;
 
-/// adapter_service.proto, `Budget`: asserts that these calls, which are all calls since some moment, stay within each bucket of the
+/// adapter_service.proto, `Budget`: asserts that these calls, which must be all calls since some moment, stay within each bucket of the
 /// parameter file.
 pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     for (name, bucket) in &cx.params().limits.buckets {
@@ -21,13 +21,16 @@ pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
             bucket.rate, bucket.burst
         );
         expect::that(most <= BUNCHED * bucket.burst, &wants, || {
-            format!("{most:.1} calls too many at once, of {} in all", calls.len())
+            format!(
+                "{most:.1} calls more than the bucket allows in one window, of {} calls in total",
+                calls.len()
+            )
         })?;
     }
     Ok(())
 }
 
-/// The largest number of calls by which a bucket was exceeded, computed as the vendor's own token bucket would.
+/// The largest number of calls by which a bucket was exceeded, computed with a token bucket as the vendor would do.
 fn overdraft(calls: &Calls, bucket: &BucketParams) -> f64 {
     let covered = |call: &&Call| bucket.calls.matches(&call.method, &call.path);
     let (mut tokens, mut worst, mut last) = (bucket.burst, 0.0_f64, None);

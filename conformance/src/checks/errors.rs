@@ -121,7 +121,7 @@ async fn unknown_parameter(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let strange = with("conformance-no-such-parameter");
     expect::refused(api.ensure_load_balancer(strange.request).await, Reason::UnknownParameter)?;
-    // A typing error: one letter of the longest key is doubled.
+    // Simulates a typing error: one letter of the longest key is doubled.
     let Some(key) = cx.info().parameters.iter().map(|one| one.key.as_str()).max_by_key(|key| key.len())
     else {
         return Ok(());
@@ -129,7 +129,7 @@ async fn unknown_parameter(cx: &Context) -> Verdict {
     let slip = with(&format!("{key}{}", key.chars().last().unwrap_or('x')));
     let error = expect::refused(api.ensure_load_balancer(slip.request).await, Reason::UnknownParameter)?;
     let nearest = error.metadata.get("nearest").map(String::as_str);
-    expect::equal("metadata `nearest` has the key that was probably meant", &nearest, &Some(key))
+    expect::equal("metadata `nearest` has the key that the caller probably meant", &nearest, &Some(key))
 }
 
 /// common.proto, `REASON_FIELD_INVALID`: values that are too long, too many or malformed are refused with the name of the field, before any
@@ -194,7 +194,7 @@ async fn malformed(cx: &Context) -> Verdict {
     expect::that(caused.is_empty(), "a refused request causes no vendor call", || calls.to_string())
 }
 
-/// More items than a request may have.
+/// Builds a request with more items than permitted.
 async fn crowds(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let crowd = vec!["x"; 501];
@@ -216,13 +216,13 @@ fn invalid<T: std::fmt::Debug>(answer: Answer<T>, field: &str) -> Verdict {
     expect::names(&error, field)
 }
 
-/// common.proto, `REASON_VENDOR_THROTTLED` and `REASON_BUDGET_EXHAUSTED`: a refusal for lack of budget has a retry delay in `RetryInfo`
-/// and, with the same value, in the header that gRPC clients evaluate; also during a pause.
+/// common.proto, `REASON_VENDOR_THROTTLED` and `REASON_BUDGET_EXHAUSTED`: a refusal for lack of budget has a retry delay in `RetryInfo`,
+/// and the same value in the header that gRPC clients evaluate. This also holds during a pause.
 async fn exhausted(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
     let api = cx.node()?.within(Duration::from_secs(4));
-    // The pause must be longer than the deadline, so that the call is refused. Without a Retry-After, its length is the adapter's choice.
+    // The pause must be longer than the deadline, so that the call is refused. Without a Retry-After, the adapter chooses its length.
     for (hint, calls) in [(Some(Duration::from_secs(30)), 2), (None, 1)] {
         let throttled = cx.proxy()?.inject(Rule::all(), Action::Throttle(hint));
         for _call in 0..calls {
@@ -293,8 +293,8 @@ async fn missing_field(cx: &Context) -> Verdict {
     expect::names(&error, "id")
 }
 
-/// common.proto, `REASON_VENDOR_AUTH` and `REASON_VENDOR_FORBIDDEN`: rejected credentials are never absence. For every status by which
-/// vendors reject them, no call and no item reports something as gone, and a look-up by name fails.
+/// common.proto, `REASON_VENDOR_AUTH` and `REASON_VENDOR_FORBIDDEN`: rejected credentials never prove absence. For every status with which
+/// vendors reject credentials, no call and no item reports an object as gone, and a look-up by name fails.
 async fn auth_is_not_absence(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -326,9 +326,9 @@ async fn auth_is_not_absence(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// common.proto, `RequestContext.max_staleness`: unset accepts what is known, zero demands a vendor read. load_balancer_service.proto: an
-/// unset optional number means the default, and zero means zero.
-#[expect(clippy::disallowed_methods, reason = "the adapter reports wall-clock times")]
+/// common.proto, `RequestContext.max_staleness`: if it is unset, a cached answer is sufficient; zero requires a vendor read.
+/// load_balancer_service.proto: an unset optional number means the default, and zero means zero.
+#[expect(clippy::disallowed_methods, reason = "the adapter reports times of the wall clock")]
 async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let cluster = cx.cluster();
@@ -339,7 +339,7 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let observed = expect::some(cost.observed_at, "an answer of the vendor has the time of the read")?;
     let observed = SystemTime::try_from(observed)
         .map_err(|error| Stop::failed("observed_at is a valid time", error.to_string()))?;
-    // Both are wall clocks, and possibly of two hosts.
+    // Both times are wall-clock times, possibly of two hosts.
     let fresh = observed.checked_add(CLOCKS).is_some_and(|observed| observed >= asked);
     expect::that(
         fresh,
@@ -349,7 +349,7 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let known = cx.node()?.batch_get_instances(cluster.instances(cluster.context(), ids)).await?;
     let cost = expect::some(known.cost, "an answer has a Cost")?;
     let cheap = cost.vendor_calls == 0 && cost.source() != Source::Live;
-    expect::that(cheap, "without max_staleness, a recent read is good enough", || format!("{cost:?}"))?;
+    expect::that(cheap, "without max_staleness, a recent read is sufficient", || format!("{cost:?}"))?;
     let good = cluster.balancer("web");
     cx.put(&good).await?;
     let probed = |port| {
@@ -368,8 +368,8 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     weightless(cx, &machines).await
 }
 
-/// load_balancer_service.proto, `Backend.weight`: unset means an equal share, zero means no traffic. So two sets that differ only in that
-/// have different content, and one cannot take the ID of the other.
+/// load_balancer_service.proto, `Backend.weight`: unset means an equal share, zero means no traffic. So two sets that differ only in this
+/// weight have different content, and one cannot replace the other under the same ID.
 async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
     let equal = cx.cluster().balancer("weights").backends(machines);
     cx.put(&equal).await?;
@@ -379,7 +379,8 @@ async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
     }
     match cx.service()?.put_backend_set(none).await {
         Ok(answer) => {
-            let wants = "a weight of 0 differs from an unset one: the same ID with other content is refused";
+            let wants =
+                "a weight of 0 differs from an unset weight: the same ID with other content is refused";
             Err(Stop::failed(wants, format!("{answer:?}")))
         }
         refused => invalid(refused, "id"),
@@ -390,7 +391,7 @@ async fn weightless(cx: &Context, machines: &[Instance]) -> Verdict {
 const CLOCKS: Duration = Duration::from_secs(2);
 
 /// common.proto, `ItemError.metadata`: an error has the vendor's ID of the request that caused it, so that the vendor's support can find
-/// it.
+/// the request.
 async fn request_id(cx: &Context) -> Verdict {
     const ID: &str = "req-conformance-7f3a";
     let machines = cx.machines(1).await?;

@@ -1,4 +1,4 @@
-//! FLT: what must not follow from a fault, such as a load balancer without a record.
+//! FLT: consequences that a fault must not have, such as a load balancer that is not recorded.
 
 mod clock;
 mod crash;

@@ -1,4 +1,4 @@
-//! ID: what an adapter reports about itself.
+//! ID: the properties that an adapter reports about itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// The contract's package.
 const PACKAGE: &str = "cloudadapter.v1alpha1";
-/// Its services, and the capability of an adapter that serves each of them.
+/// The contract's services, each with the capability of the adapters that serve it.
 const SERVICES: [(&str, Option<&str>); 4] = [
     ("AdapterService", None),
     ("InstanceService", Some("instances")),
@@ -64,11 +64,11 @@ const SERVICES: [(&str, Option<&str>); 4] = [
 ];
 /// `grpc.health.v1.HealthCheckResponse.ServingStatus.SERVING`.
 const SERVING: i32 = 1;
-/// Maximum time of a status request, which is answered from memory.
+/// Maximum duration of a status request, which the adapter answers from memory.
 const STATUS_WITHIN: Duration = Duration::from_millis(50);
-/// Number of attempts, because a busy machine may be late once.
+/// Number of attempts, because a busy host may delay one of them.
 const STATUS_TRIES: usize = 10;
-/// Limit for all other calls.
+/// Time limit for all other calls.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// adapter_service.proto, `GetInfoResponse`: every field is set, the call causes no vendor call, and the answer is the same for each caller
@@ -88,11 +88,11 @@ async fn info(cx: &Context) -> Verdict {
     }
     for replica in cx.replicas(Role::ServiceController)? {
         // A replica that has just started learns the scope from the leader.
-        let wants = "each replica reports the scope soon after its start";
+        let wants = "each replica reports its scope soon after its start";
         let scoped = || async { Ok(Some(replica.info(&context).await?).filter(|info| info.scope.is_some())) };
         let info = cx.until(cx.params().timings.ready, wants, scoped).await?;
         let fresh = seen.iter().all(|other| other.instance_id != info.instance_id);
-        expect::that(fresh, "each replica has an instance ID of its own", || info.instance_id.clone())?;
+        expect::that(fresh, "each replica has its own instance ID", || info.instance_id.clone())?;
         seen.push(info);
     }
     let same = |info: GetInfoResponse| GetInfoResponse { instance_id: String::new(), ..stable(info) };
@@ -103,7 +103,7 @@ async fn info(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// Everything except what differs between answers.
+/// The answer without the fields that differ between answers.
 fn stable(info: GetInfoResponse) -> GetInfoResponse {
     GetInfoResponse { cost: None, ..info }
 }
@@ -129,7 +129,7 @@ fn complete(info: &GetInfoResponse) -> Verdict {
         format!("{limits:?}")
     })?;
     let names: BTreeSet<&str> = info.capabilities.iter().map(|one| one.name.as_str()).collect();
-    expect::that(!names.is_empty(), "capabilities are listed", || "the list is empty".to_owned())?;
+    expect::that(!names.is_empty(), "the adapter lists its capabilities", || "the list is empty".to_owned())?;
     expect::equal("each capability is listed once", &names.len(), &info.capabilities.len())?;
     let said = info.capabilities.iter().all(|one| one.level() != Level::Unspecified);
     expect::that(said, "each capability has a level", || format!("{:?}", info.capabilities))?;
@@ -151,7 +151,7 @@ fn parameters(parameters: &[Parameter]) -> Verdict {
     Ok(())
 }
 
-/// adapter_service.proto, `WatchStatus`: at once, from memory. The fastest of several attempts counts.
+/// adapter_service.proto, `WatchStatus`: the adapter sends the status at once, from memory. The fastest of several attempts counts.
 async fn status(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let api = cx.service()?;
@@ -171,13 +171,13 @@ async fn status(cx: &Context) -> Verdict {
     }
     expect::that(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", || format!("{quickest:?}"))?;
     let calls = cx.proxy()?.since(mark);
-    // The adapter's own refreshes are listings, and rarer than these requests.
+    // The adapter's periodic refreshes are listings, and rarer than these requests.
     let few = calls.only(|call| call.list.is_none()).is_empty() && calls.len() < STATUS_TRIES;
     expect::that(few, "a status causes no vendor call", || calls.to_string())
 }
 
-/// adapter_service.proto, `AdapterService`, and grpc.health.v1: the process and each service by name; unknown names are NOT_FOUND. Of
-/// several replicas one serves, and the others still answer `GetInfo`.
+/// adapter_service.proto, `AdapterService`, and grpc.health.v1: health is reported for the process and for each service by name; unknown
+/// names are NOT_FOUND. Of several replicas, one serves, and the others still answer `GetInfo`.
 async fn health(cx: &Context) -> Verdict {
     let api = cx.service()?;
     expect::equal("the health of \"\" is SERVING (1)", &api.health("").await?, &SERVING)?;
@@ -192,14 +192,14 @@ async fn health(cx: &Context) -> Verdict {
     }
     match cx.replicas(Role::ServiceController)?.as_slice() {
         [] => cx.without(Need::Replicas),
-        // The method that the standby is called with belongs to load balancers.
+        // The check calls the standby with a method for load balancers.
         _ if !cx.can("loadbalancers") => cx.without(Need::Capability("loadbalancers")),
         replicas => standby(cx, replicas).await?,
     }
     Ok(())
 }
 
-/// The services of the contract that this adapter serves.
+/// The services of the contract that the adapter must serve according to its capabilities.
 fn served(cx: &Context) -> impl Iterator<Item = &'static str> {
     let capable = SERVICES.into_iter().filter(|(_, capability)| capability.is_none_or(|name| cx.can(name)));
     capable.map(|(service, _)| service)
@@ -209,7 +209,7 @@ async fn standby(cx: &Context, replicas: &[Api]) -> Verdict {
     let name = format!("{PACKAGE}.LoadBalancerService");
     let mut serving = 0_usize;
     for api in replicas {
-        expect::equal("the process of a standby is healthy", &api.health("").await?, &SERVING)?;
+        expect::equal("a standby reports its process as healthy", &api.health("").await?, &SERVING)?;
         if api.health(&name).await? == SERVING {
             serving = serving.saturating_add(1);
             continue;
@@ -218,7 +218,7 @@ async fn standby(cx: &Context, replicas: &[Api]) -> Verdict {
         let refused = api.put_backend_set(cx.cluster().balancer("web").set).await;
         expect::refused(refused, Reason::NotLeader)?;
     }
-    expect::equal("one replica serves", &serving, &1)
+    expect::equal("one of the replicas serves", &serving, &1)
 }
 
 /// grpc.reflection.v1: the services are listed, and their descriptors have every method and field of the published contract.
@@ -258,7 +258,7 @@ async fn reflection(cx: &Context) -> Verdict {
     })
 }
 
-/// An imported file of the contract that was not received yet.
+/// Finds an imported file of the contract that was not received yet.
 fn missing(told: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
     let imports = told.values().flat_map(|file| &file.dependency);
     imports.filter(|name| name.starts_with("cloudadapter/")).find(|name| !told.contains_key(*name)).cloned()
@@ -267,7 +267,7 @@ fn missing(told: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
 async fn files(api: &Api, request: MessageRequest) -> Result<Vec<FileDescriptorProto>, Stop> {
     let wants = "reflection returns file descriptors";
     let MessageResponse::FileDescriptorResponse(answer) = reflect(api, request).await? else {
-        return Err(Stop::failed(wants, "an answer of another type"));
+        return Err(Stop::failed(wants, "the answer has another type"));
     };
     let decoded = answer.file_descriptor_proto.iter().map(|bytes| FileDescriptorProto::decode(&bytes[..]));
     decoded.collect::<Result<_, _>>().map_err(|error| Stop::failed(wants, error.to_string()))
@@ -315,8 +315,8 @@ fn facts(file: &FileDescriptorProto) -> Vec<String> {
     facts
 }
 
-/// common.proto, `RequestContext`: a caller of a newer contract is served. Unknown fields are ignored, and an unknown priority counts as
-/// unset.
+/// common.proto, `RequestContext`: an adapter serves callers of a newer contract. It ignores unknown fields, and treats an unknown priority
+/// as unset.
 async fn newer(cx: &Context) -> Verdict {
     const FIELD: [u8; 4] = [0xC2, 0x3E, 0x01, 0x78];
     let api = cx.service()?;
@@ -329,12 +329,13 @@ async fn newer(cx: &Context) -> Verdict {
     let answer = api.raw("/cloudadapter.v1alpha1.AdapterService/GetInfo", message).await?;
     let answer = GetInfoResponse::decode(&answer[..])
         .map_err(|error| Stop::failed("GetInfo answers with a GetInfoResponse", error.to_string()))?;
-    // Which replica answers does not matter here.
+    // The answer may come from another replica.
     let said = |info| GetInfoResponse { instance_id: String::new(), ..stable(info) };
-    expect::equal("an unknown field changes nothing", &said(answer), &said(plain))
+    expect::equal("an unknown field does not change the answer", &said(answer), &said(plain))
 }
 
-/// adapter_service.proto, `Capability`: anything not listed is refused with UNSUPPORTED_FEATURE, never ignored.
+/// adapter_service.proto, `Capability`: the adapter refuses features that it does not list with UNSUPPORTED_FEATURE, and never ignores
+/// them.
 async fn absent(cx: &Context) -> Verdict {
     let good = cx.cluster().balancer("web");
     cx.put(&good).await?;
@@ -408,7 +409,7 @@ const FEATURES: [Feature; 23] = [
     }),
 ];
 
-/// adapter_service.proto, `GetInfoResponse.instance_id`: differs between processes, so a restart changes it.
+/// adapter_service.proto, `GetInfoResponse.instance_id`: each process has its own ID, so a restart changes it.
 async fn swapped(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let before = cx.service()?.info(&context).await?.instance_id;

@@ -1,4 +1,4 @@
-//! INS: instances. The existence of named ones, and the listing of all.
+//! INS: instances. Verifies the existence of single instances, and the listing of all instances.
 
 mod absence;
 mod ask;

@@ -63,11 +63,11 @@ const FOREIGN: &[Need] = &[
     Need::Hook(Hook::DeleteRoute),
 ];
 
-/// Both items.
+/// Both items of the pair.
 const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
 
-/// Moves routes to other instances. Without tags the old routes are deleted first, because a route to another instance than the node's has
-/// no owner.
+/// Moves routes to other instances. Without tags the old routes are deleted first, because then a route to another instance than the node's
+/// has no owner.
 async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[RouteUpsert; 2]) -> Verdict {
     if !cx.has_route_tags() {
         let deletes = from.iter().map(items::removal).collect();
@@ -79,7 +79,7 @@ async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[R
 }
 
 /// Repeats a request until no item is PENDING. Returns the result of each item, first the upserts and then the deletes. An item that was
-/// PENDING and then in the desired state counts as APPLIED. Refusals with a retry delay are retried.
+/// PENDING and is now in the desired state counts as APPLIED. Refusals with a retry delay are retried.
 async fn apply(cx: &Context, request: &ApplyRoutesRequest) -> Result<Vec<RouteResult>, Stop> {
     let end = Instant::now() + cx.params().timings.converge;
     let api = cx.route()?.within(DEADLINE);
@@ -115,7 +115,7 @@ fn in_order(request: &ApplyRoutesRequest, results: Vec<RouteResult>) -> Result<V
     Ok(results)
 }
 
-/// The result of each item, merged from an earlier attempt and this one.
+/// Merges the result of each item from an earlier attempt and this one.
 fn merged(before: Vec<RouteResult>, now: Vec<RouteResult>) -> Vec<RouteResult> {
     let before = before.into_iter().map(Some).chain(std::iter::repeat(None));
     let merge = |(before, mut now): (Option<RouteResult>, RouteResult)| match before {
@@ -131,13 +131,13 @@ fn merged(before: Vec<RouteResult>, now: Vec<RouteResult>) -> Vec<RouteResult> {
     before.zip(now).map(merge).collect()
 }
 
-/// Asserts the outcome of each item.
+/// Asserts that each item has the wanted outcome.
 fn became(results: &[RouteResult], wanted: &[Outcome], wants: &str) -> Verdict {
     let holds = results.iter().map(RouteResult::outcome).eq(wanted.iter().copied());
-    expect::that(holds, wants, || format!("{results:?} instead of {wanted:?}"))
+    expect::that(holds, wants, || format!("{results:?}; expected {wanted:?}"))
 }
 
-/// Creates a route without owner by the vendor's own means, and waits until the adapter reports it to a cluster whose CIDRs contain it.
+/// Creates a route without owner directly in the cloud, and waits until the adapter reports it to a cluster whose CIDRs contain it.
 async fn nobodys(cx: &Context, cluster: &Cluster, to: &str, by: &Instance) -> Result<Route, Stop> {
     let printed =
         cx.hook(Hook::CreateRoute, &[("DESTINATION", to), ("PROVIDER_ID", &by.provider_id)]).await?;

@@ -1,4 +1,4 @@
-//! SEC: callers and secrets.
+//! SEC: authentication of callers, and protection of secrets.
 
 mod callers;
 mod roles;
@@ -63,10 +63,10 @@ const METHODS: [&str; 10] = [
 ];
 /// The methods that every role may call.
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
-/// A service that does not exist.
+/// The path of a service that does not exist.
 const NOWHERE: &str = "/conformance.v1.NoSuchService/Call";
 
-/// Bytes that are not a valid message: a caller without permission is refused before they are decoded.
+/// Bytes that are not a valid message: a caller without permission is refused before the adapter decodes them.
 fn garbage() -> Vec<u8> {
     vec![0xFF; 8]
 }

@@ -13,12 +13,12 @@ const STATUS_WITHIN: Duration = Duration::from_secs(2);
 const LEARNED: f64 = 0.9;
 
 impl Context {
-    /// Waits until vendor calls of all kinds succeed again, after faults that an adapter remembers: rejected credentials, open breakers,
-    /// pauses, and lowered rates. If the parameter file has the commands, it restarts the adapter, which is quicker and clears them all;
+    /// Waits until vendor calls of all kinds succeed again after faults that an adapter remembers: rejected credentials, open breakers,
+    /// pauses, and lowered rates. Restarts the adapter if the parameter file has the commands, which is faster and clears all of these;
     /// otherwise rates may stay low.
     ///
     /// # Errors
-    /// Fails if they do not succeed within `timings.heal`.
+    /// Returns an error if the calls do not succeed within `timings.heal`.
     pub async fn heal(&self) -> Result<(), Stop> {
         if !self.is_marked().await && self.well().await.is_ok() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Context {
         watch.next(STATUS_WITHIN).await.ok()?
     }
 
-    /// Makes a read of each kind.
+    /// Makes one read of each kind.
     async fn well(&self) -> Result<(), Stop> {
         let cluster = self.cluster();
         if self.can("instances") {
@@ -68,7 +68,7 @@ impl Context {
 }
 
 /// Whether a pause, a breaker or rejected credentials block vendor calls.
-#[expect(clippy::disallowed_methods, reason = "the adapter reports wall-clock times")]
+#[expect(clippy::disallowed_methods, reason = "the adapter reports times of the wall clock")]
 fn is_held_up(status: &WatchStatusResponse) -> bool {
     let now = SystemTime::now();
     let paused = status.budgets.iter().any(|bucket| {

@@ -1,4 +1,4 @@
-//! The proxy's CA, which issues a certificate for each host that an adapter connects to.
+//! The proxy's CA. It issues a certificate for each host that an adapter connects to.
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ pub enum AuthorityError {
 }
 
 impl Authority {
-    /// Reads the CA from a file, and its key from the file beside it; creates both if the file does not exist.
+    /// Reads the CA from a file, and its key from the file with the extension `.key`. Creates both if the file does not exist.
     pub(super) fn open(path: &Path) -> Result<Self, AuthorityError> {
         let key_path = path.with_extension("key");
         let file = |path: &Path| {
@@ -73,7 +73,7 @@ impl Authority {
         Ok(Self { issuer, made: Mutex::default() })
     }
 
-    /// TLS for this host. `None`: no certificate can have that name.
+    /// The TLS settings for this host. `None`: no certificate can have that name.
     pub(super) fn server(&self, host: &str) -> Option<Arc<ServerConfig>> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = made.get(host) {
@@ -105,7 +105,7 @@ fn content(path: &Path, source: rcgen::Error) -> AuthorityError {
     AuthorityError::Content { path: path.to_owned(), source }
 }
 
-/// A new CA and its key, both PEM.
+/// Creates a CA and its key, both in PEM format.
 fn make() -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();

@@ -1,4 +1,4 @@
-//! Handles one call: applies the matching rule, sends it to the vendor, returns the response.
+//! Handles one call: applies the matching rule, sends the call to the vendor, and returns the response.
 
 use std::{convert::Infallible, fs, path::Path, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
     rule::{Action, Shape, Strike},
 };
 
-/// Larger than a page of any vendor.
+/// Maximum bytes of a body; larger than a page of any vendor.
 const BODY_MAX: usize = 64 * 1024 * 1024;
 /// Headers that belong to one connection. Source: RFC 9110, section 7.6.1.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -36,7 +36,7 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
 
 /// Ends a response body early.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("cut off on purpose")]
+#[error("the proxy cut off the body on purpose")]
 pub(super) struct Cut;
 
 /// A complete response.
@@ -66,7 +66,7 @@ impl Answered {
         response
     }
 
-    /// Announces the full length, and ends after half of the body.
+    /// Announces the full length, but ends after half of the body.
     fn truncated(self) -> Response<Body> {
         let half = self.body.slice(..self.body.len() / 2);
         let length = HeaderValue::from(self.body.len().max(1));
@@ -79,12 +79,12 @@ impl Answered {
     }
 }
 
-/// The client for vendors. It follows no redirects, retries nothing and uses no other proxy.
+/// Builds the client for vendors. It follows no redirects, retries nothing and uses no other proxy.
 pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
     let fault = |path: &Path, source| ProxyError::UpstreamCa { path: path.display().to_string(), source };
     #[expect(
         clippy::disallowed_methods,
-        reason = "the proxy is not a driver: it forwards what an adapter sent"
+        reason = "the proxy forwards the adapter's calls; it is not a driver"
     )]
     let builder = reqwest::Client::builder();
     let mut builder =
@@ -101,10 +101,10 @@ pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
     builder.build().map_err(|error| fault(ca.unwrap_or(Path::new("")), error.into()))
 }
 
-/// Forwards one call to the vendor, with the fault of a matching rule. `host`: of a CONNECT.
+/// Forwards one call to the vendor, with the fault of a matching rule. `host`: the destination of a CONNECT.
 ///
 /// # Errors
-/// The connection must be closed.
+/// Returns an error if the caller must close the connection.
 pub(super) async fn call(
     shared: Arc<Shared>,
     host: Option<String>,
@@ -134,7 +134,7 @@ fn credentials(headers: &HeaderMap) -> Option<u64> {
     Some(digest.iter().take(8).fold(0, |sum, &byte| (sum << 8) | u64::from(byte)))
 }
 
-/// Records when a call ends, also if its connection breaks.
+/// Records when a call ends, even if its connection breaks.
 struct Ended<'a> {
     shared: &'a Shared,
     at: usize,
@@ -214,7 +214,7 @@ fn throttled(after: Option<std::time::Duration>) -> Answered {
     Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
 }
 
-/// A message that a driver may pass on as the vendor's error.
+/// An error message that a driver may pass on to its caller.
 fn echo(status: u16, headers: &HeaderMap) -> Answered {
     let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let said = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
@@ -261,7 +261,7 @@ fn note_request_id(shared: &Shared, headers: &HeaderMap, at: usize) {
     }
 }
 
-/// The destination of a call: of a CONNECT, of an absolute URL, or the upstream.
+/// The destination of a call: that of a CONNECT or of an absolute URL, otherwise the upstream.
 fn url(shared: &Shared, host: Option<&str>, uri: &Uri) -> Option<String> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     if let Some(host) = host {

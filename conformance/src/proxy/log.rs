@@ -1,4 +1,4 @@
-//! The log of vendor calls. Bounded: the oldest calls are dropped.
+//! The log of vendor calls. Its size is bounded: the oldest calls are dropped.
 
 use std::{collections::VecDeque, fmt};
 
@@ -19,21 +19,21 @@ pub struct Call {
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// Whether it may change something.
+    /// Whether the call may change something.
     pub write: bool,
-    /// The collection that it lists, according to `vendor.lists`.
+    /// The collection that the call lists, according to `vendor.lists`.
     pub list: Option<String>,
-    /// The status that the adapter received. `None`: no response, or not yet.
+    /// The status that the adapter received. `None`: no response yet, or none at all.
     pub status: Option<u16>,
     /// Whether the call reached the vendor.
     pub reached: bool,
     /// The vendor's request ID, from the header `vendor.requestIdHeader`.
     pub request_id: Option<String>,
-    /// A digest of its `authorization` header, which identifies the credentials. `None`: it had none.
+    /// A digest of the `authorization` header, which identifies the credentials. `None`: the call had no such header.
     pub credentials: Option<u64>,
-    /// When the proxy received it.
+    /// When the proxy received the call.
     pub started: Instant,
-    /// When it was answered or cut off.
+    /// When the call was answered or cut off.
     pub ended: Option<Instant>,
 }
 
@@ -141,6 +141,6 @@ impl fmt::Display for Calls {
             write!(f, "\n  {call}")?;
         }
         let more = self.len().saturating_sub(SHOWN_MAX);
-        if more > 0 { write!(f, "\n  and {more} more") } else { Ok(()) }
+        if more > 0 { write!(f, "\n  and {more} more calls") } else { Ok(()) }
     }
 }

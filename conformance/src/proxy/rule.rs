@@ -1,4 +1,4 @@
-//! Which calls are affected, and how. Pure, apart from the responses stored for stale reads.
+//! Decides which calls are affected, and how. Pure functions, apart from the responses stored for stale reads.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Gate, forward::Answered};
 use crate::params::{Pattern, VendorParams};
 
-/// Maximum responses stored for stale reads; further reads are fresh.
+/// Maximum number of responses stored for stale reads; further reads are fresh.
 const STALE_MAX: usize = 10_000;
 
 /// Selects calls: all conditions must hold. Reads as a sentence: `Rule::writes().nth(2)`.
@@ -41,31 +41,31 @@ impl Rule {
         Self { kind, calls: None, when: When::Always }
     }
 
-    /// Every call.
+    /// Matches every call.
     #[must_use]
     pub const fn all() -> Self {
         Self::of(Kind::Any)
     }
 
-    /// Calls that change nothing.
+    /// Matches calls that change nothing.
     #[must_use]
     pub const fn reads() -> Self {
         Self::of(Kind::Reads)
     }
 
-    /// Calls that change something.
+    /// Matches calls that change something.
     #[must_use]
     pub const fn writes() -> Self {
         Self::of(Kind::Writes)
     }
 
-    /// Calls in `vendor.lists`.
+    /// Matches calls in `vendor.lists`.
     #[must_use]
     pub const fn lists() -> Self {
         Self::of(Kind::Lists)
     }
 
-    /// Calls in `vendor.lists` for one collection: `instances`, `load-balancers` or `routes`.
+    /// Matches calls in `vendor.lists` for one collection: `instances`, `load-balancers` or `routes`.
     #[must_use]
     pub fn lists_of(collection: &str) -> Self {
         Self::of(Kind::ListsOf(collection.to_owned()))
@@ -89,7 +89,7 @@ impl Rule {
         Self { when: When::Nth(call), ..self }
     }
 
-    /// Restricts the rule to the n-th call from now, counted from 1, and all that follow.
+    /// Restricts the rule to the n-th call from now, counted from 1, and all later calls.
     #[must_use]
     pub fn from(self, call: u64) -> Self {
         Self { when: When::From(call), ..self }
@@ -99,29 +99,30 @@ impl Rule {
 /// What the proxy does with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Forwards it after this delay.
+    /// Forwards the call after this delay.
     Delay(Duration),
-    /// Answers 429, with `Retry-After` in whole seconds if given. Calls that the proxy answers itself do not reach the vendor.
+    /// Answers 429, with `Retry-After` in whole seconds if given. The call does not reach the vendor, as with all calls that the proxy
+    /// answers.
     Throttle(Option<Duration>),
-    /// Acts as a vendor whose limit is lower than the configured one: calls beyond a token bucket are answered 429, without `Retry-After`.
+    /// Acts as a vendor whose limit is lower than the configured one: answers calls beyond a token bucket with 429, without `Retry-After`.
     Limit {
         /// The interval in which one call is allowed.
         every: Duration,
         /// Burst, at least 1.
         burst: u32,
     },
-    /// Answers this status, with an empty JSON object as body.
+    /// Answers with this status, and an empty JSON object as body.
     Answer(u16),
-    /// Answers this status, headers and body.
+    /// Answers with this status, headers and body.
     AnswerWith {
         /// 200 to 599.
         status: u16,
         /// Names and values.
         headers: Vec<(String, String)>,
-        /// Sent unchanged.
+        /// The body, sent unchanged.
         body: String,
     },
-    /// Answers this status, with a message that repeats the credentials of the call, as some vendors do.
+    /// Answers with this status, and a message that repeats the credentials of the call, as some vendors do.
     Echo(u16),
     /// Closes the connection before the call reaches the vendor.
     ResetBefore,
@@ -129,9 +130,9 @@ pub enum Action {
     ResetAfter,
     /// Forwards the call, and ends the response in the middle of its body.
     Truncate,
-    /// Answers the empty page of `vendor.lists`; other calls pass.
+    /// Answers with the empty page of `vendor.lists`; other calls pass.
     EmptyPage,
-    /// Answers reads (GET) with the first response since the rule was added, for this duration.
+    /// For this duration, answers each read (GET) with its first response since the rule was added.
     Stale(Duration),
     /// Holds the call before it reaches the vendor, until the injection is released or dropped.
     HoldBefore,
@@ -146,7 +147,7 @@ pub(super) struct Shape {
     /// Path and query.
     pub(super) path: String,
     pub(super) write: bool,
-    /// The collection that it lists.
+    /// The collection that the call lists.
     pub(super) list: Option<String>,
 }
 
@@ -178,7 +179,7 @@ struct Standing {
     since: Instant,
     seen: u64,
     fired: u64,
-    /// For limits: the time when the bucket is full again.
+    /// For limits: the time at which the bucket is full again.
     full_at: Instant,
     /// First responses, for stale reads.
     frozen: BTreeMap<String, Answered>,
@@ -218,7 +219,7 @@ impl Rules {
         }
     }
 
-    /// Removes all rules. Returns whether any acted since the last time.
+    /// Removes all rules. Returns whether a rule affected a call since the last time.
     pub(super) fn clear(&mut self) -> bool {
         for standing in std::mem::take(&mut self.standing).into_values() {
             standing.gate.open();
@@ -296,12 +297,12 @@ impl Standing {
         }
     }
 
-    /// Whether a call exceeds the rule's limit, if it has one. Otherwise takes a token.
+    /// Whether a call exceeds the rule's limit, if it has one. If not, takes a token.
     fn exceeds(&mut self) -> bool {
         let Action::Limit { every, burst } = self.action else { return true };
         let now = Instant::now();
         let full_at = self.full_at.max(now);
-        // The missing tokens, as time.
+        // The number of missing tokens, as the time in which they are added.
         let room = every.saturating_mul(burst.saturating_sub(1));
         if full_at.saturating_duration_since(now) > room {
             return true;
@@ -362,11 +363,11 @@ mod tests {
         let limit = Action::Limit { every: Duration::from_millis(500), burst: 3 };
         rules.add(Rule::all(), limit, Gate::default());
         let mut struck = |calls: usize| (0..calls).filter(|_| rules.strike(&call).is_some()).count();
-        assert_eq!(struck(5), 2, "the burst, and no more");
+        assert_eq!(struck(5), 2, "the calls of the burst pass, and no more");
         tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(struck(3), 2, "one token has been added");
+        assert_eq!(struck(3), 2, "one token was added");
         tokio::time::advance(Duration::from_mins(1)).await;
-        assert_eq!(struck(5), 2, "never more than the burst");
+        assert_eq!(struck(5), 2, "the bucket never holds more than the burst");
     }
 
     #[tokio::test(start_paused = true)]

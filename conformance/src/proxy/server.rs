@@ -23,7 +23,7 @@ use super::{
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Runs until it is dropped, which also ends its connections.
+/// Runs until the future is dropped, which also ends its connections.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -81,7 +81,7 @@ async fn connection(
     };
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
     if let Err(error) = served.with_upgrades().await {
-        debug!(%error, "A connection ended early");
+        debug!(%error, "A connection ended with an error");
     }
     tunnels.close();
     tunnels.wait().await;
@@ -91,7 +91,7 @@ fn tunnel(request: Request<Incoming>, shared: Arc<Shared>, tunnels: &TaskTracker
     let never = |never: Infallible| -> Cut { match never {} };
     let mut response = Response::new(Empty::<Bytes>::new().map_err(never).boxed_unsync());
     let Some(authority) = request.uri().authority().cloned().filter(|_| shared.authority.is_some()) else {
-        // Without a CA, the proxy could not read the requests inside.
+        // Without a CA, the proxy could not decrypt the requests inside.
         *response.status_mut() = StatusCode::NOT_IMPLEMENTED;
         return response;
     };

@@ -5,10 +5,10 @@ use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 use super::{Entry, Outcome, Report, table};
 use crate::check::Tier;
 
-/// Formats a run.
+/// Formats a run as JUnit XML.
 ///
 /// # Errors
-/// Fails on text that XML cannot represent.
+/// Returns an error for text that XML cannot represent.
 pub fn junit(report: &Report) -> Result<String, quick_junit::SerializeError> {
     let mut xml = quick_junit::Report::new("adapter-conformance");
     xml.set_time(report.took);

@@ -27,7 +27,7 @@ impl Progress for Silent {
     fn ended(&self, _entry: &Entry) {}
 }
 
-/// A bar on a terminal, lines elsewhere; failures at once and in full. Writes to standard error.
+/// Shows a bar on a terminal, and lines elsewhere. Prints failures at once and in full. Writes to standard error.
 #[derive(Debug)]
 pub struct Terminal {
     bar: Option<ProgressBar>,
@@ -35,7 +35,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Chooses the form by whether standard error is a terminal.
+    /// Shows a bar if standard error is a terminal.
     #[must_use]
     pub fn new() -> Self {
         let terminal = io::stderr().is_terminal();
@@ -46,7 +46,7 @@ impl Terminal {
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            // If standard error is closed, there is no reader; the exit code still has the result.
+            // If standard error is closed, the progress has no reader; the exit code still shows the result.
             None => io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap_or_default(),
         }
     }

@@ -1,14 +1,14 @@
-//! A run as text: a line for each check, all details of a failure, a table of tiers.
+//! A run as text: one line for each check, all details of a failure, and a table of tiers.
 
 use std::fmt::Write as _;
 
 use super::{Entry, Outcome, Report};
 use crate::check::{Check, Standing, Tier};
 
-/// Check IDs per line, of checks skipped for the same reason.
+/// Number of check IDs per line, for checks that were skipped for the same reason.
 const IDS: usize = 12;
 
-/// One line for one check.
+/// Formats one line for one check.
 #[must_use]
 pub fn line(entry: &Entry, colour: bool) -> String {
     let (word, code, more) = match &entry.outcome {
@@ -30,7 +30,7 @@ pub fn line(entry: &Entry, colour: bool) -> String {
     format!("{word} {:7} {}{repetition} ({more})", entry.check.id, entry.check.name)
 }
 
-/// All details of a failed check: requests and responses, the demand of the contract, what was observed, and the vendor calls.
+/// Formats all details of a failed check: requests and responses, the requirement of the contract, the observation, and the vendor calls.
 #[must_use]
 pub fn failure(entry: &Entry) -> String {
     let Outcome::Failed(finding) = &entry.outcome else { return String::new() };
@@ -56,7 +56,8 @@ pub fn failure(entry: &Entry) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-/// The whole run: a table of tiers, what failed, what was skipped and why, what was not deleted, the verdicts.
+/// Formats the whole run: the table of tiers with their verdicts, failed checks, skipped checks with reasons, and objects that were not
+/// deleted.
 #[must_use]
 pub fn table(report: &Report, all: &[Check]) -> String {
     let mut text =
@@ -88,7 +89,7 @@ pub fn table(report: &Report, all: &[Check]) -> String {
     text
 }
 
-/// Each failed check, with the number of failures if it was repeated.
+/// Lists each failed check, with the number of failures if it was repeated.
 fn failed(report: &Report) -> String {
     let lines = report.failed().into_iter().map(|id| {
         let of_check: Vec<&Entry> = report.entries.iter().filter(|entry| entry.check.id == id).collect();
@@ -102,7 +103,7 @@ fn failed(report: &Report) -> String {
     if lines.is_empty() { lines } else { format!("\nfailed:\n{lines}") }
 }
 
-/// Each reason with the checks that it applies to.
+/// Lists each reason with the checks that it applies to.
 fn grouped<'a>(title: &str, checks: impl Iterator<Item = (&'a String, String)>) -> String {
     let mut groups: Vec<(&String, Vec<String>)> = Vec::new();
     for (why, id) in checks {

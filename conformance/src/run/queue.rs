@@ -11,7 +11,7 @@ pub(super) struct Task {
     pub(super) repetition: u32,
 }
 
-/// Checks with the longest limits come first, so that the run does not end with one of them alone.
+/// Checks with the longest time limits come first, so that the run does not end with one of them running alone.
 #[derive(Debug)]
 pub(super) struct Queue(Mutex<Vec<Task>>);
 

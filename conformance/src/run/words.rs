@@ -17,8 +17,8 @@ pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Resu
     }
 }
 
-/// Suggests the check with that number, if only zeros are missing; else the checks of a named family; else a family with a similar name;
-/// else all families.
+/// Suggests the check with that number, if only zeros are missing; otherwise the checks of a named family; otherwise a family with a
+/// similar name; otherwise all families.
 fn hint(all: &[Check], word: &str) -> String {
     let upper = word.to_uppercase();
     let (family, number) = upper.split_once('-').unwrap_or((&upper, ""));

@@ -1,4 +1,4 @@
-//! A fake adapter that answers `GetInfo` as an adapter does, and fails in everything else.
+//! A fake adapter that answers `GetInfo` correctly, and fails in all other calls.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -27,23 +27,23 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// The defect of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
-    /// It accepts connections and sends nothing.
+    /// The fake accepts connections and sends nothing.
     Mute,
-    /// It sends something other than HTTP/2.
+    /// The fake sends something other than HTTP/2.
     Prose,
-    /// It refuses every call as unauthenticated.
+    /// The fake refuses every call as unauthenticated.
     Closed,
-    /// It answers only `GetInfo`, and hangs in all other calls.
+    /// The fake answers only `GetInfo`, and hangs in all other calls.
     Hangs,
-    /// It answers with bytes that are not valid messages.
+    /// The fake answers with bytes that are not valid messages.
     Garbage,
-    /// It answers with an endless stream of messages.
+    /// The fake answers with an endless stream of messages.
     Endless,
-    /// It ends after the first call other than `GetInfo`.
+    /// The fake ends after the first call other than `GetInfo`.
     Dies,
-    /// It answers `GetInfo` and `WatchStatus`, and asks old connections to end, as an adapter should.
+    /// The fake answers `GetInfo` and `WatchStatus`, and asks old connections to end, as an adapter should.
     Ages,
-    /// As `Ages`, but it cuts old connections.
+    /// Like `Ages`, but the fake cuts old connections.
     Cuts,
 }
 
@@ -52,7 +52,7 @@ const AGE: Duration = Duration::from_secs(1);
 /// Duration of `GetInfo` in fakes whose connections age, so that some calls are always in flight.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// A running fake. Dropping it ends it.
+/// A running fake. Dropping this value ends it.
 pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
     /// Number of calls other than `GetInfo` so far.
@@ -74,7 +74,7 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    /// Returns after the first such call.
+    /// Returns after the first call other than `GetInfo`.
     pub(crate) async fn called(&mut self) {
         let called = self.calls.wait_for(|calls| *calls > 0);
         tokio::time::timeout(Duration::from_secs(30), called).await.expect("in time").expect("it runs");
@@ -102,7 +102,7 @@ pub(crate) async fn connection(
     count: Arc<watch::Sender<usize>>,
 ) {
     if mood == Mood::Prose {
-        // A client that closes the connection early has read enough.
+        // If the client closes the connection early, it has read enough.
         stream.write_all(b"220 mail.example.org ready when you are\r\n").await.unwrap_or_default();
     }
     if [Mood::Mute, Mood::Prose].contains(&mood) {
@@ -113,7 +113,7 @@ pub(crate) async fn connection(
     let mut served = std::pin::pin!(served);
     let old = async { if ages(mood) { tokio::time::sleep(AGE).await } else { future::pending().await } };
     tokio::select! {
-        // A client that closes the connection is not a failure of the test.
+        // If the client closes the connection, the test does not fail.
         ended = served.as_mut() => return ended.unwrap_or_default(),
         () = old => (),
     }
@@ -155,7 +155,7 @@ fn ages(mood: Mood) -> bool {
     [Mood::Ages, Mood::Cuts].contains(&mood)
 }
 
-/// Without capabilities, the suite does not ask for leftover objects.
+/// An answer without capabilities, so that the suite does not look for leftover objects.
 fn info(mood: Mood) -> GetInfoResponse {
     let capability = |name: &str| Capability { name: name.to_owned(), level: 2, ..Capability::default() };
     GetInfoResponse {
@@ -166,7 +166,7 @@ fn info(mood: Mood) -> GetInfoResponse {
     }
 }
 
-/// A message of a listing, which can also be decoded as the answer to any other call.
+/// A message of a listing. It can also be decoded as the answer to any other call.
 fn items() -> WatchLoadBalancersResponse {
     let one = LoadBalancer { vendor_id: "lb-1".to_owned(), name: tcp(80).name, ..LoadBalancer::default() };
     WatchLoadBalancersResponse { event: Some(Event::Items(LoadBalancerItems { items: vec![one; 100] })) }
@@ -176,7 +176,7 @@ fn framed(message: &impl Message) -> Bytes {
     frame(&message.encode_to_vec())
 }
 
-/// Source: gRPC over HTTP/2, "Length-Prefixed-Message".
+/// Frames a message. Source: gRPC over HTTP/2, "Length-Prefixed-Message".
 fn frame(message: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(message.len() + 5);
     frame.put_u8(0);
@@ -192,7 +192,7 @@ fn messages(messages: stream::BoxStream<'static, Bytes>) -> Response<Body> {
     grpc(BodyExt::boxed_unsync(StreamBody::new(frames.map(Ok))))
 }
 
-/// An answer with only a status.
+/// An answer that has only a status.
 fn status(code: &'static str) -> Response<Body> {
     let mut response = grpc(BodyExt::boxed_unsync(http_body_util::Empty::new()));
     response.headers_mut().insert("grpc-status", HeaderValue::from_static(code));

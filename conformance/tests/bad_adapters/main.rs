@@ -1,6 +1,6 @@
-//! Runs the program against broken or missing adapters: it must reach a clear verdict in time, whatever the other side does.
+//! Runs the program against broken or missing adapters: it must reach a clear verdict in time, regardless of what the adapter does.
 
-#![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
+#![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 
 mod fake;
 
@@ -26,9 +26,9 @@ use tokio_rustls::TlsAcceptor;
 
 use self::fake::{Fake, Mood};
 
-/// Longer than anything here takes, also on a busy machine.
+/// Time limit, longer than any run here takes even on a busy host.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A check of invalid requests, and one that creates objects which must be deleted.
+/// A check of invalid requests, and a check that creates objects which must be deleted.
 const CHECKS: [&str; 4] = ["--include", "ERR-02,ERR-03", "--check-timeout", "2s"];
 
 /// The result of a run of the program.
@@ -50,7 +50,7 @@ fn start(args: &[&str]) -> Child {
 async fn end(child: Child) -> Ended {
     let begun = Instant::now();
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
-    let output = output.expect("it hangs").expect("it ran");
+    let output = output.expect("the program hangs").expect("the program ran");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     let ended = Ended {
         status: output.status,
@@ -102,7 +102,7 @@ async fn refused_connection_is_reported() {
     for told in [&refused, "does not answer GetInfo", "is the adapter running?"] {
         assert!(ended.err.contains(told), "{told}: {}", ended.err);
     }
-    // No adapter was reached, so no vendor error can be reported.
+    // The suite reached no adapter, so it can report no vendor error.
     assert!(!ended.err.contains("VENDOR"), "{}", ended.err);
 }
 
@@ -137,7 +137,7 @@ async fn invalid_flags_and_files_exit_with_2() {
     let https = ["--endpoint", "https://127.0.0.1:1"];
     for (args, told) in [
         (vec!["--endpoint", "127.0.0.1"], "127.0.0.1"),
-        (https.to_vec(), "name its file with --tls-ca-cert (tls.caFile)"),
+        (https.to_vec(), "set --tls-ca-cert (tls.caFile) to its file"),
         ([&https[..], &["--tls-ca-cert", &garbage]].concat(), "ca.pem"),
         ([&https[..], &["--tls-ca-cert", &nowhere]].concat(), "none"),
         (vec!["--endpoint", "http://127.0.0.1:1", "--token-file", &nowhere], "--token-file"),
@@ -294,7 +294,7 @@ async fn ctrl_c_ends_a_run_with_its_report() {
 #[tokio::test]
 async fn ctrl_c_again_ends_at_once() {
     let mut fake = Fake::start(Mood::Hangs).await;
-    // Without the short limits, cleaning up takes its full time.
+    // Without the short time limits, the clean-up takes its full time.
     let mut child = start(&["--endpoint", &fake.endpoint(), "--include", "ERR-02"]);
     fake.called().await;
     interrupt(&child);

@@ -1,4 +1,5 @@
-//! Calls to the adapter that have no answer yet. A slow call is not a failure, but its caller must be able to report what it waits for.
+//! Tracks calls to the adapter that have no answer yet. A slow call is not a failure, but its caller must be able to report what it waits
+//! for.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +9,8 @@ use std::{
 
 use tokio::time::Instant;
 
-/// RPCs that a working adapter answers within [`PATIENCE`], if only with PENDING. It may hold the other RPCs until their deadline. Source:
-/// contract, load_balancer_service.proto.
+/// RPCs that a working adapter answers within [`PATIENCE`], possibly with PENDING. The adapter may hold the other RPCs until their
+/// deadline. Source: contract, load_balancer_service.proto.
 const PROMPT: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -23,7 +24,7 @@ struct Calls {
     next: u64,
 }
 
-/// A call that is in progress until this is dropped.
+/// A call in progress, which ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Pending {
     awaited: Awaited,
@@ -31,7 +32,7 @@ pub(super) struct Pending {
 }
 
 impl Awaited {
-    /// Returns `None` for an RPC that may take long.
+    /// Starts to track a call. Returns `None` for an RPC that may take long.
     pub(super) fn begin(&self, rpc: &'static str) -> Option<Pending> {
         if !PROMPT.contains(&rpc) {
             return None;
@@ -43,7 +44,7 @@ impl Awaited {
         Some(Pending { awaited: self.clone(), number })
     }
 
-    /// A text about the oldest call if it has had no answer for long.
+    /// Returns a text about the oldest call if it has had no answer for long.
     pub(super) fn silence(&self) -> Option<String> {
         let (rpc, since) = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);

@@ -1,5 +1,5 @@
-//! The delay after which the adapter asks to be called again. A delay of zero would cause a hot loop, and the largest possible delay would
-//! overflow the clock. So the delays of each answer and error are clamped where they are read.
+//! Bounds the retry delays that the adapter asks for. A delay of zero would cause a hot loop, and the largest possible delay would overflow
+//! the clock. So all delays in answers and errors are clamped when they are read.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use cloud_api_proto::v1alpha1::{
 use tonic::Streaming;
 
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Longer than any delay in the contract, and short enough that a changed state does not go unnoticed for weeks.
+/// Maximum delay: longer than any delay in the contract, and short enough that a changed state is noticed within hours.
 const LONGEST: Duration = Duration::from_hours(1);
 
 /// An answer that may contain retry delays.
 pub(super) trait Delays {
-    /// Every delay of the answer, including those of its items.
+    /// Returns each delay of the answer, including those of its items.
     fn delays(&mut self) -> impl Iterator<Item = &mut Option<prost_types::Duration>> {
         std::iter::empty()
     }
@@ -55,7 +55,7 @@ impl Delays for ApplyRoutesResponse {
     }
 }
 
-/// The answer with each of its delays clamped.
+/// Returns the answer with each of its delays clamped.
 pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     for delay in answer.delays() {
         *delay = delay.and_then(within);
@@ -63,12 +63,12 @@ pub(super) fn bounded<T: Delays>(mut answer: T) -> T {
     answer
 }
 
-/// The delay of an error, clamped.
+/// Returns the clamped delay of an error.
 pub(super) fn clamped(delay: Duration) -> Duration {
     delay.clamp(SHORTEST, LONGEST)
 }
 
-/// A negative delay is ignored.
+/// Converts a delay. A negative delay is ignored.
 fn within(delay: prost_types::Duration) -> Option<prost_types::Duration> {
     clamped(Duration::try_from(delay).ok()?).try_into().ok()
 }

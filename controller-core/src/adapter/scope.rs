@@ -18,21 +18,21 @@ pub struct ScopeGuard(Arc<watch::Sender<State>>);
 struct State {
     known: Known,
     heard: Option<Mark>,
-    /// The region that the adapter reported last. Empty: none.
+    /// The region that the adapter reported last. Empty: no region.
     region: String,
-    /// How the operator accepts a move.
+    /// What the operator can do to accept a move.
     remedy: String,
 }
 
 /// The scope that this controller works in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Known {
-    /// The first one that the adapter reports.
+    /// The scope is the first that the adapter reports.
     #[default]
     First,
-    /// It is stored, and has not been read yet.
+    /// The scope is stored, but was not read yet.
     Unread,
-    /// The store was read and is empty: the scope that the adapter reports is to be stored.
+    /// The store was read and is empty, so the scope that the adapter reports must be stored.
     Nothing,
     This(Mark),
 }
@@ -61,7 +61,7 @@ impl Mark {
 }
 
 impl ScopeGuard {
-    /// Records the scope that the adapter reported. An adapter that does not know its scope (yet) changes nothing.
+    /// Records the scope that the adapter reported. A report without a scope has no effect.
     pub(crate) fn heard(&self, scope: Option<&Scope>) {
         let Some(scope) = scope else { return };
         self.0.send_if_modified(|state| {
@@ -79,18 +79,18 @@ impl ScopeGuard {
         });
     }
 
-    /// The other provider ID of the same instance, according to the adapter's region.
+    /// Returns the other provider ID of the same instance, according to the adapter's region.
     #[must_use]
     pub fn other_form(&self, provider_id: &str) -> Option<String> {
         provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
-    /// The scope is stored: nothing is changed until it has been read.
+    /// Declares that the scope is stored. Nothing is changed until it has been read.
     pub(crate) fn is_kept(&self) {
         self.0.send_modify(|state| state.known = Known::Unread);
     }
 
-    /// Takes the stored scope. Returns the scope to store if there was none.
+    /// Sets the stored scope. Returns the scope to store if none was stored.
     pub(crate) fn read(&self, kept: Option<String>) -> Option<Mark> {
         self.0.send_if_modified(|state| {
             state.known = kept.map_or(Known::Nothing, |text| Known::This(Mark(text)));
@@ -125,8 +125,8 @@ impl ScopeGuard {
         match (&state.known, &state.heard) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
                 "the cloud adapter works in another part of the cloud now: {}; so far this \
-                 controller worked in: {}. It changes nothing there. Restore the adapter's previous \
-                 credentials or, if the move is intended, {}",
+                controller worked in: {}. This controller changes nothing there. Restore the adapter's \
+                previous credentials or, if the move is intended, {}",
                 now.words(),
                 ours.words(),
                 state.remedy
@@ -135,10 +135,10 @@ impl ScopeGuard {
         }
     }
 
-    /// Whether something may be changed.
+    /// Whether the controller may change something.
     ///
     /// # Errors
-    /// `NOT_LEADER`, as for everything that this controller itself refuses.
+    /// `NOT_LEADER`, as for every change that this controller itself refuses.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
@@ -146,8 +146,8 @@ impl ScopeGuard {
             State { known: Known::First | Known::This(_), .. } => false,
         };
         if unread {
-            let text = "this controller has not yet checked that this is the part of the cloud in \
-                        which it worked so far";
+            let text = "this controller has not yet checked whether the adapter works in the same \
+            part of the cloud as before";
             return Err(AdapterError::new(Reason::NotLeader, text));
         }
         self.readiness().map_err(|why| AdapterError::new(Reason::NotLeader, why))
@@ -155,17 +155,17 @@ impl ScopeGuard {
 }
 
 impl ScopeGuard {
-    /// Reads a mirror of the cloud in order to write to Kubernetes. Refused while the adapter works in another part of the cloud, or while
-    /// the mirror still shows that part.
+    /// Reads a mirror of the cloud for writes to Kubernetes. Refused while the adapter works in another part of the cloud, or while the
+    /// mirror still shows another part.
     ///
     /// # Errors
-    /// As [`ScopeGuard::may_change`].
+    /// Returns the errors of [`ScopeGuard::may_change`].
     pub fn read_mirror<T, R>(
         &self,
         mirror: &Mirror<String, T>,
         read: impl FnOnce() -> R,
     ) -> Result<R, AdapterError> {
-        // The adapter's scope is known before a mirror shows anything of it; the mirror's own scope is known only afterwards.
+        // The adapter's scope is known before a mirror shows any of its content; the mirror's own scope is known only afterwards.
         self.may_show(mirror.scope().as_deref())?;
         let content = read();
         self.may_change()?;

@@ -1,8 +1,8 @@
-//! Records whether the adapter accepts this controller's calls at all, and answers them.
+//! Records whether the adapter accepts this controller's calls, and whether it answers them.
 //!
-//! Some refusals concern every object alike: the caller is not permitted, no replica leads, the queue is full. They are reported once in
-//! the log, on `/readyz` while they last, and at the objects that wait, but not for each attempt. Calls that reach their deadline are
-//! reported there, too, since an adapter or vendor that hangs gives no reason.
+//! Some refusals concern all objects: the caller is not permitted, no replica leads, or the queue is full. Such a refusal is reported in
+//! the log, on `/readyz` while it lasts, and at the objects that wait, but not for each attempt. Calls that reach their deadline are
+//! reported, too, since an adapter or vendor that hangs gives no reason.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 use tonic::Code;
 use tracing::{info, warn};
 
-/// A leader that hands over, or a queue that is full for a moment, is not reported.
+/// Minimum duration of a reported refusal: a change of leaders or a full queue may last for a moment.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long calls may go unanswered before the process becomes unready.
+/// How long calls may have no answer before the process becomes unready.
 const SILENCE: Duration = Duration::from_mins(1);
 /// Interval at which a lasting refusal is logged again.
 const REMIND: Duration = Duration::from_mins(1);
-/// A refusal is forgotten if it was not repeated within this time: no object needs the call any more. Longer than any backoff.
+/// Time after which a refusal that was not repeated is forgotten, since no object needs the call any more. Longer than any backoff.
 const FORGET: Duration = Duration::from_mins(10);
 
 /// Whether the reason concerns the caller or the adapter rather than the requested object. Source: contract, section 4.
@@ -31,7 +31,7 @@ pub fn concerns_all(reason: Reason) -> bool {
         || matches!(reason, Reason::NotLeader | Reason::Starting | Reason::Draining | Reason::QueueFull)
 }
 
-/// Whether a call ran into its deadline without an answer.
+/// Whether a call reached its deadline without an answer.
 #[must_use]
 pub(super) fn is_late(error: &AdapterError) -> bool {
     error.reason == Reason::OutcomeUnknown
@@ -45,21 +45,21 @@ pub fn is_caller_refused(reason: Reason) -> bool {
     matches!(reason, Reason::CallerForbidden | Reason::CallerUnauthenticated)
 }
 
-/// The calls that the adapter refuses altogether. Cloning gives another handle.
+/// The calls that the adapter refuses for all objects. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Standing(Arc<Mutex<Calls>>);
 
-/// Refusals and silences, by call.
+/// Refused calls and unanswered calls, by RPC.
 #[derive(Debug, Default)]
 struct Calls {
     refusals: BTreeMap<&'static str, Refusal>,
     silences: BTreeMap<&'static str, Silence>,
 }
 
-/// A call that was repeated, each time without an answer.
+/// Repeated calls of an RPC without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
-    /// When the first of these calls began.
+    /// When the first of them began.
     since: Instant,
     /// When the last of them ended.
     last: Instant,
@@ -86,7 +86,7 @@ impl Standing {
         let (mut calls, now) = (self.calls(), Instant::now());
         match outcome {
             Err(error) if is_late(error) => calls.silent(call, began, now),
-            // A broken connection also ends a silence: the next call reaches another process.
+            // A broken connection also counts as an answer here, since the next call reaches another process.
             Ok(()) | Err(_) => calls.spoke(call, now),
         }
         match outcome {
@@ -102,13 +102,13 @@ impl Standing {
         }
     }
 
-    /// Whether a refusal of this call should be reported to users: it lasts, or does not pass by itself.
+    /// Whether a refusal of this call should be reported to users: it lasts, or will not end by itself.
     #[must_use]
     pub fn is_refused(&self, call: &str) -> bool {
         self.calls().refusals.get(call).is_some_and(|refusal| refusal.lasts(Instant::now()))
     }
 
-    /// Readiness: the adapter refuses no call altogether, and answers its calls.
+    /// Checks readiness: the adapter accepts all kinds of calls, and answers them.
     ///
     /// # Errors
     /// The text for `/readyz`.
@@ -181,7 +181,7 @@ impl Refusal {
     }
 }
 
-/// A rejected identity is reported at once: it stays rejected until the operator changes something.
+/// Returns after what time a refusal is reported. A rejected identity is reported at once, since only the operator can change this.
 fn patience(reason: Reason) -> Duration {
     if is_caller_refused(reason) { Duration::ZERO } else { PATIENCE }
 }

@@ -22,22 +22,23 @@ pub struct AdapterArgs {
     ///   unix:/PATH
     ///       a socket of this machine
     ///
-    /// With several replicas, calls go to the replica that reports that it serves (grpc.health.v1); calls wait for one for up to 15 s.
+    /// With several replicas, calls go to the replica that reports that it serves (grpc.health.v1); calls wait for such a replica for up to
+    /// 15 s.
     #[expect(rustdoc::broken_intra_doc_links, reason = "the help text shows this value unchanged")]
     #[arg(long, value_name = "URL", default_value = "http://cloud-adapter:8443", verbatim_doc_comment)]
     pub adapter_endpoint: String,
 
-    /// PEM file with the CA of the adapter's certificate; it may contain several certificates while a CA is replaced. Read again for each
-    /// new connection. With kubernetes:///, dns:/// and static:/// this flag turns TLS on
+    /// PEM file with the CA of the adapter's certificate; while a CA is replaced, the file may contain several certificates. The controller
+    /// reads the file again for each new connection. With kubernetes:///, dns:/// and static:/// this flag enables TLS
     #[arg(long, value_name = "FILE")]
     pub adapter_ca_file: Option<PathBuf>,
 
-    /// Name that the adapter's certificate must carry. Without it: the host of an https URL, else cloud-adapter
+    /// Name that the adapter's certificate must contain. Default: the host of an https URL, else cloud-adapter
     #[arg(long, value_name = "NAME")]
     pub adapter_server_name: Option<String>,
 
-    /// File with the token that authenticates this controller to the adapter, such as a projected ServiceAccount token. Read again every
-    /// second
+    /// File with the token that authenticates this controller to the adapter, such as a projected ServiceAccount token. The controller
+    /// reads the file again every second
     #[arg(long, value_name = "FILE")]
     pub adapter_token_file: Option<PathBuf>,
 
@@ -53,7 +54,7 @@ pub struct AdapterArgs {
 impl AdapterArgs {
     /// Validates the flags, and reads all files once.
     ///
-    /// Returns `None` if anything is wrong; `faults` says what.
+    /// Returns `None` if a flag is invalid; `faults` has the reasons.
     pub fn check(&self, faults: &mut Faults) -> Option<Connection> {
         let endpoint = &self.adapter_endpoint;
         let target = faults.check("--adapter-endpoint <URL>", endpoint, endpoint.parse::<Target>())?;

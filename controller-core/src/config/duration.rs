@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// Go counts nanoseconds in a signed 64-bit integer: 292 years.
+/// Maximum: Go counts nanoseconds in a signed 64-bit integer, which is enough for 292 years.
 const LONGEST: u128 = i64::MAX as u128;
 
-/// More digits after the point make no difference.
+/// Maximum number of digits after the point. Further digits make no difference.
 const DIGITS: usize = 18;
 
 /// Parses a duration that is not negative.
 ///
 /// # Errors
-/// Says what to write instead.
+/// Returns a text that says what to write instead.
 pub fn duration(text: &str) -> Result<Duration, &'static str> {
     read(text).ok_or("write a duration such as 15s, 5m or 1h30m")
 }
@@ -51,7 +51,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// One number with its unit, in nanoseconds; smaller fractions are cut off.
+/// Parses one number with its unit, in nanoseconds. Smaller fractions are cut off.
 fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     let number = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
     let fraction = fraction.get(..DIGITS).unwrap_or(fraction);
@@ -60,7 +60,7 @@ fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     number(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// The duration of this number of nanoseconds.
+/// Returns the duration of this number of nanoseconds.
 fn unit(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,

@@ -10,13 +10,13 @@ use super::{Faults, duration, switches};
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct ElectionArgs {
-    /// Number of shards that the work is split into. Each shard has its own Lease, and replicas share the Leases evenly, so that up to this
-    /// many replicas work at once. With 1, one replica works and the others stand by. Must be the same for all replicas; a replica with
-    /// another number waits until those have ended
+    /// Number of shards into which the work is split. Each shard has its own Lease, and replicas share the Leases evenly, so that up to
+    /// this many replicas work at once. With 1, one replica works and the others stand by. Must be the same for all replicas; a replica
+    /// with another number waits until the replicas with the old number have ended
     #[arg(long, value_name = "N", default_value = "1")]
     shards: String,
 
-    /// Whether several replicas run, of which the holder of a Lease works and the others stand by. With =false this replica must be the
+    /// Whether several replicas run, so that only the holder of a Lease works and the others stand by. With =false this replica must be the
     /// only process under its name
     #[arg(long, default_value = "true")]
     leader_elect: bool,
@@ -26,7 +26,7 @@ pub struct ElectionArgs {
     leader_elect_lease_duration: String,
 
     /// Time without a successful renewal of the Lease after which a leader stops writing. The process keeps running, and resumes when it
-    /// can renew again
+    /// can renew the Lease again
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     leader_elect_renew_deadline: String,
 
@@ -49,7 +49,7 @@ pub struct ElectionArgs {
 pub struct Election {
     /// The namespace of the Lease.
     pub namespace: String,
-    /// Its name. `None`: the controller's own.
+    /// The name of the Lease. `None`: the controller's default name.
     pub name: Option<String>,
     /// Durations of the election.
     pub timing: Timing,
@@ -70,7 +70,7 @@ impl Election {
 }
 
 impl ElectionArgs {
-    /// Validates the flags. Returns `None` without an election, or if something is wrong, which is then in `faults`.
+    /// Validates the flags. Returns `None` if the election is disabled, or if a flag is invalid; `faults` then has the reason.
     pub(super) fn check(&self, faults: &mut Faults) -> Option<Election> {
         let judge = |faults: &mut Faults, flag, text: &str| faults.check(flag, text, duration(text));
         let lasts = judge(faults, LEASE_DURATION, &self.leader_elect_lease_duration);
@@ -88,7 +88,7 @@ impl ElectionArgs {
             timing,
             shards,
         };
-        // The real identity is derived from the host name.
+        // A placeholder: the real identity is derived from the host name.
         if let Err(error) = election.settings("controller", "replica".to_owned()).check() {
             let (flag, value) = self.blamed(&error, timing);
             faults.add(flag, &value, error.fix);
@@ -105,7 +105,7 @@ impl ElectionArgs {
         NonZeroU16::new(u16::try_from(number).ok()?)
     }
 
-    /// The flag that a setting comes from, and its value.
+    /// Returns the flag that a setting comes from, and its value.
     fn blamed(&self, error: &SettingsError, timing: Timing) -> (&'static str, String) {
         let text = |duration: Duration| format!("{duration:?}");
         match error.field {
@@ -118,7 +118,7 @@ impl ElectionArgs {
     }
 }
 
-/// Each replica watches the Lease of every shard.
+/// Maximum number of shards, since each replica watches the Lease of every shard.
 const MOST_SHARDS: usize = 64;
 
 const SHARDS: &str = "--shards <N>";

@@ -1,5 +1,5 @@
-//! The flag `--log-level`. Stricter than [`EnvFilter`], which reads an unknown level as a target: `inf` would log only that target, and the
-//! process would be silent.
+//! The flag `--log-level`. This parser is stricter than [`EnvFilter`], which reads an unknown level as a target: with `inf`, the process
+//! would log nothing except that target.
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
@@ -15,7 +15,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     EnvFilter::try_new(text).map(drop).map_err(|error| format!("{error}: {}", fix()))
 }
 
-/// The text after the last `=` is the level: fields of a span may contain `=`, too.
+/// Returns the level of a directive: the text after the last `=`, since fields of a span may contain `=`, too.
 fn directive(text: &str) -> Result<(), String> {
     let level = text.rsplit_once('=').map_or(text, |(_target, level)| level);
     if text.contains(char::is_whitespace) {

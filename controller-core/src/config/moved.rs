@@ -1,10 +1,10 @@
-//! Flags of the former cloud controller manager that a controller does not have. Each error says what replaces the flag, so that a manifest
-//! can be migrated flag by flag.
+//! Flags of the former cloud controller manager that a controller does not have. Each error names the replacement, so that a manifest can
+//! be migrated flag by flag.
 
 use std::ffi::OsString;
 
 const NO_CALLERS: &str = "metrics and probes are read-only and contain no secrets: restrict access \
-                          to --http-address and --secure-port with a NetworkPolicy; --status-pages restricts the other pages";
+to --http-address and --secure-port with a NetworkPolicy; --status-pages restricts the other pages";
 const PAGES: &str = "pages are served over HTTP/1.1: leave it out";
 const ONE_CERTIFICATE: &str = "there is one certificate for all names: set --tls-cert-file";
 const CIPHERS: &str = "weak cipher suites are never used: set --tls-min-version, or leave it out";
@@ -15,7 +15,7 @@ const ROUTES: &str = "belongs to route-controller";
 const NODES: &str = "belongs to node-controller";
 const SERVICES: &str = "belongs to service-controller";
 
-/// By name; flags that a controller has are not looked up here.
+/// Replacements by flag name. Flags that a controller has are not looked up here.
 const MOVED: &[(&str, &str)] = &[
     ("allocate-node-cidrs", "kube-controller-manager allocates the CIDRs of nodes: leave it out"),
     ("allow-untagged-cloud", LEFT_OUT),
@@ -27,7 +27,7 @@ const MOVED: &[(&str, &str)] = &[
     ("concurrent-node-status-updates", NODES),
     ("concurrent-node-syncs", NODES),
     ("concurrent-service-syncs", SERVICES),
-    ("configure-cloud-routes", "routes are created if route-controller runs: run it, or do not"),
+    ("configure-cloud-routes", "routes are created if route-controller runs: leave it out"),
     ("contention-profiling", LEFT_OUT),
     ("controller-start-interval", LEFT_OUT),
     ("controllers", "each controller is a separate program: run those that you want"),
@@ -66,7 +66,7 @@ const MOVED: &[(&str, &str)] = &[
     ("vmodule", "set --log-level, such as info,node_controller=debug"),
 ];
 
-/// Whole families of flags.
+/// Families of flags with a common prefix.
 const FAMILIES: &[(&str, &str)] = &[
     ("authentication-", NO_CALLERS),
     ("authorization-", NO_CALLERS),
@@ -74,7 +74,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("webhook", NO_WEBHOOKS),
 ];
 
-/// The errors for those arguments that are such flags and that `known` does not know; each once, as it was written.
+/// Returns an error for each of those arguments that `known` does not contain, once each, with the argument as it was written.
 pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
@@ -95,7 +95,7 @@ fn long(argument: &str) -> Option<(&str, &str)> {
     Some((written, written.strip_prefix("--")?))
 }
 
-/// The same for `-v`, the only short flag of the former cloud controller manager: `-v 2`, `-v=2`, `-v2`.
+/// Parses `-v`, the only short flag of the former cloud controller manager: `-v 2`, `-v=2`, `-v2`.
 fn short(argument: &str) -> Option<(&str, &str)> {
     let value = argument.strip_prefix("-v")?;
     let is_level =

@@ -1,4 +1,4 @@
-//! The flags for pages over TLS, with the names of the former cloud controller manager. Plain HTTP is each program's own flag.
+//! The flags for pages over TLS, with the names of the former cloud controller manager. Each program defines its own flag for plain HTTP.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,12 +14,12 @@ use super::Faults;
 /// Pages over TLS. Flatten it into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PagesArgs {
-    /// Port that serves the pages of --http-address over TLS, too, such as 10258. Without it, or with 0, they are not served over TLS.
-    /// Callers are not authenticated
+    /// Port on which the pages of --http-address are also served over TLS, such as 10258. By default, or with 0, they are not served over
+    /// TLS. Callers are not authenticated
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub secure_port: Option<String>,
 
-    /// Which callers may read /status, /explain and /plan, on both ports. Metrics and probes are readable by all callers that reach a port
+    /// Which callers may read /status, /explain and /plan, on both ports. All callers that reach a port may read metrics and probes
     #[arg(long, value_enum, value_name = "READERS", default_value = "local")]
     pub status_pages: Readers,
 
@@ -27,8 +27,8 @@ pub struct PagesArgs {
     #[arg(long, value_name = "IP")]
     pub bind_address: Option<String>,
 
-    /// PEM file with the certificate of --secure-port, the leaf first. Read again for each connection. Without it and without --cert-dir, a
-    /// self-signed certificate is created at each start
+    /// PEM file with the certificate of --secure-port, the leaf first. The controller reads the file again for each connection. Without
+    /// this flag and --cert-dir, a self-signed certificate is created at each start
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
@@ -58,7 +58,7 @@ pub enum MinVersion {
 }
 
 impl MinVersion {
-    /// The value of the flag.
+    /// Returns the value of the flag.
     const fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "VersionTLS12",
@@ -77,8 +77,8 @@ pub struct SecurePages {
 }
 
 impl PagesArgs {
-    /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if something is wrong, which is
-    /// then in `faults`.
+    /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if a flag is invalid; `faults`
+    /// then has the reason.
     pub fn check(&self, faults: &mut Faults) -> Option<SecurePages> {
         let Some(port) = &self.secure_port else {
             self.refuse_what_has_no_port(faults);
@@ -147,7 +147,7 @@ impl PagesArgs {
         }
     }
 
-    /// Names the flag that the file comes from.
+    /// Returns the name of the flag that the file comes from.
     fn blame(&self, error: &TlsError, faults: &mut Faults) {
         let path = match error {
             TlsError::File { path, .. } | TlsError::Content { path, .. } => Some(path),
@@ -177,7 +177,7 @@ mod tests {
         pages: PagesArgs,
     }
 
-    /// The address, or the error.
+    /// Returns the address, or the error.
     fn parse(flags: &[&str]) -> Result<Option<SocketAddr>, String> {
         let arguments = ["program"].iter().chain(flags);
         let read = config::read(arguments, |args: &Args, faults| Some(args.pages.check(faults)));

@@ -1,5 +1,5 @@
-//! Re-emits Events for conditions that last while nothing triggers a reconcile of the object, before the API server drops the Events. Makes
-//! no call to the adapter.
+//! Re-emits Events for lasting conditions before the API server drops the Events. Used for conditions that trigger no reconcile of the
+//! object. Makes no call to the adapter.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{Notice, Recorder};
 use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 
-/// The API server keeps Events for an hour by default; an Event that still applies must not expire.
+/// Interval of re-emission. The API server keeps Events for an hour by default, and an Event that still applies must not expire.
 pub const REMIND: Duration = Duration::from_mins(30);
 /// Interval between checks for Events to re-emit.
 const LOOK: Duration = Duration::from_mins(1);
@@ -37,13 +37,14 @@ struct Standing {
 }
 
 impl Reminders {
-    /// No notice applies yet.
+    /// Declares that no notice applies yet.
     #[must_use]
     pub fn new(recorder: Recorder, shards: Shards) -> Self {
         Self(Arc::new(Inner { recorder, shards, all: Mutex::default() }))
     }
 
-    /// Sets the notices that apply to an object until its next reconcile, with the times of their Events. An empty list removes all.
+    /// Sets the notices that apply to an object until its next reconcile, with the times of their Events. An empty list removes all
+    /// notices.
     pub fn stands(&self, object: &Object, about: ObjectReference, told: Vec<(Instant, Notice)>) {
         if told.is_empty() {
             self.over(object);
@@ -52,29 +53,29 @@ impl Reminders {
         }
     }
 
-    /// When each notice about an object was emitted last, in the order in which the notices were given.
+    /// Returns when each notice about an object was emitted last, in the order of the given notices.
     #[must_use]
     pub fn told(&self, object: &Object) -> Vec<Instant> {
         let all = self.all();
         all.get(object).map(|it| it.told.iter().map(|(at, _)| *at).collect()).unwrap_or_default()
     }
 
-    /// The notices about an object no longer apply.
+    /// Declares that the notices about an object no longer apply.
     pub fn over(&self, object: &Object) {
         self.all().remove(object);
     }
 
-    /// The object with this name was deleted.
+    /// Declares that the object with this name was deleted.
     pub fn gone(&self, name: &ObjectName) {
         self.retain_of(name, |_| false);
     }
 
-    /// This object is the only one with its name; notices about others no longer apply.
+    /// Declares that this object is the only one with its name; notices about earlier objects no longer apply.
     pub fn only(&self, object: &Object) {
         self.retain_of(&object.name, |it| it == object);
     }
 
-    /// Re-emits Events periodically, for ever.
+    /// Re-emits Events periodically. Never returns.
     pub async fn run(self) {
         loop {
             sleep(LOOK).await;
@@ -82,7 +83,7 @@ impl Reminders {
         }
     }
 
-    /// Re-emits notices that are due. What the queue refuses is retried at the next check.
+    /// Re-emits the notices that are due. Notices that the queue refuses are retried at the next check.
     fn remind(&self, now: Instant) {
         let Inner { recorder, shards, .. } = &*self.0;
         let mut all = self.all();

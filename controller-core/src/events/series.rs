@@ -1,4 +1,4 @@
-//! Decides which notices are repeats. Pure, every time is an argument.
+//! Decides which notices are repeats. Pure: every time is an argument.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,26 +7,26 @@ use tokio::time::Instant;
 
 use super::{Notice, REMIND, Told};
 
-/// A notice that was silent this long gets a new Event. Longer than the interval of reminders, so that these count up one Event; shorter
-/// than Events are kept.
+/// Time without repeats after which a notice gets a new Event. Longer than the interval of reminders, so that reminders are counted in one
+/// Event; shorter than the lifetime of Events.
 const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
-/// Minimum interval between two writes of an Event. Repeats within it are counted, and written together when it is over.
+/// Minimum interval between two writes of an Event. Repeats within the interval are counted and written together at its end.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
-/// Maximum number of remembered series; beyond that, the series that was silent longest is forgotten.
+/// Maximum number of remembered series. Above the limit, the series without repeats for the longest time is dropped.
 const MAX: usize = 4096;
 
-/// How a notice is written.
+/// How to write a notice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// As a new Event.
+    /// Create a new Event.
     Create { name: String },
-    /// As a repeat: the Event of that name gets this count.
+    /// Set this count in the Event of that name.
     CountUp { name: String, count: i32 },
-    /// Not now, because the Event was just written: [`Series::overdue`] returns the repeat when the quiet time is over.
+    /// Do not write now, since the Event was just written. [`Series::overdue`] returns the repeat after the quiet time.
     Nothing,
 }
 
-/// Repeats that are not written yet, and that may be written now.
+/// Repeats that are not written yet, and may be written now.
 #[derive(Debug)]
 pub(super) struct Overdue {
     /// The notice, with only those fields of the object that identify its Event.
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// What makes two notices the same: the component, the object by UID and name, and the notice by kind, reason, action and text.
+/// The fields that make two notices equal: the component, the object by UID and name, and the notice by kind, reason, action and text.
 type Id = (&'static str, [Option<String>; 3], Notice);
 
 #[derive(Debug, Default)]
@@ -88,12 +88,12 @@ impl Series {
         Write::Create { name }
     }
 
-    /// When the first of the unwritten repeats may be written.
+    /// When the earliest unwritten repeats may be written.
     pub(super) fn due(&self) -> Option<Instant> {
         self.0.values().filter_map(Entry::due).min()
     }
 
-    /// The repeats that have waited longest, if their quiet time is over at `by`. They count as written at `now`.
+    /// Returns the repeats that have waited longest, if their quiet time is over at `by`. They count as written at `now`.
     pub(super) fn overdue(&mut self, by: Instant, now: Instant) -> Option<Overdue> {
         let waiting = self.0.iter_mut().filter_map(|(id, entry)| Some((entry.due()?, id, entry)));
         let (due, id, entry) = waiting.min_by_key(|(due, _, _)| *due)?;

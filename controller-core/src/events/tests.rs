@@ -1,4 +1,4 @@
-//! Events as they reach the API server.
+//! Tests Events as they reach the API server.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
@@ -72,7 +72,8 @@ async fn repeats_are_counted_in_one_event() {
         sleep(Duration::from_secs(1)).await;
     }
     recorder.tell(&about, notice("y"));
-    eventually("all are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned())).await;
+    eventually("all notices are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned()))
+        .await;
     assert_eq!(kube.events().len(), 2);
     assert_eq!(kube.requests(Verb::Patch, "events"), 10, "one write per 10 s");
 }
@@ -155,7 +156,7 @@ async fn a_notice_refused_by_a_full_queue_can_be_retried() {
     }
     assert!(!recorder.try_tell(&about, notice("one more")));
     (0..QUEUE / 2).for_each(|n| recorder.tell(&about, notice(&format!("news {n}"))));
-    assert_eq!(recorder.dropped.get(), 0, "nothing is dropped: the caller retries");
+    assert_eq!(recorder.dropped.get(), 0, "no notice is dropped, since the caller retries");
     let all = PACE * u32::try_from(QUEUE).expect("small");
     sleep(all).await;
     assert!(recorder.try_tell(&about, notice("one more")));
@@ -203,8 +204,8 @@ async fn a_warning_does_not_wait_behind_normal_events() {
     let told = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
     let waited = tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", told));
     waited.await.expect("within a second");
-    assert!(kube.event_objects().len() < QUEUE, "not after all the others");
-    eventually("the others are written", || kube.event_objects().len() == QUEUE + 1).await;
+    assert!(kube.event_objects().len() < QUEUE, "not after all other Events");
+    eventually("the other Events are written", || kube.event_objects().len() == QUEUE + 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,8 +218,8 @@ async fn normal_events_are_written_among_many_warnings() {
     }
     recorder.tell(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
     let told = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
-    eventually("it is written", told).await;
-    assert!(kube.event_objects().len() < QUEUE, "not after all the Warnings");
+    eventually("the Event is written", told).await;
+    assert!(kube.event_objects().len() < QUEUE, "not after all Warnings");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The objects that are not in sync, and why: written by the reconciler where it decides, and read by the status pages.
+//! Keeps the objects that are not in sync, and why. The reconciler writes the entries where it decides, and the status pages read them.
 //!
-//! Only unsettled objects are kept, and every text is bounded: a cluster in which all objects are in sync costs nothing here.
+//! Only objects that are not in sync are kept, and every text is bounded, so a cluster in which all objects are in sync uses no memory
+//! here.
 
 use std::{
     collections::BTreeMap,
@@ -16,15 +17,15 @@ use crate::{Clock, events::cut, mirror::ObjectName};
 
 /// Maximum number of kept plan lines.
 const LINES: usize = 20;
-/// What an object waits for if its controller changes nothing.
+/// The text for an object whose controller changes nothing.
 const DRY_RUN: &str = "Dry run: nothing is changed";
 
-/// An object. A recreated object with the same name is another one.
+/// An object. A recreated object with the same name is a different one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
-    /// Its name.
+    /// The name of the object.
     pub name: ObjectName,
-    /// Its UID.
+    /// The UID of the object.
     pub uid: String,
 }
 
@@ -41,31 +42,31 @@ impl Object {
 pub struct Waits {
     /// The text, as in the Event.
     pub text: String,
-    /// The adapter's typed reason, if the cause is an adapter error.
+    /// The adapter's typed reason, if the adapter returned an error.
     pub reason: Option<&'static str>,
-    /// Identifies the problem across attempts, though the text may vary.
+    /// Identifies the problem across attempts, even if the text varies.
     pub topic: String,
-    /// Whether an Event with exactly this text is being written. While the problem lasts without a new Event, the text of the last Event is
+    /// Whether an Event with exactly this text is being written. If the problem lasts without a new Event, the text of the last Event is
     /// kept.
     pub told: bool,
 }
 
 impl Waits {
-    /// An object that waits until a controller runs without `--dry-run`.
+    /// Returns the wait of an object that waits until a controller runs without `--dry-run`.
     #[must_use]
     pub fn dry_run() -> Self {
         Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), told: false }
     }
 }
 
-/// What a pass over all objects found out about one of them.
+/// What a pass over all objects found out about a single object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
     /// One line per action.
     pub plan: Vec<String>,
-    /// Why the actions are not carried out.
+    /// Why the actions are not executed.
     pub waits: Option<Waits>,
-    /// Without `waits`: whether the earlier cause still applies.
+    /// Used if `waits` is `None`: whether the earlier cause still applies.
     pub stays: bool,
     /// When the next attempt is made, if not in the next pass.
     pub next: Option<Instant>,
@@ -73,7 +74,7 @@ pub struct Finding {
     pub attempts: u32,
 }
 
-/// The state of an unsettled object.
+/// The state of an object that is not in sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) since: Timestamp,
@@ -81,22 +82,22 @@ pub(super) struct Entry {
     pub(super) waits: Option<Waits>,
     pub(super) next: Option<Instant>,
     pub(super) attempts: u32,
-    /// What the current reconcile has recorded so far.
+    /// What the reconcile in progress has recorded.
     said: Said,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Said {
-    /// Nothing.
+    /// It has recorded nothing.
     #[default]
     Nothing,
-    /// That an action is pending.
+    /// It has recorded that an action is pending.
     Plan,
-    /// What the object waits for.
+    /// It has recorded what the object waits for.
     Waits,
 }
 
-/// Keeps the unsettled objects. Cloning gives another handle.
+/// Keeps the objects that are not in sync. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct Ledger(Arc<Inner>);
 
@@ -110,20 +111,20 @@ struct Inner {
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// Creates an empty ledger.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self(Arc::new(Inner { clock, entries: Mutex::default(), seen: Mutex::default() }))
     }
 
-    /// A reconcile of an object begins.
+    /// Records that a reconcile of an object begins.
     pub fn begins(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Nothing;
         }
     }
 
-    /// Records the plan, one line per action. An empty plan keeps the last one.
+    /// Records the plan, one line per action. An empty plan keeps the last recorded plan.
     pub fn plans(&self, object: &Object, plan: &impl Display) {
         let plan = lines(plan);
         if !plan.is_empty() {
@@ -141,29 +142,29 @@ impl Ledger {
         self.waits(object, &Waits::dry_run());
     }
 
-    /// Keeps what the last reconcile recorded, if it recorded anything.
+    /// Keeps what the previous reconcile recorded, if it recorded anything.
     pub fn stays(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Waits;
         }
     }
 
-    /// The object is in sync.
+    /// Records that the object is in sync.
     pub fn settles(&self, object: &Object) {
         self.entries().remove(object);
     }
 
-    /// The object was reconciled at least once.
+    /// Records that the object was reconciled at least once.
     pub fn looked_at(&self, object: &Object) {
         self.seen().insert(object.name.clone(), object.uid.clone());
     }
 
-    /// These objects were reconciled, and there are no others.
+    /// Records that these objects were reconciled and that no others exist.
     pub fn looked_at_all(&self, objects: impl IntoIterator<Item = Object>) {
         *self.seen() = objects.into_iter().map(|Object { name, uid }| (name, uid)).collect();
     }
 
-    /// The object is gone, whatever else is known of it.
+    /// Records that the object is gone, and drops its entry.
     pub fn overlooks(&self, object: &Object) {
         let mut seen = self.seen();
         if seen.get(&object.name) == Some(&object.uid) {
@@ -171,7 +172,8 @@ impl Ledger {
         }
     }
 
-    /// The reconcile ends. An object about which it recorded nothing is settled; one that waits for nothing is being worked on.
+    /// Records that the reconcile ends. An object about which it recorded nothing is in sync. An object that waits for nothing is being
+    /// processed.
     pub fn ends(&self, object: &Object) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(object) else { return };
@@ -183,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// The object with this name was deleted.
+    /// Records that the object with this name was deleted.
     pub fn gone(&self, name: &ObjectName) {
         self.seen().remove(name);
         let mut entries = self.entries();
@@ -195,7 +197,7 @@ impl Ledger {
         }
     }
 
-    /// This object is the only one with its name; others are forgotten.
+    /// Records that this object is the only one with its name. Others are dropped.
     pub fn only(&self, object: &Object) {
         let mut entries = self.entries();
         let first = Object { name: object.name.clone(), uid: String::new() };
@@ -206,13 +208,13 @@ impl Ledger {
         }
     }
 
-    /// Forgets the objects whose UIDs satisfy `of`, because the knowledge about them is no longer valid.
+    /// Drops the objects whose UIDs satisfy `of`, because what is known about them is no longer valid.
     pub fn forget(&self, of: impl Fn(&str) -> bool) {
         self.seen().retain(|_, uid| !of(uid));
         self.entries().retain(|object, _| !of(&object.uid));
     }
 
-    /// Records all findings of a pass. Of the objects covered by the pass (`at`, by UID), all that it does not name are settled.
+    /// Records all findings of a pass. Objects that the pass covers (`at`, by UID) and that have no finding are in sync.
     pub fn replace(&self, found: BTreeMap<Object, Finding>, at: impl Fn(&str) -> bool) {
         let now = self.0.clock.now();
         let mut entries = self.entries();
@@ -230,20 +232,20 @@ impl Ledger {
         }
     }
 
-    /// Since when an object is not settled, and what it waits for. `None`: it is settled.
+    /// Returns since when an object is not in sync, and what it waits for. `None`: the object is in sync.
     #[must_use]
     pub fn unsettled(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
         let entry = self.get(object)?;
         Some((entry.since, entry.waits.map(|waits| waits.text)))
     }
 
-    /// What an object waits for, except for the end of a dry run.
+    /// Returns what an object waits for, except for the end of a dry run.
     #[must_use]
     pub fn trouble(&self, object: &Object) -> Option<Waits> {
         self.get(object)?.waits.filter(|waits| waits.topic != DRY_RUN)
     }
 
-    /// The pending actions for an object, one line each.
+    /// Returns the pending actions for an object, one line each.
     #[must_use]
     pub fn plan(&self, object: &Object) -> Vec<String> {
         self.get(object).map(|entry| entry.plan).unwrap_or_default()
@@ -257,7 +259,7 @@ impl Ledger {
         self.entries().get(object).cloned()
     }
 
-    /// The UID of the first object with this name.
+    /// Returns the UID of the first object with this name.
     pub(super) fn uid(&self, name: &ObjectName) -> Option<String> {
         let first = Object { name: name.clone(), uid: String::new() };
         let entries = self.entries();
@@ -265,7 +267,7 @@ impl Ledger {
         (object.name == *name).then(|| object.uid.clone())
     }
 
-    /// Since when each object is not settled.
+    /// Returns since when each object is not in sync.
     pub(super) fn all(&self) -> Vec<(Object, Timestamp)> {
         self.entries().iter().map(|(object, entry)| (object.clone(), entry.since)).collect()
     }
@@ -292,7 +294,7 @@ impl Entry {
         Self { since, plan: Vec::new(), waits: None, next: None, attempts: 0, said: Said::Nothing }
     }
 
-    /// The text of an Event is kept as long as no other Event reports the same problem.
+    /// Keeps the text of an Event as long as no other Event reports the same problem.
     fn wait(&mut self, waits: &Waits) {
         let same = |before: &&mut Waits| before.told && !waits.told && before.topic == waits.topic;
         match self.waits.as_mut().filter(same) {
@@ -305,7 +307,7 @@ impl Entry {
     }
 }
 
-/// A plan's lines, up to the limit, then the number of lines left out.
+/// Returns a plan's lines up to the limit, then the number of omitted lines.
 fn lines(plan: &impl Display) -> Vec<String> {
     let text = plan.to_string();
     let mut all = text.lines().map(str::trim_end).filter(|line| !line.is_empty());

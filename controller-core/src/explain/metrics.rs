@@ -1,4 +1,4 @@
-//! The number of unsettled objects, and since when: the metrics that alerts use; `/status` and `/explain` name the objects.
+//! The number of objects that are not in sync, and since when. Alerts use these metrics; `/status` and `/explain` name the objects.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
-//! What the controller would do now about the objects that are not in sync, found by dry runs: `/plan`.
+//! Makes dry runs for the objects that are not in sync, and shows what the controller would do now: `/plan`.
 //!
-//! Only one page is built at a time, and an object is not asked about again for some seconds, so that no client can cause a flood of calls.
+//! Only one page is built at a time, and a result is reused for some seconds, so that no client can cause a flood of calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,36 +23,37 @@ use super::{Explain, Identity, Object, Unexplained, Waits, many};
 const OBJECTS: usize = 100;
 /// How long a result for an object is reused.
 const GOOD: Duration = Duration::from_secs(5);
-/// Time limit for building a page, so that its reader need not wait much longer.
+/// Time limit for building a page, so that the client's wait is bounded.
 const LIMIT: Duration = Duration::from_secs(4);
 
 /// The kind of objects that exist in the cloud only.
 const ROUTE: &str = "Route";
 
-/// Finds out what a controller would do, without changing anything.
+/// Computes what a controller would do, without changing anything.
 pub trait Rehearse: Send + Sync + 'static {
-    /// Objects that are not in sync and have no Node or Service any more, with the UID that selects their shard: routes of deleted nodes.
+    /// Returns objects that are not in sync and have no Node or Service any more, such as routes of deleted nodes, with the UID that
+    /// selects their shard.
     fn others(&self) -> Vec<Object> {
         Vec::new()
     }
 
-    /// What would be done now about each of these, each as soon as it is known.
+    /// Returns what the controller would do now about each of these objects, as soon as each result is known.
     fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)>;
 }
 
-/// What would be done about one object. Empty: it is in sync, or being worked on.
+/// What the controller would do about an object. Empty: the object is in sync, or is being processed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rehearsal {
-    /// What would be written to the API server, one human-readable line each.
+    /// What the controller would write to the API server, one human-readable line each.
     pub cluster: Vec<String>,
-    /// What would be changed in the cloud, one entry per vendor call.
+    /// What the adapter would change in the cloud, one entry per vendor call.
     pub vendor: Vec<VendorStep>,
-    /// Why the plan is not known, or what prevents it. `None`: as in the ledger.
+    /// Why the plan is not known, or what prevents its execution. `None`: the ledger has the cause.
     pub trouble: Option<Waits>,
 }
 
 impl Rehearsal {
-    /// No plan is known, for this reason.
+    /// Returns a plan that is not known, for this reason.
     #[must_use]
     pub fn trouble(trouble: Waits) -> Self {
         Self { trouble: Some(trouble), ..Self::default() }
@@ -74,7 +75,7 @@ pub(super) struct Lately(Mutex<BTreeMap<Object, (Instant, Rehearsal)>>);
 type Listed = (String, Object, &'static str);
 
 impl Explain {
-    /// The page of plans that begins after this key.
+    /// Returns the page of plans that begins after this key.
     ///
     /// # Errors
     /// The controller is not running yet.
@@ -86,7 +87,7 @@ impl Explain {
         let page: Vec<Listed> = rest.by_ref().take(OBJECTS).collect();
         let next = rest.next().and_then(|_more| page.last().map(|(key, ..)| key.clone()));
         let objects: Vec<Object> = page.iter().map(|(_, object, _)| object.clone()).collect();
-        // The connections to the adapter belong to the controller's runtime; the pages are served on another one.
+        // The connections to the adapter belong to the controller's runtime; the pages are served on another runtime.
         let this = self.clone();
         let rehearsed = async move { this.rehearsed(&objects).await };
         let found = AbortOnDropHandle::new(runtime.spawn(rehearsed)).await;
@@ -96,7 +97,7 @@ impl Explain {
             let trouble = trouble.or_else(|| sources.ledgers.iter().find_map(|it| it.trouble(&object)));
             let reason = trouble.as_ref().and_then(|it| it.reason).map(str::to_owned);
             let trouble = trouble.map(|it| it.text);
-            // A route that shares its vendor call with another one is shown, too.
+            // The page also shows a route that shares its vendor call with another route.
             let tells = kind == ROUTE || !cluster.is_empty() || !vendor.is_empty() || trouble.is_some();
             tells.then(|| Priced { kind: kind.to_owned(), key, cluster, vendor, trouble, reason })
         };
@@ -110,7 +111,7 @@ impl Explain {
         })
     }
 
-    /// All objects that are not in sync, in the order of their keys.
+    /// Returns all objects that are not in sync, in the order of their keys.
     fn listed(&self) -> Result<BTreeSet<Listed>, Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let kind = sources.kind.word();
@@ -120,7 +121,8 @@ impl Explain {
         Ok(own.chain(others).collect())
     }
 
-    /// How many objects in the shards of this replica were reconciled, and how many there are. An incomplete listing counts as one more.
+    /// Returns how many objects in the shards of this replica were reconciled, and how many there are. An incomplete listing counts as one
+    /// more.
     fn looked_at(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all = sources.look.all();
@@ -136,7 +138,7 @@ impl Explain {
         let began = Instant::now();
         lately.retain(|_, (at, _)| began.duration_since(*at) < GOOD);
         let asked: Vec<Object> = objects.iter().filter(|it| !lately.contains_key(it)).cloned().collect();
-        // Recorded before the first call, so that a client that disconnects and retries does not repeat the calls.
+        // Recorded before the first call, so that a client that disconnects and retries does not cause the same calls again.
         lately.extend(asked.iter().map(|object| (object.clone(), (began, late()))));
         if !asked.is_empty() {
             let mut answers = Arc::clone(rehearse).rehearse(asked);
@@ -149,9 +151,9 @@ impl Explain {
     }
 }
 
-/// The result for an object whose answer did not come in time.
+/// Returns the result for an object whose answer did not arrive in time.
 fn late() -> Rehearsal {
-    let text = format!("No answer from the cloud adapter within {} s: try again", LIMIT.as_secs());
+    let text = format!("No answer from the cloud adapter within {} s. Try again", LIMIT.as_secs());
     Rehearsal::trouble(Waits { topic: text.clone(), text, reason: None, told: false })
 }
 

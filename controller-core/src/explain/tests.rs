@@ -34,7 +34,7 @@ impl Look for Shown {
         Seen { wanted: vec![format!("an instance for {}", object.name)], ..Seen::default() }
     }
 
-    /// The last ones have waited longest.
+    /// The nodes that were added last have waited longest.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |n: i64| Orphan { uid: format!("uid-lb-{n}"), since: at(1000 - n), ..Orphan::default() };
         (0..1000).map(orphan).collect()
@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// A process that holds some of four shards.
+    /// Returns a process that holds some of four shards.
     fn new(held: impl IntoIterator<Item = usize>) -> Self {
         let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 4));
         held.into_iter().for_each(|shard| seats.give(shard, 1000 * SECOND));
@@ -65,7 +65,7 @@ impl World {
         Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
     }
 
-    /// A queue with one worker, which takes ten seconds and fails.
+    /// Returns a queue with one worker, which takes ten seconds and fails.
     fn works(&mut self) {
         let queue = self.queue.clone();
         self.tasks.spawn(async move {
@@ -82,7 +82,7 @@ impl World {
     }
 
     fn keys(&self) -> Vec<String> {
-        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+        self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
     async fn page(&self, path: &str) -> (u16, String) {
@@ -107,7 +107,7 @@ fn quota() -> Waits {
     }
 }
 
-/// The time after this number of seconds.
+/// Returns the time after this number of seconds.
 fn at(seconds: i64) -> Option<Timestamp> {
     Some(BEGIN + SignedDuration::from_secs(seconds))
 }
@@ -117,12 +117,12 @@ async fn orphans_of_held_shards_are_shown_oldest_first_and_bounded() {
     let world = World::new([0, 2]);
     let uids = (0..1000).rev().map(|n| format!("uid-lb-{n}"));
     let ours: Vec<String> = uids.filter(|uid| world.seats.shards().has(uid)).collect();
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     let shown: Vec<String> = status.orphans.into_iter().map(|it| it.uid).collect();
     assert!(ours.len() > 300 && ours.len() < 700, "{}", ours.len());
     assert_eq!(shown, ours[..200]);
     assert_eq!(status.more_orphans, u64::try_from(ours.len()).unwrap() - 200);
-    assert_eq!(World::new([]).explain.status().expect("it runs").orphans, []);
+    assert_eq!(World::new([]).explain.status().expect("the controller runs").orphans, []);
 }
 
 // Behaviour: P19
@@ -180,10 +180,10 @@ async fn the_list_begins_with_the_oldest_and_is_bounded() {
         world.ledger.waits(&object(&format!("n{n:03}")), &quota());
         sleep(SECOND).await;
     }
-    let all = world.explain.all().expect("it runs");
+    let all = world.explain.all().expect("the controller runs");
     assert_eq!((all.objects.len(), all.more), (500, 10));
     assert_eq!((all.objects[0].key.as_str(), all.objects[499].key.as_str()), ("n509", "n010"));
-    assert_eq!(world.explain.status().expect("it runs").unsettled, 510);
+    assert_eq!(world.explain.status().expect("the controller runs").unsettled, 510);
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +197,7 @@ async fn the_oldest_waits_are_named_without_cloud_only_objects() {
         sleep(SECOND).await;
     }
     assert_eq!(world.explain.backlog(), (12, 12 * SECOND));
-    let waits = world.explain.status().expect("it runs").waits;
+    let waits = world.explain.status().expect("the controller runs").waits;
     let first = Waiting {
         kind: "Node".to_owned(),
         key: "n00".to_owned(),
@@ -221,18 +221,18 @@ async fn nothing_is_shown_of_other_replicas_shards() {
     let seen = world.one("a");
     assert_eq!((seen.known, seen.held, seen.state), (true, false, State::NotLookedAt));
     assert_eq!((seen.shard, seen.waits_for), (number(of("a")), None));
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.held, status.unsettled, status.held_back), (vec![], 0, vec![]));
 
     world.seats.give(of("a"), 1000 * SECOND);
     let ours: Vec<&str> = names.into_iter().filter(|name| of(name) == of("a")).collect();
     assert_eq!(world.keys(), ours);
     assert_eq!((world.one("a").held, world.one("a").state), (true, State::Waiting));
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.shards, status.held), (4, vec![number(of("a"))]));
     assert_eq!(status.held_back, ["3 of 10"]);
     world.explain.brakes().holds("deletions", Vec::new());
-    assert!(world.explain.status().expect("it runs").held_back.is_empty());
+    assert!(world.explain.status().expect("the controller runs").held_back.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,12 +252,12 @@ async fn several_ledgers_are_one_answer() {
     sleep(SECOND).await;
     first.plans(&object("a"), &"label");
     second.waits(&object("a"), &quota());
-    let seen = explain.one("a").expect("it runs");
+    let seen = explain.one("a").expect("the controller runs");
     assert_eq!((seen.plan.join(", ").as_str(), seen.since), ("label, delete", at(0)));
     assert_eq!((seen.state, seen.next_try), (State::Waiting, at(60)), "the next pass");
     let finding = Finding { next: Some(Instant::now() + 5 * SECOND), ..Finding::default() };
     first.replace([(object("a"), finding)].into(), |_| true);
-    assert_eq!(explain.one("a").expect("it runs").next_try, at(6), "its own time");
+    assert_eq!(explain.one("a").expect("the controller runs").next_try, at(6), "its own time");
 }
 
 // Behaviour: P19

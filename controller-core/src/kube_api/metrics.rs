@@ -11,7 +11,7 @@ use crate::metrics::Registry;
 
 /// Bucket bounds in seconds. Source: component-base, `metrics/prometheus/restclient`.
 const BUCKETS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-/// The code of a request without an answer.
+/// The value of the label `code` for a request without an answer.
 const NO_ANSWER: &str = "<error>";
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl RequestMetrics {
         registry.register("request_duration_seconds", help, self.seconds.clone());
     }
 
-    /// A request is sent.
+    /// Records that a request is sent.
     pub(super) fn open<B>(&self, request: &Request<B>) -> Account {
         Account {
             metrics: self.clone(),
@@ -70,7 +70,7 @@ impl RequestMetrics {
 }
 
 impl Account {
-    /// The request was answered, or failed.
+    /// Records that the request was answered, or failed.
     pub(super) fn close(self, status: Option<StatusCode>) {
         let Self { metrics, method, host, began } = self;
         let labels = DurationLabels { verb: method.clone(), host: host.clone() };

@@ -1,4 +1,4 @@
-//! The rate limit for requests to the API server: a rate per second, and a burst.
+//! The rate limit for requests to the API server: a number per second, and a burst.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 pub struct Rate {
     /// Requests per second; above 0.
     pub qps: f64,
-    /// Requests at once after a pause; at least 1.
+    /// Number of requests that may be sent at once after a pause; at least 1.
     pub burst: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct Rate {
 pub(super) struct Pace {
     /// Interval between two requests.
     interval: Duration,
-    /// How much earlier than scheduled a request may be sent.
+    /// How much earlier than scheduled a request may be sent, which permits the burst.
     ahead: Duration,
     /// The scheduled time of the next request.
     next: Arc<Mutex<Instant>>,
@@ -39,7 +39,7 @@ impl Pace {
         tokio::time::sleep_until(self.take(Instant::now())).await;
     }
 
-    /// When the next request may be sent, and schedules the one after it. Pure, apart from the schedule.
+    /// Returns when the next request may be sent, and schedules the following one.
     fn take(&self, now: Instant) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = (*next).max(now);

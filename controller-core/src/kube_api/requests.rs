@@ -1,5 +1,5 @@
-//! The layer that every request of a controller to the API server passes: it refuses writes outside of a term and in a dry run, pauses when
-//! the server asks for it, and counts requests and answers.
+//! The layer that every request of a controller to the API server passes through. It refuses writes outside of a term and in a dry run,
+//! pauses when the server asks for a pause, and counts requests and answers.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{leadership::Shards, metrics::Registry};
 
-/// How long requests wait for the end of a pause that the server asked for. If the pause is longer, they are refused, because their callers
-/// have time limits of their own.
+/// Maximum time for which requests wait for the end of a pause that the server asked for. If the pause is longer, requests are refused,
+/// since their callers have time limits of their own.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest pause that is honoured.
+/// Maximum length of a pause.
 const LONGEST_PEACE: Duration = Duration::from_mins(5);
 
 /// A layer around the client. Cloning gives another handle.
@@ -38,34 +38,34 @@ pub struct Requests {
     peace_until: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Why a request is not sent, or was refused with a time for a retry.
+/// Why a request was not sent, or was refused until a later time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Held {
-    /// Another process may write now.
-    #[error("this process does not lead, and writes nothing")]
+    /// Another process may be the writer now.
+    #[error("this process does not lead and writes nothing")]
     NotLeading,
-    /// Dry run.
-    #[error("this process runs with --dry-run, and writes nothing")]
+    /// This process is a dry run.
+    #[error("this process runs with --dry-run and writes nothing")]
     DryRun,
-    /// The server asks for a pause.
+    /// The server asked for a pause.
     #[error("the API server is busy ({}) and asks for a pause of {} s", .status.as_u16(), .retry_after.as_secs())]
     Busy {
-        /// The status of its answer.
+        /// The HTTP status of the server's answer.
         status: StatusCode,
-        /// Length of the pause, from the answer or from now.
+        /// Length of the pause, from the answer, or the remaining time.
         retry_after: Duration,
     },
 }
 
 impl Requests {
-    /// Writes are allowed while this process holds these shards. `rate`: `None` disables the rate limit, which never applies to watches.
+    /// Allows writes while this process holds these shards. `rate`: `None` disables the rate limit, which never applies to watches.
     #[must_use]
     pub fn new(shards: Shards, rate: Option<Rate>) -> Self {
         let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
         Self { shards, metrics, pace, dry_run: false, peace_until: Arc::default() }
     }
 
-    /// The same layer, which refuses all writes except to Leases.
+    /// Returns the same layer, which refuses all writes except to Leases.
     #[must_use]
     pub fn only_reading(self) -> Self {
         Self { dry_run: true, ..self }
@@ -76,7 +76,7 @@ impl Requests {
         self.metrics.register(registry);
     }
 
-    /// Waits for the end of the pause, if that is soon.
+    /// Waits for the end of the pause, if it is near.
     async fn peace(&self) -> Result<(), Held> {
         let until = *self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = until else { return Ok(()) };
@@ -109,7 +109,7 @@ impl<S> Layer<S> for Requests {
     }
 }
 
-/// The client below, reached through [`Requests`].
+/// The client below this layer, reached through [`Requests`].
 #[derive(Clone, Debug)]
 pub struct Passing<S> {
     requests: Requests,
@@ -140,7 +140,7 @@ where
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.turn().await;
             }
-            // Checked after the wait, in which a term may end, and in the caller's task, which knows its term.
+            // Checked after the wait, during which a term may end, and in the caller's task, whose term is known.
             let shards = &requests.shards;
             if !(request.method() == Method::GET
                 || shards.may_write()
@@ -163,7 +163,7 @@ where
     }
 }
 
-/// A write belongs to the trace of the reconcile that makes it. Reads belong to mirrors and are in no trace.
+/// Whether to trace the request. A write belongs to the trace of its reconcile. Reads belong to mirrors and have no trace.
 fn span<B>(request: &Request<B>) -> Span {
     if request.method() == Method::GET {
         return Span::none();
@@ -204,7 +204,7 @@ fn is_lease<B>(request: &Request<B>) -> bool {
     request.uri().path().contains("/apis/coordination.k8s.io/") && resource(request) == Some("leases")
 }
 
-/// The resource of a namespaced request.
+/// Returns the resource of a namespaced request.
 fn resource<B>(request: &Request<B>) -> Option<&str> {
     request.uri().path().split('/').skip_while(|part| *part != "namespaces").nth(2)
 }
@@ -309,7 +309,7 @@ mod tests {
         for method in [Method::GET, Method::HEAD] {
             assert_eq!(ask(method, node).await, Ok(()));
         }
-        let refused = Err("this process runs with --dry-run, and writes nothing".to_owned());
+        let refused = Err("this process runs with --dry-run and writes nothing".to_owned());
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             assert_eq!(ask(method.clone(), lease).await, Ok(()));
             for path in [

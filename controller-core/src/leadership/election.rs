@@ -1,7 +1,7 @@
-//! This process as a candidate for Leases: which Leases, under which identity, through a client of its own.
+//! Makes this process a candidate for Leases: which Leases, with which identity, through its own client.
 //!
-//! The candidate's requests bypass both the guard against writes outside of a term and the rate limit: what keeps the term must not wait
-//! for what needs the term.
+//! The candidate's requests bypass both the guard against writes outside of a term and the rate limit, since a renewal must not wait for
+//! requests that need the term.
 
 use anyhow::Context as _;
 use cloud_lease::{Seat, ShardElector};
@@ -16,13 +16,13 @@ use crate::{Clock, config::Election};
 #[derive(Debug)]
 pub(crate) struct Candidate {
     elector: ShardElector,
-    /// The terms that it may get, one per shard.
+    /// The terms that the candidate may get, one per shard.
     pub(crate) terms: Vec<Term>,
 }
 
 impl Candidate {
     /// # Errors
-    /// The host name cannot be used in a Lease.
+    /// Fails if the host name cannot be used in a Lease.
     pub(crate) fn new(
         controller: &str,
         election: &Election,
@@ -30,7 +30,7 @@ impl Candidate {
         clock: &Clock,
     ) -> anyhow::Result<Self> {
         let now = clock.now();
-        // Differs between processes, even on the same host.
+        // The identity differs between processes, even on the same host.
         let identity = format!("{}_{:x}-{:x}", host(), now.as_nanosecond(), std::process::id());
         let settings = election.settings(controller, identity);
         let (namespace, duration) = (settings.namespace.clone(), settings.timing.duration);
@@ -50,13 +50,14 @@ impl Candidate {
         Ok(Self { elector, terms: seats.into_iter().map(term).collect() })
     }
 
-    /// Takes part until the process is to stop, then releases the Leases of shards without work in progress, and at `release` the rest.
+    /// Takes part in the election until the process must stop. Then releases the Leases of shards without work in progress, and at
+    /// `release` the others.
     pub(crate) async fn run(self, leaving: CancellationToken, release: CancellationToken) {
         self.elector.run(leaving, release).await;
     }
 }
 
-/// The host name of this process; in a pod, the pod's name.
+/// Returns the host name of this process; in a pod, the pod's name.
 pub(crate) fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();

@@ -1,8 +1,8 @@
 //! The shards that the work of a controller is split into, and which of them this process holds.
 //!
-//! An object belongs to the shard that its UID hashes to, and each shard has its own Lease. All replicas mirror everything; work on an
-//! object begins with [`Shards::enter`], which fails if another replica holds the shard. Every write of a piece of work is checked against
-//! the term in which the work began, wherever the write is made: see [`Turn::run`].
+//! An object belongs to the shard that its UID hashes to, and each shard has its own Lease. All replicas keep mirrors of all objects; work
+//! on an object begins with [`Shards::enter`], which fails if another replica holds the shard. Every write during that work is checked
+//! against the term in which the work began. See [`Turn::run`].
 
 use std::{
     collections::BTreeMap,
@@ -33,29 +33,29 @@ pub struct Shards(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     controller: &'static str,
-    /// By number, at least one.
+    /// Terms by number of the shard; at least one.
     terms: Vec<Term>,
-    /// For fences: later requests get a greater sequence number.
+    /// The counter for fences: later requests get a greater sequence number.
     sequence: AtomicU64,
-    /// Cancelled when the process is to stop.
+    /// Cancelled when the process must stop.
     stop: OnceLock<CancellationToken>,
 }
 
-/// A piece of work in one shard. The shard is not released while it lasts, but it may be lost.
+/// Work in one shard. The shard is not released while the work lasts, but the shard may be lost.
 #[derive(Clone, Debug)]
 pub struct Turn {
     shards: Shards,
     shard: usize,
-    /// The term since which no other process has held the shard.
+    /// Epoch of the first term since which no other process has held the shard.
     since: u64,
-    /// `None`: there is only one process, and its term does not end.
+    /// The term of the work. `None`: there is only one process, whose term does not end.
     visit: Option<Visit>,
 }
 
 impl Shards {
-    /// One term per shard.
+    /// Creates one shard for each term.
     pub(crate) fn new(controller: &'static str, terms: Vec<Term>) -> Self {
-        debug_assert!(!terms.is_empty(), "no shard could be held");
+        debug_assert!(!terms.is_empty(), "no shard can be held");
         Self(Arc::new(Inner { controller, terms, sequence: AtomicU64::new(0), stop: OnceLock::new() }))
     }
 
@@ -65,25 +65,25 @@ impl Shards {
         let _told = self.0.stop.set(stop.clone());
     }
 
-    /// Number of shards, of all replicas together.
+    /// Returns the number of shards of all replicas together.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.terms.len()
     }
 
-    /// Number of shards that this process holds.
+    /// Returns the number of shards that this process holds.
     #[must_use]
     pub fn held(&self) -> usize {
         self.0.terms.iter().filter(|term| term.held().is_some()).count()
     }
 
-    /// The term since which no other process has held this shard. `None`: this process does not hold it.
+    /// Returns the epoch since which no other process has held this shard. `None`: this process does not hold the shard.
     #[must_use]
     pub fn since(&self, shard: usize) -> Option<u64> {
         self.term(shard)?.held().map(|(_epoch, since)| since)
     }
 
-    /// The number of the shard that an object belongs to.
+    /// Returns the number of the shard that an object belongs to.
     #[must_use]
     pub fn of(&self, uid: &str) -> usize {
         let count = u64::try_from(self.count()).unwrap_or(u64::MAX);
@@ -99,7 +99,7 @@ impl Shards {
     /// Begins work on an object.
     ///
     /// # Errors
-    /// When to try again: another replica holds the shard, or this process cannot rely on it at the moment.
+    /// Returns when to try again: another replica holds the shard, or this process cannot rely on its Lease at the moment.
     pub fn enter(&self, uid: &str) -> Result<Turn, Again> {
         self.enter_shard(self.of(uid))
     }
@@ -110,7 +110,7 @@ impl Shards {
         (0..self.count()).filter_map(|shard| self.enter_shard(shard).ok()).collect()
     }
 
-    /// Begins work in the only shard, which is not released before the turn is dropped. `None` if there are several shards.
+    /// Begins work in the only shard, which is not released until the turn is dropped. Returns `None` if there are several shards.
     pub(crate) fn enter_alone(&self) -> Option<Turn> {
         if self.count() > 1 { None } else { self.enter_shard(0).ok() }
     }
@@ -122,37 +122,38 @@ impl Shards {
         Ok(Turn { shards: self.clone(), shard, since, visit })
     }
 
-    /// Reports shards that this process gets from now on.
+    /// Returns a receiver of the shards that this process acquires from now on.
     #[must_use]
     pub fn gains(&self) -> Gains {
         let seen = self.0.terms.iter().map(Term::held).collect();
         Gains { shards: self.clone(), seen }
     }
 
-    /// The object for Events that concern the whole cluster and no Node or Service: the Lease of the first shard that this process holds,
-    /// or the namespace kube-system of a process without an election. Call it for each Event.
+    /// Returns the object for Events that concern the whole cluster and no Node or Service: the Lease of the first shard that this process
+    /// holds, or the namespace kube-system of a process without an election. Call this function for each Event.
     #[must_use]
     pub fn regarding(&self) -> ObjectReference {
         let held = self.0.terms.iter().find(|term| term.held().is_some());
         held.or(self.0.terms.first()).map(Term::regarding).unwrap_or_default()
     }
 
-    /// The Lease that represents all shards: that of the first one. `None`: election is disabled.
+    /// Returns the Lease that represents all shards: the Lease of the first shard. `None`: election is disabled.
     pub(crate) fn lease(&self) -> Option<ObjectReference> {
         self.0.terms.first().filter(|term| term.is_elected()).map(Term::regarding)
     }
 
-    /// Whether the caller may write now: within a turn, if its term still runs; outside of turns, if this process holds any shard.
+    /// Whether the caller may write now: within a turn, if the turn's term still lasts; outside of turns, if this process holds any shard.
     pub(crate) fn may_write(&self) -> bool {
         HERE.try_with(Turn::is_valid).unwrap_or_else(|_outside| self.is_running())
     }
 
-    /// Whether Events may be written now. A process that stops has already released the shards that its last Events are about.
+    /// Whether Events may be written now. A stopping process writes its last Events after it has released their shards.
     pub(crate) fn may_tell(&self) -> bool {
         self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// A fence for the current turn, which orders its requests after all earlier ones, including those of earlier holders of the shard.
+    /// Returns a fence for the current turn. The fence orders its requests after all earlier ones, including those of earlier holders of
+    /// the shard.
     #[must_use]
     pub fn fence(&self) -> Fence {
         HERE.try_with(Turn::fence).unwrap_or_else(|_outside| {
@@ -161,7 +162,7 @@ impl Shards {
         })
     }
 
-    /// The epoch of writes made here and now. 0: no writes are allowed.
+    /// Returns the epoch of writes that the caller makes now. 0: no writes are allowed.
     pub(crate) fn epoch(&self) -> u64 {
         HERE.try_with(Turn::epoch).unwrap_or_else(|_outside| match self.0.terms.as_slice() {
             [only] => only.epoch(),
@@ -187,8 +188,8 @@ impl Shards {
         select_all(self.0.terms.iter().map(|term| Box::pin(term.begins()))).await;
     }
 
-    /// With a single shard, waits until its term has begun and another process may have written since; then this process has to end. With
-    /// several shards, never returns, because each may come and go.
+    /// With a single shard, waits until its term has begun and another process may have written since; this process must end then. With
+    /// several shards, never returns, since each of them may be lost and acquired again.
     pub(crate) async fn is_lost(&self) -> anyhow::Error {
         match self.0.terms.as_slice() {
             [only] => only.is_lost().await,
@@ -196,20 +197,20 @@ impl Shards {
         }
     }
 
-    /// A standby is ready if it knows the holder of at least one Lease. It does not need all: replicas with fewer shards leave the other
-    /// Leases without holder.
+    /// Checks whether a standby is ready: it must know the holder of at least one Lease. It need not know all, since fewer replicas than
+    /// shards leave some Leases without a holder.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub(crate) fn standby_readiness(&self) -> Result<(), String> {
         let standings = self.0.terms.iter().map(Term::standby_readiness);
         standings.reduce(Result::or).unwrap_or(Ok(()))
     }
 
-    /// A working replica is ready if it may write, or if it knows that others work.
+    /// Checks whether a working replica is ready: it may write, or it knows that other replicas work.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         match self.0.terms.as_slice() {
             [only] => only.readiness(),
@@ -222,21 +223,21 @@ impl Shards {
     }
 
     /// # Errors
-    /// The text for `/livez`.
+    /// Returns the text for `/livez`.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         self.0.terms.iter().try_for_each(Term::liveness)
     }
 }
 
 impl Turn {
-    /// The number of the turn's shard.
+    /// Returns the number of the turn's shard.
     #[must_use]
     pub fn shard(&self) -> usize {
         self.shard
     }
 
-    /// The first of the terms in which this process has held the shard without interruption. If it differs from an earlier turn's, another
-    /// replica may have worked in the shard, and what is remembered about it is invalid.
+    /// Returns the epoch of the first term since which this process has held the shard without interruption. If it differs from an earlier
+    /// turn's, another replica may have worked in the shard, so state from that turn is invalid.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since
@@ -248,13 +249,13 @@ impl Turn {
         self.shards.of(uid) == self.shard
     }
 
-    /// Whether the term in which the turn began still runs.
+    /// Whether the term in which the turn began still lasts.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.visit.as_ref().is_none_or(Visit::is_valid)
     }
 
-    /// The epoch of the turn's term. 0: the term has ended.
+    /// Returns the epoch of the turn's term. 0: the term has ended.
     fn epoch(&self) -> u64 {
         match (&self.visit, self.shards.term(self.shard)) {
             (Some(visit), _) => visit.epoch(),
@@ -263,10 +264,9 @@ impl Turn {
         }
     }
 
-    /// Runs the work: everything that it writes, to the cluster or to the cloud, is written in the term in which the turn began or not at
-    /// all.
+    /// Runs the work. Each of its writes, to the cluster or to the cloud, is made in the term in which the turn began, or not at all.
     ///
-    /// This holds for the task that the work runs in, not for tasks that it spawns.
+    /// This applies to the task that runs the work, not to tasks that the work spawns.
     pub async fn run<F: Future>(&self, work: F) -> F::Output {
         HERE.scope(self.clone(), work).await
     }
@@ -284,18 +284,18 @@ impl Turn {
 /// How the shards of a process have changed since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// They are the same, or there are none, which may be temporary.
+    /// The process holds the same shards, or none, which may be temporary.
     Same,
-    /// There are fewer, or some came back that no other process has held in between.
+    /// The process holds fewer shards, or regained some that no other process has held in between.
     Other,
-    /// There are some in which another replica may have worked before.
+    /// The process holds some shards in which another replica may have worked before.
     Anew,
 }
 
-/// Remembers which shards a process has held, also across losses, for limits that apply per process and not per object.
+/// Remembers which shards a process has held, even after it lost them, for limits that apply per process and not per object.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
-    /// For each shard that this process has held: the term since which no other process had held it.
+    /// For each shard that this process has held: the epoch since which no other process had held it.
     since: BTreeMap<usize, u64>,
     held: usize,
 }
@@ -321,16 +321,16 @@ impl Holdings {
     }
 }
 
-/// The shards that a process gets, one after the other.
+/// The shards that a process acquires over time.
 #[derive(Debug)]
 pub struct Gains {
     shards: Shards,
-    /// The term of each shard at the last check.
+    /// The epoch of each shard at the last check.
     seen: Vec<Option<(u64, u64)>>,
 }
 
 impl Gains {
-    /// Waits for the next shards and returns their numbers, including those that this process held a moment ago. Cancel-safe.
+    /// Waits for the next shards and returns their numbers, which may include shards that this process held a moment ago. Cancel-safe.
     pub async fn next(&mut self) -> Vec<usize> {
         loop {
             // Subscribe before the check, so that no change in between is missed.
@@ -353,8 +353,8 @@ impl Gains {
     }
 }
 
-/// Must not differ between versions of this program or between replicas. Source: the Internet draft draft-eastlake-fnv, FNV-1a with 64
-/// bits.
+/// The hash must not differ between versions of this program or between replicas. Source: the Internet draft draft-eastlake-fnv, FNV-1a
+/// with 64 bits.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()

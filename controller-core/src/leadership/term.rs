@@ -12,10 +12,10 @@ use tokio::{
 
 use crate::{Again, Clock};
 
-/// How long after the expiry of an unrenewed Lease an election counts as stuck. Source: the former cloud controller manager.
+/// Time after the expiry of an unrenewed Lease at which an election counts as stuck. Source: the former cloud controller manager.
 const STUCK: Duration = Duration::from_secs(20);
 
-/// Delay until the next check whether a term can be relied on again.
+/// Delay until the next check whether the process can rely on its term.
 const MOMENT: Duration = Duration::from_secs(1);
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The namespace that identifies the cluster: its UID is `--cluster-id`.
 const CLUSTER: &str = "kube-system";
 
-/// The term of this process. Cloning gives another handle; the work of a controller begins when its term has begun.
+/// The term of this process. Cloning gives another handle. A controller starts its work when its term has begun.
 ///
-/// While the Lease cannot be renewed in time, nothing is written. If it turns out later that no other process acquired it, the work resumes
-/// in a new term, so that an outage of the API server ends no process. Otherwise the process ends. Without an election, the term lasts as
-/// long as the process.
+/// While the Lease cannot be renewed in time, nothing is written. If it turns out later that no other process acquired the Lease, the work
+/// resumes in a new term, so that an outage of the API server ends no process. Otherwise the process ends. Without an election, the term
+/// lasts as long as the process.
 #[derive(Clone, Debug)]
 pub struct Term(Kind);
 
@@ -40,7 +40,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct OneProcess {
     epoch: u64,
-    /// Nothing is written before this time.
+    /// Time before which nothing is written.
     begins: Instant,
     namespace: ObjectReference,
 }
@@ -52,15 +52,16 @@ struct Elected {
     lease: ObjectReference,
     /// The identity with which this process holds the Lease.
     identity: String,
-    /// Duration of a Lease that is not renewed.
+    /// Time after which an unrenewed Lease expires.
     duration: Duration,
 }
 
 impl Term {
-    /// The term of a process without an election. Its epoch is the next second of the clock, and it begins with that second. So a process
-    /// that is started after another one has written has a greater epoch, unless the clock is set back.
+    /// Creates the term of a process without an election. Its epoch is the next second of the clock, and the term begins with that second.
+    /// So a process that starts after another one has written has a greater epoch, unless the clock is set back.
     ///
-    /// A finer unit would exceed any epoch of an election, and no process with `--leader-elect` could succeed this one.
+    /// The unit is a second: a finer unit would exceed the epochs of an election, and no process with `--leader-elect` could succeed this
+    /// process.
     #[must_use]
     pub fn of_one_process(clock: &Clock, cluster_id: &str) -> Self {
         let namespace = ObjectReference {
@@ -74,7 +75,7 @@ impl Term {
         Self(Kind::OneProcess(OneProcess { epoch, begins: Instant::now() + wait, namespace }))
     }
 
-    /// The term of a candidate for a Lease with this duration.
+    /// Creates the term of a candidate for a Lease with this duration.
     pub(crate) fn of_candidate(
         seat: Seat,
         lease: ObjectReference,
@@ -84,18 +85,18 @@ impl Term {
         Self(Kind::Elected(Elected { leadership: seat.leadership(), seat, lease, identity, duration }))
     }
 
-    /// Begins a piece of work in the term.
+    /// Begins work in the term.
     ///
     /// # Errors
-    /// When to try again: another process leads, or this one cannot rely on its term at the moment.
+    /// Returns when to try again: another process leads, or this process cannot rely on its term at the moment.
     pub(crate) fn enter(&self) -> Result<Option<Visit>, Again> {
         let Kind::Elected(it) = &self.0 else { return Ok(None) };
         let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
-        // A process that gets a new term reconciles everything in it, so that nothing has to be requeued.
+        // A process reconciles all objects in a new term, so nothing has to be requeued.
         it.seat.enter().map(Some).ok_or(if leads { Again::After(MOMENT) } else { Again::Done })
     }
 
-    /// The epoch, and the term since which no other process has led. `None`: another process may lead.
+    /// Returns the epoch, and the epoch since which no other process has led. `None`: another process may lead.
     pub(crate) fn held(&self) -> Option<(u64, u64)> {
         match &self.0 {
             Kind::OneProcess(OneProcess { epoch, .. }) => Some((*epoch, *epoch)),
@@ -128,7 +129,7 @@ impl Term {
         }
     }
 
-    /// The name of the Lease, for metrics.
+    /// Returns the name of the Lease, for metrics.
     pub(crate) fn lease(&self) -> Option<&str> {
         match &self.0 {
             Kind::OneProcess(_) => None,
@@ -136,8 +137,8 @@ impl Term {
         }
     }
 
-    /// The epoch for fences: greater than that of every earlier term. Call it when writing, not before the work begins. A process that does
-    /// not lead has epoch 0, which adapters refuse.
+    /// Returns the epoch for fences, which is greater than that of every earlier term. Call this function for each write, not before the
+    /// work begins. A process that does not lead has epoch 0, which adapters refuse.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         match &self.0 {
@@ -149,8 +150,8 @@ impl Term {
         }
     }
 
-    /// The object for Events that concern the whole cluster and no Node or Service: this controller's Lease, or the namespace kube-system
-    /// of a process without an election. Call it for each Event.
+    /// Returns the object for Events that concern the whole cluster and no Node or Service: this controller's Lease, or the namespace
+    /// kube-system of a process without an election. Call this function for each Event.
     #[must_use]
     pub fn regarding(&self) -> ObjectReference {
         match &self.0 {
@@ -179,10 +180,10 @@ impl Term {
         matches!(self.0, Kind::Elected(_))
     }
 
-    /// A standby is ready if it knows the leader.
+    /// Checks whether a standby is ready: it must know the leader.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub(crate) fn standby_readiness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
         match &*it.leadership.borrow() {
@@ -191,18 +192,19 @@ impl Term {
         }
     }
 
-    /// A leader is ready if it may write.
+    /// Checks whether a leader is ready: it must be allowed to write.
     ///
     /// # Errors
-    /// The text for `/readyz`.
+    /// Returns the text for `/readyz`.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         if self.is_running() { Ok(()) } else { Err("the Lease could not be renewed in time".to_owned()) }
     }
 
-    /// A Lease that cannot be renewed is not a reason to restart; an election that hangs is, because it would never renew the Lease.
+    /// Checks liveness. A Lease that cannot be renewed is not a reason to restart. A hanging election is a reason, since it would never
+    /// renew the Lease.
     ///
     /// # Errors
-    /// The text for `/livez`.
+    /// Returns the text for `/livez`.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
         let still = it.seat.beats().borrow().elapsed();
@@ -219,14 +221,14 @@ impl Term {
             Kind::OneProcess(it) => sleep_until(it.begins).await,
             Kind::Elected(it) => {
                 if it.leadership.clone().wait_for(is_valid).await.is_err() {
-                    // The election itself has ended, which `is_lost` reports.
+                    // The election itself has ended; `is_lost` reports this.
                     std::future::pending::<()>().await;
                 }
             }
         }
     }
 
-    /// Waits until the term has begun and another process may have written since; then this process has to end.
+    /// Waits until the term has begun and another process may have written since. This process must end then.
     pub(crate) async fn is_lost(&self) -> anyhow::Error {
         let Kind::Elected(it) = &self.0 else { return std::future::pending().await };
         let holder = it.wait_for_another().await;
@@ -240,13 +242,13 @@ impl Term {
 }
 
 impl Elected {
-    /// Waits until another process has led since this one did, and returns its name.
+    /// Waits until another process has led after this process, and returns the name of the other process.
     async fn wait_for_another(&self) -> String {
         let (mut leadership, mut ours) = (self.leadership.clone(), None);
         loop {
             match (&*leadership.borrow_and_update(), ours) {
                 (Leadership::Leader { since, .. }, None) => ours = Some(*since),
-                // Possibly a new term, but no other process led in between.
+                // The term may be a new one, but no other process led in between.
                 (Leadership::Leader { since, .. }, Some(ours)) if *since == ours => (),
                 (Leadership::Leader { .. }, Some(_)) => {
                     return "another replica, which held it for a while".to_owned();
@@ -263,7 +265,7 @@ impl Elected {
     }
 }
 
-/// The first second that has not begun yet, or begins right now, and the time until then.
+/// Returns the first second that begins now or later, and the time until then.
 fn next_second(now: Timestamp) -> (u64, Duration) {
     let rest = Duration::from_nanos(u64::try_from(now.subsec_nanosecond()).unwrap_or_default());
     let begun = u64::try_from(now.as_second()).unwrap_or_default();
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(term.liveness(), Err("the election has not made progress for 31 s".to_owned()));
     }
 
-    /// A leader in this term, without interruption since the other one.
+    /// A leader in this term, which has led without interruption since the other term.
     fn leads(epoch: u64, since: u64) -> Leadership {
         Leadership::Leader { valid_until: Instant::now() + TEN, epoch, since, uid: Arc::from("u") }
     }
@@ -321,7 +323,7 @@ mod tests {
         Leadership::Follower { holder: Some(holder.to_owned()) }
     }
 
-    /// Why a process in this term would end now, if so.
+    /// Returns why a process in this term would end now, if so.
     async fn is_over(term: &Term) -> Option<String> {
         let lost = tokio::time::timeout(Duration::from_millis(1), term.is_lost()).await;
         lost.ok().map(|error| error.to_string())
@@ -335,7 +337,7 @@ mod tests {
         assert!(at("2026-01-01T00:00:01Z") > at("2026-01-01T00:00:00Z"));
     }
 
-    /// Models a container that is restarted at once: the first process may have written just before it ended.
+    /// Models a container that restarts immediately: the first process may have written just before it ended.
     #[tokio::test(start_paused = true)]
     async fn two_starts_within_a_second_have_different_epochs() {
         let clock = Clock::starting_at("2026-01-01T00:00:00.2Z".parse().expect("a time"));
@@ -354,7 +356,7 @@ mod tests {
     async fn a_leader_has_an_epoch_and_an_object_for_events() {
         let (sender, term) = candidate();
         assert!(!term.is_running());
-        assert!(term.standby_readiness().is_err(), "it does not know yet whether any replica works");
+        assert!(term.standby_readiness().is_err(), "the process does not know yet whether any replica works");
         sender.send_replace(follower("other"));
         assert_eq!((term.standby_readiness(), term.epoch()), (Ok(()), 0));
         assert_eq!(is_over(&term).await, None, "a candidate does not end");

@@ -1,7 +1,7 @@
 //! Follows a watch on the adapter.
 //!
-//! The protocol is a pure state machine in `protocol`; `sources` names the three watches of the contract; this module handles the stream.
-//! An item that left the mirror is not proven to be gone.
+//! The protocol is a pure state machine in `protocol`. `sources` defines the three watches of the contract. This module handles the stream.
+//! The absence of an item in the mirror does not prove that it is gone.
 
 mod protocol;
 mod sources;
@@ -25,13 +25,13 @@ use crate::{
     outage::Outage,
 };
 
-/// Bookmarks come at least every 30 s, so three missed ones mean that the connection is dead.
+/// Time without messages after which the connection is dead. Bookmarks come at least every 30 s, so three of them were missed then.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// A single broken watch that had delivered content is not an outage, since the adapter may be being replaced: the next attempt decides.
-/// This many short-lived watches in a row are an outage. An attempt that fails slowly has delivered nothing.
+/// Number of consecutive short-lived watches that count as an outage. A single broken watch does not, since the adapter may be in the
+/// process of being replaced. An attempt that fails slowly has delivered nothing.
 const SHORT_LIVED: u32 = 3;
-/// A watch that lasted this long resets the count.
+/// Lifetime of a watch that resets the count.
 const STEADY: Duration = Duration::from_secs(10);
 /// The pause before the next attempt.
 const RECONNECT: Duration = Duration::from_millis(250);
@@ -41,13 +41,13 @@ const RECONNECT: Duration = Duration::from_millis(250);
 enum Broken {
     #[error("{}", .0.message)]
     Unreachable(AdapterError),
-    #[error("the adapter does not let this controller in: {0}")]
+    #[error("the adapter denies this controller access: {0}")]
     Refused(AdapterError),
     #[error(transparent)]
     Adapter(AdapterError),
     #[error("the adapter ended the watch")]
     Ended,
-    #[error("nothing heard from the adapter for {} s", SILENCE.as_secs())]
+    #[error("no message from the adapter for {} s", SILENCE.as_secs())]
     Silent,
     #[error("the adapter broke the watch protocol: {0}")]
     Protocol(#[from] Violation),
@@ -66,7 +66,7 @@ impl From<AdapterError> for Broken {
 }
 
 impl Broken {
-    /// Whether an adapter that is being replaced may cause this. A connected adapter that is silent is not being replaced.
+    /// Whether the replacement of the adapter may be the cause. A connected adapter that is silent is not being replaced.
     fn may_be_replaced(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Adapter(_) | Self::Ended => true,
@@ -76,11 +76,11 @@ impl Broken {
 }
 
 impl<T: PartialEq + Send + Sync> Mirror<String, T> {
-    /// Keeps this mirror up to date with the adapter, whatever happens to the connection. Never ends; drop it to stop.
+    /// Keeps this mirror up to date with the adapter, and reconnects after failures. Never returns; drop the future to stop.
     ///
-    /// `trim` reduces an item to what the controller uses. `wake` is called for each item whose trimmed form changed, after the mirror
-    /// shows it; it must not block. While a listing runs, or the adapter is unreachable, the old content stays. Cost: no vendor call of its
-    /// own.
+    /// `trim` reduces an item to the fields that the controller uses. `wake` is called for each item whose trimmed form changed, after the
+    /// mirror shows the change; it must not block. While a listing is in progress, or the adapter is unreachable, the old content stays.
+    /// Cost: no vendor call of its own.
     pub async fn follow_cloud<S: Source>(
         &self,
         adapter: &Adapter,
@@ -100,7 +100,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
             if held.is_some() && short_lived < SHORT_LIVED && broken.may_be_replaced() {
-                debug!(mirror = self.what(), error = %broken, "The watch broke, reconnecting");
+                debug!(mirror = self.what(), error = %broken, "The watch on the adapter broke, reconnecting");
                 tokio::time::sleep(RECONNECT).await;
                 continue;
             }
@@ -150,7 +150,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             };
             // Events of a newer contract are ignored.
             let Some(event) = source.event(message) else { continue };
-            // Before the mirror shows anything of the new scope.
+            // The scope is set before the mirror shows any item of the new scope.
             if let Event::Reset(scope) = &event {
                 adapter.scope().heard(scope.as_ref());
             }

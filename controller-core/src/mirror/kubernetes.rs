@@ -1,7 +1,7 @@
 //! Follows a watch on the API server.
 //!
-//! Lists, 100 objects a page, and watches. A streaming list is optional, because its feature gate was switched on and off between
-//! Kubernetes versions. Nothing here depends on a periodic resync.
+//! Lists 100 objects per page, and then watches. The use of streaming lists is optional, because their feature gate was switched on and off
+//! between Kubernetes versions. No code here depends on a periodic resync.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use tracing::info;
 use super::{Change, Content, Mirror, ObjectName, put, replace};
 use crate::{kube_api, outage::Outage};
 
-/// A listing is given up if nothing arrives for this long.
+/// Time without an object after which a listing is given up.
 const LISTING_SILENCE: Duration = Duration::from_secs(60);
-/// The API server ends a watch after this many seconds, and the next one resumes it at the cost of one request. kube replaces a watch that
-/// is silent for 5 s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
+/// The API server ends a watch after this many seconds; the next watch resumes with one request. kube replaces a watch that is silent for 5
+/// s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
 const WATCH_SECONDS: u32 = 30;
-/// The same for a stream whose first part, the listing, takes longer than that.
+/// The same for a stream that begins with the listing, which takes longer.
 const LONG_STREAM_SECONDS: u32 = 290;
-/// Objects per page. A page is held both as bytes and decoded: 500 nodes of 13 kB, kubectl's page size, would take 20 MB for a moment.
+/// Objects per page. A page is held both as bytes and decoded: kubectl's page size, 500 nodes of 13 kB, would take 20 MB for a moment.
 const PAGE: u32 = 100;
 
 /// How a mirror gets the initial objects.
@@ -32,7 +32,7 @@ pub enum Listing {
     /// In pages, by list requests.
     #[default]
     Pages,
-    /// One by one, from the watch itself, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
+    /// One by one, from the watch, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
     Stream,
 }
 
@@ -47,11 +47,11 @@ impl Listing {
 }
 
 impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
-    /// Keeps this mirror up to date with the API server, whatever happens to the connection. Never ends; drop it to stop.
+    /// Keeps this mirror up to date with the API server, and reconnects after failures. Never returns; drop the future to stop.
     ///
-    /// `trim` reduces an object to what the controller uses, or returns `None` to leave it out. `wake` is called for each item whose
-    /// trimmed form changed, after the mirror shows it; it must not block. Cost: one listing (100 objects a page) at start and after each
-    /// broken connection, else one watch, restarted every 30 s.
+    /// `trim` reduces an object to the fields that the controller uses, or returns `None` to leave it out. `wake` is called for each item
+    /// whose trimmed form changed, after the mirror shows the change; it must not block. Cost: one listing (100 objects per page) at start
+    /// and after each broken connection, else one watch, restarted every 30 s.
     pub async fn follow_kubernetes<K>(
         &self,
         (api, listing): (Api<K>, Listing),
@@ -76,7 +76,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
 
     /// Lists and watches until the watch breaks, and returns the cause.
     ///
-    /// kube could resume the watch by itself, but would not report when the connection works again.
+    /// kube could resume the watch by itself, but would not report when the connection is restored.
     async fn follow_watch<K>(
         &self,
         (api, config): (&Api<K>, watcher::Config),
@@ -124,7 +124,7 @@ enum Broken {
     Watch(String),
 }
 
-/// Collects a listing and makes it the content when it is complete.
+/// Collects a listing, which replaces the content when it is complete.
 #[derive(Debug)]
 struct Collected<T> {
     items: Content<ObjectName, T>,
@@ -203,7 +203,7 @@ mod tests {
         node
     }
 
-    /// Keeps the annotation; leaves out nodes that are called `other`.
+    /// Keeps the annotation, and leaves out nodes with the name `other`.
     fn trim(node: Node) -> Option<String> {
         let value = node.metadata.annotations?.remove("v");
         value.filter(|_| node.metadata.name.as_deref() != Some("other"))

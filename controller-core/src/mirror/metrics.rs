@@ -12,13 +12,13 @@ use super::Mirror;
 use crate::metrics::Registry;
 
 /// Registers `mirror_objects`, `mirror_synced`, `mirror_connected` and `mirror_age_seconds` for all mirrors of a controller, distinguished
-/// by the label `mirror`. Call it once: a page may describe a name only once.
+/// by the label `mirror`. Call this function once, since a page may contain a name only once.
 pub fn register(registry: &mut Registry, mirrors: impl IntoIterator<Item = Box<dyn Measured>>) {
     let mirrors = mirrors.into_iter().collect();
     registry.sub_registry_with_prefix("mirror").register_collector(Box::new(Gauges(mirrors)));
 }
 
-/// A mirror of any type, as far as metrics need it.
+/// A mirror of any type, with the data that metrics need.
 pub trait Measured: fmt::Debug + Send + Sync {
     /// The mirrored collection.
     fn what(&self) -> &'static str;
@@ -26,7 +26,7 @@ pub trait Measured: fmt::Debug + Send + Sync {
     fn n_objects(&self) -> usize;
     /// Whether one complete listing has been seen.
     fn is_synced(&self) -> bool;
-    /// Whether the other side currently answers.
+    /// Whether the other side answers now.
     fn is_connected(&self) -> bool;
     /// Age of the content in seconds. `None`: not listed yet.
     fn age_seconds(&self) -> Option<f64>;
@@ -81,7 +81,7 @@ impl Collector for Gauges {
         self.family(&mut encoder, "synced", "1 after the first complete listing", synced)?;
         let connected = |mirror: &dyn Measured| Some(i64::from(mirror.is_connected()));
         self.family(&mut encoder, "connected", "1 while the other side answers", connected)?;
-        let help = "Time since the other side was last known to be as the mirror shows it";
+        let help = "Time for which the content has not been confirmed by the other side";
         self.family(&mut encoder, "age_seconds", help, |mirror| mirror.age_seconds())
     }
 }

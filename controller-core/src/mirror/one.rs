@@ -12,10 +12,10 @@ use super::kubernetes::text;
 /// Delay before a retry after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Calls `look` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never ends; drop
-/// it to stop.
+/// Calls `look` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never returns;
+/// drop the future to stop.
 ///
-/// A cause that prevents reading is logged once and not at each attempt. Cost: one listing of one object at start and after each broken
+/// An error that prevents reading is logged once, not at each attempt. Cost: one listing of one object at start and after each broken
 /// connection, else one watch.
 pub async fn follow_one<K>(api: Api<K>, name: &str, mut look: impl FnMut(Option<K>))
 where
@@ -39,10 +39,10 @@ where
                 }
             }
         };
-        // Changes in between are not observed.
+        // Changes between two reads are not observed.
         look(None);
         if !std::mem::replace(&mut broken, true) {
-            warn!(kind = %kind, name, error, "Cannot read the object, which counts as missing until it can be read");
+            warn!(kind = %kind, name, error, "Cannot read the object, treating it as missing until it can be read");
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,4 +1,4 @@
-//! A Node as the watch decodes it: only the fields that controllers read. Images, managed fields and most other fields make up the greater
+//! Decodes Nodes of a watch with only the fields that controllers read. Images, managed fields and most other fields make up the greater
 //! part of a Node, and thousands of Nodes arrive at once.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -10,7 +10,7 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
-/// A Node whose other fields are empty.
+/// A Node in which only the decoded fields are set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeanNode(pub Node);
 

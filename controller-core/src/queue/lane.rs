@@ -1,7 +1,6 @@
-//! One lane of the queue: namespaces with waiting keys are served in turn, and so are the keys of each namespace.
+//! One lane of the queue. Namespaces with waiting keys are served in turn, and within a namespace its keys in the order of arrival.
 //!
-//! A new namespace is served after those that already wait. So it waits for as many keys as there are other namespaces, however many keys
-//! each of them has.
+//! A new namespace is served after those that already wait, so its first key waits for only one key of each other namespace.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -12,7 +11,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Lane<K> {
     flows: BTreeMap<Arc<str>, Flow<K>>,
-    /// Namespaces by turn; the first one is next.
+    /// Namespaces by turn. The first one is served next.
     round: BTreeMap<u64, Arc<str>>,
     /// Number of turns and places assigned so far.
     given: u64,
@@ -22,7 +21,7 @@ pub(super) struct Lane<K> {
 #[derive(Debug)]
 struct Flow<K> {
     turn: u64,
-    /// By place, in order of arrival.
+    /// Keys by place, in order of arrival.
     keys: BTreeMap<u64, K>,
 }
 
@@ -37,7 +36,7 @@ impl<K> Lane<K> {
         self.flows.is_empty()
     }
 
-    /// The next key.
+    /// Returns the next key.
     pub(super) fn first(&self) -> Option<&K> {
         let (_turn, namespace) = self.round.first_key_value()?;
         self.flows.get(namespace)?.keys.first_key_value().map(|(_place, key)| key)
@@ -57,7 +56,7 @@ impl<K> Lane<K> {
         place
     }
 
-    /// Takes the next key. Its namespace gets the turn after all others.
+    /// Takes the next key. Its namespace then gets its turn after all others.
     pub(super) fn pop(&mut self) -> Option<K> {
         let (_turn, namespace) = self.round.pop_first()?;
         let turn = self.give();
@@ -82,7 +81,7 @@ impl<K> Lane<K> {
         }
     }
 
-    /// The next place or turn.
+    /// Returns the next place or turn.
     fn give(&mut self) -> u64 {
         self.given = self.given.saturating_add(1);
         self.given

@@ -20,7 +20,7 @@ use crate::metrics::Registry;
 pub(super) struct Metrics {
     pub(super) retries: Counter,
     pub(super) panics: Counter,
-    /// Seconds between the adding of a key and the begin of its reconcile.
+    /// Seconds between the addition of a key and the start of its reconcile.
     pub(super) waited: Histogram,
     /// Seconds per reconcile.
     pub(super) worked: Histogram,
@@ -28,7 +28,7 @@ pub(super) struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        // 1 ms to 262 s: a reconcile may wait for the cloud.
+        // The buckets reach from 1 ms to 262 s, since a reconcile may wait for the cloud.
         let buckets = || exponential_buckets(0.001, 4.0, 10);
         Self {
             retries: Counter::default(),
@@ -47,7 +47,7 @@ pub(super) fn register<K: Key + fmt::Debug>(queue: &Queue<K>, registry: &mut Reg
     registry.register("retries", "Keys that were queued again after a failure", metrics.retries.clone());
     registry.register(
         "panics",
-        "Reconciles that panicked: a bug, the key is retried",
+        "Reconciles that panicked because of a bug; the key is retried",
         metrics.panics.clone(),
     );
     let help = "How long a key waited until a worker took it";
@@ -73,7 +73,7 @@ impl<K: Key + fmt::Debug> Collector for Sizes<K> {
         let longest = running.iter().copied().fold(0.0, f64::max);
         let depth = i64::try_from(depth).unwrap_or(i64::MAX);
         let gauges = [
-            ("unfinished_work_seconds", "Time spent so far on keys in progress, summed", unfinished),
+            ("unfinished_work_seconds", "Total time spent so far on the keys in progress", unfinished),
             (
                 "longest_running_processor_seconds",
                 "Time spent so far on the slowest key in progress",

@@ -1,4 +1,4 @@
-//! The state of the queue. Pure, every time is an argument.
+//! The state of the queue. Pure: every time is an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,36 +10,36 @@ use tokio::time::Instant;
 use super::{Backoff, Load, Place, lane::Lane};
 use crate::Again;
 
-/// While other keys wait, one turn in this many is for the keys that were added with all.
+/// While other keys wait, every n-th turn is for the keys that were added together with all keys.
 const SHARE_OF_ALL: u32 = 8;
 
-/// Longer than any delay that a caller asks for.
+/// Maximum delay; longer than any delay that a caller asks for.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
-/// A key is in at most one of `ready` and `delayed`; a running key may be in `dirty` or `delayed` besides.
+/// The queued keys. A key is in at most one of `ready` and `delayed`. A running key may also be in `dirty` or `delayed`.
 #[derive(Debug)]
 pub(super) struct State<K> {
     /// Returns the namespace of a key.
     namespace: Namespace<K>,
-    /// Keys that were added for themselves.
+    /// Keys that were added individually.
     ready: Lane<K>,
-    /// Keys that were added with all, and not for themselves since.
+    /// Keys that were added together with all keys, and not individually since.
     all: Lane<K>,
     /// Turns since a key from `with_all` was served.
     turns: u32,
     /// The keys in both lanes.
     added: BTreeMap<K, Waiting>,
     running: BTreeMap<K, Instant>,
-    /// Keys added while they are running: ready again when that run ends.
+    /// Keys that were added while they were running. They become ready when that run ends.
     dirty: BTreeSet<K>,
     delayed: BTreeMap<K, (Instant, Trigger)>,
     /// The delayed keys by time.
     timers: BTreeSet<(Instant, K)>,
-    /// Failures in a row, by key.
+    /// Number of consecutive failures, by key.
     failures: BTreeMap<K, u32>,
-    /// When a key was last taken, or when the work began.
+    /// When a key was taken last, or when the work began.
     last_taken: Option<Instant>,
-    /// How often keys were added: at once, or when they became due.
+    /// How often keys were added, immediately or when they became due.
     n_adds: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) type Namespace<K> = fn(&K) -> &str;
 struct Waiting {
     since: Instant,
     trigger: Trigger,
-    /// Its place in the lane, which follows from the trigger.
+    /// The place of the key in its lane. The trigger decides the lane.
     place: u64,
 }
 
@@ -64,14 +64,14 @@ pub(super) struct Taken<K> {
     pub(super) trigger: Trigger,
 }
 
-/// Why a key is reconciled: the first of several reasons.
+/// Why a key is reconciled. If there are several reasons, the first of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// A mirror changed.
     Change,
     /// All keys were added.
     All,
-    /// A scheduled time came.
+    /// The scheduled time was reached.
     Time,
     /// Its last reconcile asked for a requeue.
     Again,
@@ -80,7 +80,7 @@ pub(super) enum Trigger {
 }
 
 impl Trigger {
-    /// The trigger as shown in traces.
+    /// Returns the trigger as shown in traces.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Change => "change",
@@ -92,7 +92,7 @@ impl Trigger {
     }
 }
 
-/// Never overflows: a panic between two changes of the maps would lose the key.
+/// This function never overflows: a panic between two changes of the maps would lose the key.
 pub(super) fn after(now: Instant, delay: Duration) -> Instant {
     now.checked_add(delay.min(LONGEST_DELAY)).unwrap_or(now)
 }
@@ -124,7 +124,7 @@ impl<K: Ord + Clone> State<K> {
         self.queue(key, now, Trigger::All);
     }
 
-    /// Counts only additions that change something, as the queues of client-go do.
+    /// Counts only additions that change something, as client-go's queues do.
     fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
         if trigger != Trigger::All
@@ -152,7 +152,8 @@ impl<K: Ord + Clone> State<K> {
         self.added.insert(key, Waiting { since, trigger, place });
     }
 
-    /// The lane that is served next: keys added for themselves, and from time to time a key that was added with all.
+    /// Returns the lane that is served next: usually individually added keys, and from time to time a key that was added together with all
+    /// keys.
     fn next(&mut self) -> Option<K> {
         let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
         if of_all && let Some(key) = self.all.pop() {
@@ -189,7 +190,7 @@ impl<K: Ord + Clone> State<K> {
         self.failures.remove(key);
     }
 
-    /// The next key that is not being reconciled.
+    /// Returns the next key that is not being reconciled.
     pub(super) fn take(&mut self, now: Instant) -> Option<Taken<K>> {
         while self.timers.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, key)) = self.timers.pop_first() {
@@ -206,12 +207,12 @@ impl<K: Ord + Clone> State<K> {
         Some(Taken { key, added, failures, trigger })
     }
 
-    /// When the first delayed key is due.
+    /// Returns when the first delayed key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// The worker has finished with `key`.
+    /// Handles the end of the work on `key`.
     pub(super) fn done(&mut self, key: &K, again: Again, backoff: &Backoff, now: Instant) {
         self.running.remove(key);
         let due = match again {
@@ -238,7 +239,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.len()
     }
 
-    /// Where a key is.
+    /// Returns the place of a key.
     pub(super) fn place(&self, key: &K) -> Place {
         if self.running.contains_key(key) {
             Place::Runs
@@ -251,14 +252,14 @@ impl<K: Ord + Clone> State<K> {
         }
     }
 
-    /// How many keys are in each state.
+    /// Returns the number of keys in each state.
     pub(super) fn load(&self, now: Instant) -> Load {
         let oldest = self.added.values().map(|it| now.duration_since(it.since)).max();
         let (waiting, running, later) = (self.added.len(), self.running.len(), self.delayed.len());
         Load { waiting, running, later, oldest: oldest.unwrap_or_default() }
     }
 
-    /// The keys that were added for themselves, and since when they wait.
+    /// Returns the individually added keys, and since when they wait.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&K, Instant)> {
         let own = self.added.iter().filter(|(_, it)| it.trigger != Trigger::All);
         own.map(|(key, it)| (key, it.since))
@@ -268,7 +269,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.is_empty() && self.running.is_empty()
     }
 
-    /// The running keys, and since when.
+    /// Returns the running keys, and since when they run.
     pub(super) fn running(&self) -> impl Iterator<Item = Instant> + '_ {
         self.running.values().copied()
     }
@@ -277,12 +278,12 @@ impl<K: Ord + Clone> State<K> {
         self.running().min().map(|began| now.duration_since(began))
     }
 
-    /// Workers take keys from now on.
+    /// Records that workers take keys from now on.
     pub(super) fn begin(&mut self, now: Instant) {
         self.last_taken = Some(now);
     }
 
-    /// How long a key has been due without any key being taken.
+    /// Returns how long a key has been due without any key being taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
         // The oldest key that arrived after the last turn is the first of its lane, unless an older key waits.
         let firsts = [self.ready.first(), self.all.first()].into_iter().flatten();

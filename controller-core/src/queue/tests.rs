@@ -1,4 +1,4 @@
-//! The queue from the view of its callers, on paused time.
+//! Tests the queue from the view of its callers, on paused time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -61,7 +61,7 @@ async fn a_key_added_twice_is_worked_on_once() {
 async fn failures_of_one_key_grow_its_pause_to_a_limit_and_success_forgets_them() {
     let mut bench = Bench::start(1, |_, failures| if failures == 4 { Again::Done } else { Again::Backoff });
     bench.queue.add("a");
-    // 1 + 2 + 4 + 5 seconds.
+    // The pauses are 1 + 2 + 4 + 5 seconds.
     assert_eq!(bench.seen(5).await, [("a", 0, 0), ("a", 1, 1), ("a", 3, 2), ("a", 7, 3), ("a", 12, 4)]);
     bench.queue.add("a");
     assert_eq!(bench.seen(1).await, [("a", 12, 0)]);
@@ -123,7 +123,7 @@ async fn a_key_has_one_worker_and_changes_are_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_costs_one_attempt_of_one_key() {
     let mut bench = Bench::start(1, |key, failures| {
-        assert!(key != "bad" || failures > 0, "the worker's own defect");
+        assert!(key != "bad" || failures > 0, "a bug of the worker");
         Again::Done
     });
     bench.queue.add("bad");
@@ -208,7 +208,7 @@ async fn each_reconcile_is_a_trace_with_cause_and_wait() {
     assert_eq!(told, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
 
-/// A thousand keys that were added together do not delay a key that is added for itself, and are not starved by such keys.
+/// A thousand keys that were added together do not delay a key that is added individually, and are not starved by such keys.
 #[test]
 fn keys_added_for_themselves_come_before_those_added_with_all() {
     let (mut state, now) = (State::new(|_key: &u32| ""), Instant::now());
@@ -219,11 +219,11 @@ fn keys_added_for_themselves_come_before_those_added_with_all() {
     assert_eq!(state.depth(), 50);
     let order: Vec<u32> = std::iter::from_fn(|| state.take(now).map(|taken| taken.key)).collect();
     assert_eq!(order[..9], [7, 100, 101, 102, 103, 104, 105, 0, 106]);
-    assert_eq!(order.len(), 50, "each once: {order:?}");
+    assert_eq!(order.len(), 50, "each key once: {order:?}");
     assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
 }
 
-/// A key of a namespace.
+/// Returns a key of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Of(&'static str, u32);
 
@@ -237,7 +237,7 @@ fn namespace(Of(namespace, _): &Of) -> &str {
     namespace
 }
 
-/// A thousand keys of one namespace, each of which is added again during its own turn.
+/// Queues a thousand keys of one namespace, each of which is added again during its own turn.
 #[tokio::test(start_paused = true)]
 async fn a_busy_namespace_does_not_delay_others() {
     let queue = Queue::by_namespace("test", BACKOFF, namespace);
@@ -296,7 +296,7 @@ fn namespaces_and_their_keys_are_served_in_turn() {
     assert_eq!(state.depth(), 1003, "each key waits once");
 }
 
-/// Keys that were added with all get one turn in eight, and their namespaces share these turns.
+/// Keys that were added together with all keys get one turn in eight, and their namespaces share these turns.
 #[test]
 fn keys_added_with_all_share_turns_by_namespace() {
     let (mut state, now) = (State::new(namespace), Instant::now());
@@ -307,5 +307,5 @@ fn keys_added_with_all_share_turns_by_namespace() {
     let turns = std::iter::from_fn(|| state.take(now)).take_while(|taken| taken.key != Of("shop", 0)).count();
     assert!(turns < 16, "after {turns} turns");
     let left = std::iter::from_fn(|| state.take(now)).count();
-    assert_eq!(turns + 1 + left, 2001, "each once");
+    assert_eq!(turns + 1 + left, 2001, "each key once");
 }

@@ -1,4 +1,4 @@
-//! The log: one human-readable line or one JSON object per record, on standard error. Also starts traces.
+//! Sets up the log, with one human-readable line or one JSON object per record on standard error. Also starts traces.
 
 use std::io::IsTerminal as _;
 
@@ -9,12 +9,12 @@ use tracing_subscriber::{
 
 use crate::config::{CommonConfig, LogFormat};
 
-/// kube's client logs each failed attempt as an error of its own, but the mirrors already log outages. A user's directive comes later and
-/// takes precedence.
+/// Silences kube's client, which logs each failed attempt as an error, since the mirrors already log outages. A user's directive comes
+/// later and takes precedence.
 const QUIETER: &str = "kube_client::client::builder=off";
 
-/// Installs the log as configured, and traces as the environment variables say. A second call changes nothing, since tests may have
-/// installed their own log.
+/// Installs the log as configured, and traces as the environment variables say. A second call has no effect, since tests may have installed
+/// their own log.
 pub(super) fn start(controller: &str, config: &CommonConfig) -> Traces {
     let traces = Traces::from_environment(controller, env!("CARGO_PKG_VERSION"));
     let filter = EnvFilter::new(format!("{QUIETER},{NOT_IN_THE_LOG},{}", config.log_level));
@@ -26,7 +26,7 @@ pub(super) fn start(controller: &str, config: &CommonConfig) -> Traces {
         log.json().flatten_event(true).with_filter(filter).boxed()
     };
     if registry().with(traces.layer()).with(log).try_init().is_err() {
-        tracing::debug!("A log is already installed");
+        tracing::debug!("A log subscriber is already installed");
     }
     traces.tell();
     traces

@@ -11,7 +11,7 @@ use prometheus_client::{
 use super::Process;
 use crate::{explain, leadership::Shards};
 
-/// The value of the label `manager`, the name of the program that contained all controllers.
+/// The value of the label `manager`: the name of the program that contained all controllers.
 const MANAGER: &str = "cloud-controller-manager";
 
 /// Registers `running_managed_controllers`, with an election also `leader_election_master_status`, and the metrics of unsettled objects.

@@ -1,5 +1,5 @@
-//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own; a task that never waits again (a
-//! deadlock, an endless loop) has none.
+//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own, but a task that never waits again
+//! (in a deadlock or an endless loop) would not be noticed.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,10 +10,11 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Steps between two waits take micro- or milliseconds; the longest, on a large listing, takes a second.
+/// Time without a wait after which a task counts as stuck. Steps between two waits take micro- or milliseconds; the longest, on a large
+/// listing, takes a second.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Records when one task last yielded. Cloning gives another handle.
+/// Records when a task last yielded its thread. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pulse(Arc<Mutex<Option<Instant>>>);
 
@@ -31,7 +32,7 @@ impl Pulse {
     }
 
     /// # Errors
-    /// Says how long the task has not yielded its thread.
+    /// Returns how long the task has not yielded its thread.
     pub(super) fn judge(&self) -> Result<(), String> {
         match self.since().map(|since| since.elapsed()) {
             Some(time) if time >= STUCK => Err(format!("has not yielded for {} s", time.as_secs())),

@@ -1,4 +1,4 @@
-//! The metrics that every controller has are in docs/reference/metrics.md, and its Events in docs/reference/events.md.
+//! The source of docs/reference/metrics.md for the metrics that every controller has, and of docs/reference/events.md for its Events.
 
 use cloud_api_proto::v1alpha1::Scope;
 use k8s_openapi::api::core::v1::Node;

@@ -1,5 +1,5 @@
-//! Stores on the Lease (of the first shard) which part of the cloud this controller works in, and emits an Event when the adapter works in
-//! another one.
+//! Stores the part of the cloud in which this controller works on the Lease of the first shard, and emits an Event when the adapter works
+//! in another part.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -24,10 +24,10 @@ use crate::{
     leadership::Shards,
 };
 
-/// The annotation of the Lease that stores the scope: its fingerprint, and a description. The operator accepts the current scope by
-/// removing it.
+/// The annotation of the Lease that stores the scope, as fingerprint and description. The operator accepts the current scope by removing
+/// the annotation.
 const ANNOTATION: &str = "cloudadapter.dev/scope";
-/// How soon a removal of the annotation is noticed, and a failed request to the API server is retried.
+/// Interval of checks whether the annotation was removed, and of retries after a failed request to the API server.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
@@ -38,7 +38,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Allows no change in the cloud until the scope was compared with the one on the Lease. Without a Lease, the scope is kept in memory
+    /// Blocks changes in the cloud until the scope was compared with the scope on the Lease. Without a Lease, the scope is kept in memory
     /// only.
     pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
         if let Some(lease) = shards.lease() {
@@ -51,7 +51,7 @@ impl Keeper {
         Self { guard: guard.clone(), shards: shards.clone(), kube: kube.clone(), recorder: recorder.clone() }
     }
 
-    /// Compares the scopes when a term begins and whenever the adapter reports another scope. Only within a term.
+    /// Compares the scopes when a term begins and whenever the adapter reports another scope. Does nothing outside of a term.
     pub(super) async fn run(self) -> Infallible {
         let (mut told, mut gains) = (None, self.shards.gains());
         loop {
@@ -92,7 +92,7 @@ impl Keeper {
     }
 }
 
-/// The Event for a move to another part of the cloud.
+/// Returns the Event for a move to another part of the cloud.
 pub(super) fn notice(note: String) -> Notice {
     Notice { kind: Kind::Warning, reason: "CloudMoved", action: "Compare", note }
 }

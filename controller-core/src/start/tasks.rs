@@ -1,4 +1,4 @@
-//! Named tasks that run until a stop, and how a process ends with them.
+//! Runs named tasks until a stop, and decides how a process ends with them.
 
 use std::{future::Future, time::Duration};
 
@@ -18,7 +18,7 @@ impl Tasks {
         });
     }
 
-    /// Waits for `stop`, then for the tasks, at most `grace`. Cancels `stop` if a task ends before.
+    /// Waits for `stop`, then at most `grace` for the tasks. Cancels `stop` if a task ends earlier.
     pub(super) async fn until(mut self, stop: &CancellationToken, grace: Duration) -> anyhow::Result<()> {
         let early = tokio::select! {
             biased;
@@ -26,7 +26,7 @@ impl Tasks {
             Some(ended) = self.0.join_next() => Some(ended),
         };
         let result = match early {
-            Some(Ok(name)) if !stop.is_cancelled() => Err(anyhow!("task «{name}» ended by itself")),
+            Some(Ok(name)) if !stop.is_cancelled() => Err(anyhow!("task «{name}» ended unexpectedly")),
             Some(Err(error)) => Err(anyhow!(error).context("a task failed")),
             Some(Ok(_)) | None => Ok(()),
         };
@@ -43,8 +43,7 @@ impl Tasks {
             Err(_elapsed) => {
                 warn!(
                     seconds = grace.as_secs(),
-                    "Some work did not finish in time and is cut off; \
-                     the next start resumes it"
+                    "Some work did not finish in time and was cancelled; the next start resumes it"
                 );
                 result
             }
@@ -91,7 +90,7 @@ mod tests {
         tasks.spawn("other", async move { token.cancelled().await });
         tasks.spawn("queue", async {});
         let error = tasks.until(&stop, GRACE).await.expect_err("the stop was not requested");
-        assert_eq!(error.to_string(), "task «queue» ended by itself");
+        assert_eq!(error.to_string(), "task «queue» ended unexpectedly");
     }
 
     #[tokio::test(start_paused = true)]

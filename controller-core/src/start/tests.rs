@@ -1,4 +1,4 @@
-//! Two processes of one controller over one API server, in virtual time.
+//! Tests two processes of one controller with one API server, in virtual time.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ struct World {
     deeds: Deeds,
 }
 
-/// A running process. Dropping it is like killing it.
+/// A running process. Dropping this value is like killing the process.
 struct Replica {
     stop: CancellationToken,
     health: Health,
@@ -47,7 +47,7 @@ impl World {
         self.start_in(name, 1)
     }
 
-    /// The same with this number of shards.
+    /// Starts a replica with this number of shards.
     fn start_in(&self, name: &'static str, shards: u16) -> Replica {
         let election = Election {
             namespace: "kube-system".to_owned(),
@@ -119,7 +119,7 @@ async fn one_of_two_replicas_works_and_the_other_stands_by() {
     let _first = world.start("a");
     world.until("a starts").await;
     let second = world.start("bb");
-    eventually("it knows the leader", || second.health.readiness().is_ok()).await;
+    eventually("the standby knows the leader", || second.health.readiness().is_ok()).await;
     tokio::time::sleep(Duration::from_mins(10)).await;
     assert_eq!(world.deeds(), ["a starts"]);
     assert_eq!(second.health.readiness(), Ok(()));
@@ -137,7 +137,7 @@ async fn a_stopped_leader_releases_the_lease_for_the_next() {
 
     let stopped = Instant::now();
     first.stop.cancel();
-    first.ended().await.expect("in good order");
+    first.ended().await.expect("the process ends without error");
     world.until("bb starts").await;
     let took = stopped.elapsed();
     assert_eq!(world.deeds(), ["a starts", "a has finished", "bb starts"]);
@@ -148,7 +148,7 @@ async fn a_stopped_leader_releases_the_lease_for_the_next() {
 async fn a_stopped_replica_releases_each_shard_when_it_is_idle() {
     let world = World::new();
     let mut first = world.start_in("a", 2);
-    eventually("it holds all shards", || first.shards.held() == 2).await;
+    eventually("the replica holds all shards", || first.shards.held() == 2).await;
     let mut turns = first.shards.enter_all();
     let turn = turns.pop().expect("two");
     drop(turns);
@@ -164,7 +164,7 @@ async fn a_stopped_replica_releases_each_shard_when_it_is_idle() {
         ["a starts", "bb starts"],
         "other work of the first replica is still in progress"
     );
-    first.ended().await.expect("in good order");
+    first.ended().await.expect("the process ends without error");
     eventually("the other replica holds all shards", || second.shards.held() == 2).await;
 }
 
@@ -189,7 +189,7 @@ async fn a_stopped_standby_ends_without_having_worked() {
     let mut second = world.start("bb");
     tokio::time::sleep(Duration::from_secs(1)).await;
     second.stop.cancel();
-    second.ended().await.expect("in good order");
+    second.ended().await.expect("the process ends without error");
     assert_eq!(world.deeds(), ["a starts"]);
     let holder = world.lease().spec.and_then(|spec| spec.holder_identity).expect("a still leads");
     assert_eq!(holder, first_identity(&world), "{holder}");
@@ -216,7 +216,7 @@ async fn a_replica_that_loses_the_lease_ends_with_an_error() {
     let taken = Instant::now();
     let error = first.ended().await.expect_err("it is not the leader");
     assert!(error.to_string().contains("kube-system/cloud-node-controller was lost to other"), "{error}");
-    assert!(taken.elapsed() <= Duration::from_secs(3), "{:?}: nothing is waited for", taken.elapsed());
+    assert!(taken.elapsed() <= Duration::from_secs(3), "{:?}: the process does not wait", taken.elapsed());
     assert_eq!(world.deeds(), ["a starts"], "work in progress is dropped");
 }
 
@@ -229,14 +229,14 @@ async fn an_unreachable_api_server_stops_writes_but_no_process() {
     let epoch = first.shards.epoch();
     world.kube.away(true);
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert!(!first.shards.is_running(), "it could not renew for 10 s");
+    assert!(!first.shards.is_running(), "the replica could not renew for 10 s");
     assert!(first.health.readiness().is_err());
     assert_eq!(first.health.liveness(), Ok(()));
     tokio::time::sleep(Duration::from_mins(10)).await;
     world.kube.away(false);
-    eventually("it leads again", || first.shards.is_running()).await;
+    eventually("the replica leads again", || first.shards.is_running()).await;
     assert!(first.shards.epoch() > epoch, "a new term, which the adapter sees");
-    assert_eq!(world.deeds(), ["a starts"], "its work continued");
+    assert_eq!(world.deeds(), ["a starts"], "the replica's work continued");
 }
 
 // Behaviour: P8
@@ -272,7 +272,7 @@ async fn a_late_request_of_an_own_earlier_term_is_not_a_stale_fence() {
     world.kube.away(true);
     tokio::time::sleep(Duration::from_secs(11)).await;
     world.kube.away(false);
-    eventually("it leads again", || first.shards.is_running()).await;
+    eventually("the replica leads again", || first.shards.is_running()).await;
     assert_eq!(deletion(asked_in).await.map_err(|error| error.reason), Err(Reason::OutcomeUnknown));
     assert_eq!(deletion(first.shards.epoch()).await.map_err(|error| error.reason), Err(Reason::StaleFence));
 }
@@ -284,7 +284,7 @@ async fn liveness_covers_the_election() {
     let mut first = world.start("a");
     world.until("a starts").await;
     assert_eq!(first.health.liveness(), Ok(()));
-    // As if the election hung: no part of it runs.
+    // This simulates a hanging election, of which no part runs.
     first.ended.abort_all();
     while first.ended.join_next().await.is_some() {}
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -305,7 +305,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     world.cloud.moves_to("b");
     assert!(!first.may_change().await);
     first.stop.cancel();
-    first.ended().await.expect("in good order");
+    first.ended().await.expect("the process ends without error");
 
     // The scope survives a restart.
     let second = world.start("bb");
@@ -320,11 +320,11 @@ async fn another_project_is_not_changed_before_confirmation() {
     tokio::time::sleep(Duration::from_mins(10)).await;
     let told =
         world.kube.event_objects().into_iter().filter(|event| event.reason.as_deref() == Some("CloudMoved"));
-    assert_eq!(told.count(), 2, "once by each process");
+    assert_eq!(told.count(), 2, "once per process");
 
     let name = ObjectName::namespaced("kube-system", "cloud-node-controller");
     world.kube.change::<Lease>(&name, |lease| lease.metadata.annotations = None);
-    eventually("it is noticed", || second.health.readiness().is_ok()).await;
+    eventually("the change is noticed", || second.health.readiness().is_ok()).await;
     assert!(second.may_change().await);
     assert_eq!(kept().as_deref(), Some("b project b"));
 }

@@ -1,7 +1,7 @@
-//! A stateful fake of a cloud behind its adapter: the whole contract over items in memory, served by a real gRPC server.
+//! A stateful fake of a cloud behind its adapter. It implements the whole contract with items in memory and a real gRPC server.
 //!
-//! It stores items, counts calls and can return an error for the next call. It has no latency and no vendor calls: tests of costs use the
-//! simulated cloud.
+//! The fake stores items, counts calls and can return an error for the next call. It has no latency and no vendor calls; tests of costs use
+//! the simulated cloud instead.
 
 mod connection;
 mod instances;
@@ -40,7 +40,7 @@ use crate::{Clock, adapter::Adapter};
 type Answer<T> = Result<Response<T>, Status>;
 type Messages<T> = BoxStream<'static, Result<T, Status>>;
 
-/// A stateful fake of a cloud behind its adapter. Cloning gives another handle to the same.
+/// A stateful fake of a cloud behind its adapter. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct FakeCloud {
     shared: Arc<Shared>,
@@ -58,26 +58,26 @@ struct Shared {
 /// The whole state. Tests read it through [`FakeCloud::read`] and change it through [`FakeCloud::edit`].
 #[derive(Debug, Default)]
 pub struct State {
-    /// By provider ID.
+    /// Instances by provider ID.
     pub instances: BTreeMap<String, Instance>,
-    /// Provider IDs that a look-up finds and the watch does not show, as if the vendor's listing lagged behind.
+    /// Provider IDs that a look-up finds and the watch does not show, as with a vendor whose listing lags.
     pub unlisted: Vec<String>,
-    /// Provider IDs that a look-up reports as gone, with evidence; for any other missing ID it reports nothing definite.
+    /// Provider IDs that a look-up reports as gone, with evidence. For any other missing ID, a look-up proves nothing.
     pub gone: BTreeSet<String>,
-    /// Provider IDs for which a look-up gives no answer.
+    /// Provider IDs for which a look-up returns an error.
     pub untold: BTreeSet<String>,
-    /// Reports an instance as gone only if the same call also asks about an existing one, like an adapter that was just started and knows
-    /// no instance of this cluster.
+    /// Reports an instance as gone only if the same call also asks about an existing one. This simulates an adapter that has just started
+    /// and knows no instance of this cluster.
     pub wants_witnesses: bool,
-    /// What watches of the instances show instead, and when it was listed: the vendor no longer answers listings.
+    /// What watches of the instances show instead of the current items, and when that was listed: the vendor no longer answers listings.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
-    /// By vendor ID.
+    /// Load balancers by vendor ID.
     pub load_balancers: BTreeMap<String, LoadBalancer>,
-    /// By ID.
+    /// Backend sets by ID.
     pub backend_sets: BTreeMap<String, Vec<Backend>>,
-    /// By vendor ID.
+    /// Routes by vendor ID.
     pub routes: BTreeMap<String, Route>,
-    /// How many calls of ensure and delete answer PENDING or DELETING before the next one completes.
+    /// How many ensure and delete calls answer PENDING or DELETING before the next call completes.
     pub pending: u32,
     /// The retry delay in such answers. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,
@@ -87,13 +87,13 @@ pub struct State {
     pub calls: BTreeMap<&'static str, u32>,
     /// RPCs that this adapter does not implement.
     pub missing: BTreeSet<&'static str>,
-    /// How long calls of an RPC take.
+    /// How long calls take, by RPC name.
     pub slow: BTreeMap<&'static str, Duration>,
-    /// Ensures and deletions in progress for each load balancer, by the UID of its owner: now, and the maximum so far.
+    /// Ensures and deletions in progress for each load balancer, by the UID of its owner: the current number, and the maximum so far.
     pub under_way: BTreeMap<String, (u32, u32)>,
     /// Errors for the next calls, by RPC.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
-    /// Number of dry-run verbs so far.
+    /// Number of dry-run calls so far.
     pub dry_runs: Vec<&'static str>,
     /// Requests so far.
     pub batch_gets: Vec<BatchGetInstancesRequest>,
@@ -116,7 +116,7 @@ impl Default for FakeCloud {
 }
 
 impl FakeCloud {
-    /// A cloud without items.
+    /// Creates a cloud without items.
     #[must_use]
     pub fn new() -> Self {
         let (clock, changed) = (Clock::starting_at(BEGIN), Sender::new(()));
@@ -126,7 +126,7 @@ impl FakeCloud {
         Self { shared, connector }
     }
 
-    /// A client of the fake. Must be called inside a tokio runtime.
+    /// Returns a client of the fake. Must be called inside a tokio runtime.
     #[must_use]
     pub fn adapter(&self) -> Adapter {
         let endpoint = adapter_client::settings(http::Uri::from_static("http://adapter.test"));
@@ -134,13 +134,14 @@ impl FakeCloud {
         Adapter::over(channel, cluster(), &self.clock())
     }
 
-    /// The wall clock of the adapter.
+    /// Returns the wall clock of the adapter.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.shared.clock
     }
 
-    /// Makes the vendor stop answering listings, so that watches show the current items with an increasing age; or makes it answer again.
+    /// Makes the vendor stop answering listings, so that watches show the current items with an increasing age; or makes the vendor answer
+    /// again.
     pub fn lists(&self, lists: bool) {
         let now = self.clock().now();
         self.edit(|state| state.listing = (!lists).then(|| (now, state.instances.clone())));
@@ -159,7 +160,7 @@ impl FakeCloud {
         self.edit(|state| drop(state.instances.insert(instance.provider_id.clone(), instance)));
     }
 
-    /// Deletes an instance, so that the cloud can prove it.
+    /// Deletes an instance, and lets the cloud prove that the instance is gone.
     pub fn end(&self, provider_id: &str) {
         self.edit(|state| {
             state.instances.remove(provider_id);
@@ -179,7 +180,7 @@ impl FakeCloud {
         result
     }
 
-    /// How often an RPC was called so far.
+    /// Returns how often an RPC was called so far.
     #[must_use]
     pub fn calls(&self, rpc: &'static str) -> u32 {
         self.read(|state| state.calls.get(rpc).copied().unwrap_or_default())
@@ -190,13 +191,13 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// Makes calls of this RPC take this long: they take effect and are answered at the end of it. Applies to unary RPCs except `GetInfo`.
+    /// Makes calls of this RPC take this time: they take effect and are answered when it has passed. Applies to unary RPCs except
+    /// `GetInfo`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }
 
-    /// Makes this an adapter that does not implement this RPC, such as an older one or one that is being upgraded. Running watches
-    /// continue.
+    /// Removes this RPC from the adapter, as in an older adapter or during an upgrade. Running watches continue.
     pub fn without(&self, rpc: &'static str) {
         self.edit(|state| state.missing.insert(rpc));
     }
@@ -211,13 +212,13 @@ impl FakeCloud {
         self.connector.away(away);
     }
 
-    /// Makes the adapter accept connections without ever answering, or restarts it.
+    /// Makes the adapter accept connections without ever answering, or restarts the adapter.
     pub fn hang(&self, hangs: bool) {
         self.connector.hang(hangs);
     }
 }
 
-/// The capabilities: routes; tests set others themselves.
+/// Returns the capabilities: routes. Tests set other capabilities themselves.
 fn info() -> GetInfoResponse {
     let level = Level::Stable.into();
     let routes = Capability { name: "routes".to_owned(), level, ..Capability::default() };
@@ -238,7 +239,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the vendor was asked for the content that watches show.
+    /// Returns when the vendor was asked for the content that watches show.
     fn observed(&self, state: &State) -> prost_types::Timestamp {
         state.listing.as_ref().map_or_else(|| self.now(), |(at, _)| wire(*at))
     }
@@ -247,7 +248,7 @@ impl Shared {
         wire(self.clock.now())
     }
 
-    /// Waits as long as the test ordered.
+    /// Waits for the time that the test has set.
     async fn takes_its_time(&self, rpc: &'static str) {
         let slow = self.state().slow.get(rpc).copied();
         if let Some(slow) = slow.filter(|slow| !slow.is_zero()) {
@@ -255,7 +256,7 @@ impl Shared {
         }
     }
 
-    /// Counts a call and returns the error that the test ordered for it.
+    /// Counts a call and returns the error that the test has set for it.
     fn called(&self, rpc: &'static str) -> Result<MutexGuard<'_, State>, Status> {
         let mut state = self.state();
         *state.calls.entry(rpc).or_default() += 1;

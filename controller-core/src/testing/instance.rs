@@ -1,11 +1,11 @@
-//! `instance("sim://north/i-1").named("a").at("192.0.2.1")`
+//! Builds instances: `instance("sim://north/i-1").named("a").at("192.0.2.1")`
 
 use cloud_api_proto::v1alpha1::{
     Instance, InstanceAddress, InstanceState,
     instance_address::{Type, Value},
 };
 
-/// A running instance of type `small` in region `north`, zone `north-1`, without name and addresses.
+/// Starts with a running instance of type `small` in region `north`, zone `north-1`, without name and addresses.
 pub fn instance(provider_id: &str) -> InstanceBuilder {
     InstanceBuilder(Instance {
         provider_id: provider_id.to_owned(),
@@ -23,23 +23,23 @@ pub fn instance(provider_id: &str) -> InstanceBuilder {
 pub struct InstanceBuilder(Instance);
 
 impl InstanceBuilder {
-    /// With this name in the cloud.
+    /// Sets the name in the cloud.
     pub fn named(mut self, name: &str) -> Self {
         self.0.name = name.to_owned();
         self
     }
 
-    /// With one more internal address.
+    /// Adds an internal address.
     pub fn at(self, ip: &str) -> Self {
         self.address(Type::InternalIp, ip)
     }
 
-    /// With one more external address.
+    /// Adds an external address.
     pub fn external(self, ip: &str) -> Self {
         self.address(Type::ExternalIp, ip)
     }
 
-    /// With one more address of this type: an IP address or a name, depending on the type.
+    /// Adds an address of this type: an IP address or a name, depending on the type.
     pub fn address(mut self, type_: Type, address: &str) -> Self {
         let is_ip = matches!(type_, Type::InternalIp | Type::ExternalIp);
         let value = if is_ip { Value::Ip(address.to_owned()) } else { Value::Name(address.to_owned()) };
@@ -59,32 +59,32 @@ impl InstanceBuilder {
         self
     }
 
-    /// With this instance type.
+    /// Sets the instance type.
     pub fn of_type(mut self, instance_type: &str) -> Self {
         self.0.instance_type = instance_type.to_owned();
         self
     }
 
-    /// In this region and zone.
+    /// Sets region and zone.
     pub fn zone(mut self, region: &str, zone: &str) -> Self {
         self.0.region = region.to_owned();
         self.0.zone = zone.to_owned();
         self
     }
 
-    /// With a label that the vendor adds.
+    /// Adds a label of the vendor.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.0.extra_labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// In this state.
+    /// Sets the state.
     pub fn state(mut self, state: InstanceState) -> Self {
         self.0.state = state.into();
         self
     }
 
-    /// The instance.
+    /// Returns the instance.
     #[must_use]
     pub fn build(self) -> Instance {
         self.0

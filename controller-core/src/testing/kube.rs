@@ -1,9 +1,9 @@
-//! A stateful fake of the API server under [`kube::Client`]: objects in a map, get, list, watch, create, patch, delete, and faults that a
-//! test orders.
+//! A stateful fake of the API server that serves [`kube::Client`]: objects in a map, with get, list, watch, create, patch and delete, and
+//! faults that a test sets.
 //!
-//! It implements only what the controllers use of Kubernetes: the status subresource, resource versions, finalizers and their managers, and
-//! the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else; the tests against a real API server
-//! do.
+//! The fake implements only what the controllers use of Kubernetes: the status subresource, resource versions, finalizers and their
+//! managers, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else; tests with a real API
+//! server cover the rest.
 
 mod faults;
 mod managed;
@@ -56,7 +56,7 @@ pub struct Write {
     pub body: Value,
 }
 
-/// A stateful fake of the API server. Cloning gives another handle to the same.
+/// A stateful fake of the API server. Cloning gives another handle.
 #[derive(Clone, Debug)]
 pub struct FakeKube(Arc<Shared>);
 
@@ -81,7 +81,7 @@ struct State {
     hooks: Hooks,
     /// Requests so far, by verb and collection.
     requests: BTreeMap<(Verb, String), u32>,
-    /// Watches without bookmarks. Without bookmarks, a resource without changes has to be listed again when its watch ends.
+    /// Number of watches without bookmarks. Without bookmarks, a resource without changes has to be listed again when its watch ends.
     unmarked_watches: u32,
 }
 
@@ -93,19 +93,20 @@ impl Default for FakeKube {
 }
 
 impl FakeKube {
-    /// An API server without objects.
+    /// Creates an API server without objects.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A client of the fake. Must be called inside a tokio runtime.
+    /// Returns a client of the fake. Must be called inside a tokio runtime.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.connection(), "default")
     }
 
-    /// A client of the fake whose requests pass through `requests`, as those of a controller do. Must be called inside a tokio runtime.
+    /// Returns a client of the fake whose requests pass through `requests`, like those of a controller. Must be called inside a tokio
+    /// runtime.
     #[must_use]
     pub fn client_through(&self, requests: &Requests) -> Client {
         Client::new(requests.layer(self.connection()), "default")
@@ -119,11 +120,11 @@ impl FakeKube {
             let this = this.clone();
             Box::pin(async move { this.serve(request).await })
         });
-        // The real client gives up hanging requests, too.
+        // The real client also gives up hanging requests.
         tower::timeout::Timeout::new(service, kube_api::ANSWER_LIMIT)
     }
 
-    /// Creates or replaces an object as another client would. Not one of [`FakeKube::writes`].
+    /// Creates or replaces an object as another client would. Not counted in [`FakeKube::writes`].
     pub fn put<K>(&self, object: impl Into<K>)
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -137,7 +138,7 @@ impl FakeKube {
         self.wake();
     }
 
-    /// Changes an object as another client would. Not one of [`FakeKube::writes`].
+    /// Changes an object as another client would. Not counted in [`FakeKube::writes`].
     pub fn change<K>(&self, name: &ObjectName, change: impl FnOnce(&mut K))
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
@@ -148,13 +149,13 @@ impl FakeKube {
         }
     }
 
-    /// Deletes an object as another client would: only marks it if it has finalizers.
+    /// Deletes an object as another client would. An object with finalizers is only marked for deletion.
     pub fn delete<K: Resource<DynamicType = ()>>(&self, name: &ObjectName) {
         self.state().store.delete(&key::<K>(name));
         self.wake();
     }
 
-    /// The text of the last Event with this reason about an object with this name.
+    /// Returns the text of the last Event with this reason about an object with this name.
     #[must_use]
     pub fn told(&self, reason: &str, name: &str) -> Option<String> {
         let of = |event: &Event| event.reason.as_deref() == Some(reason);
@@ -162,7 +163,7 @@ impl FakeKube {
         self.event_objects().into_iter().filter(of).rfind(about).and_then(|event| event.message)
     }
 
-    /// The current state of an object.
+    /// Returns the current state of an object.
     #[must_use]
     pub fn get<K>(&self, name: &ObjectName) -> Option<K>
     where
@@ -172,14 +173,14 @@ impl FakeKube {
         serde_json::from_value(state.store.get(&key::<K>(name))?.clone()).ok()
     }
 
-    /// The writes so far, without Events.
+    /// Returns the writes so far, without Events.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let state = self.state();
         state.writes.iter().filter(|write| !write.path.contains("/events")).cloned().collect()
     }
 
-    /// The Events so far as `Type Reason object: note (xN)`, in the order of their names.
+    /// Returns the Events so far as `Type Reason object: note (xN)`, in the order of their names.
     #[must_use]
     pub fn events(&self) -> Vec<String> {
         let state = self.state();
@@ -190,7 +191,7 @@ impl FakeKube {
             .collect()
     }
 
-    /// The complete Events so far.
+    /// Returns the complete Events so far.
     #[must_use]
     pub fn event_objects(&self) -> Vec<Event> {
         let state = self.state();
@@ -198,7 +199,7 @@ impl FakeKube {
         events.filter_map(|value| serde_json::from_value(value.clone()).ok()).collect()
     }
 
-    /// How many requests of this verb to this resource, such as `nodes`, have arrived so far.
+    /// Returns how many requests of this verb to this resource, such as `nodes`, have arrived so far.
     #[must_use]
     pub fn requests(&self, verb: Verb, resource: &str) -> u32 {
         let state = self.state();
@@ -208,18 +209,18 @@ impl FakeKube {
         counts.map(|(_, count)| count).sum()
     }
 
-    /// How many watches without bookmarks have arrived so far.
+    /// Returns how many watches without bookmarks have arrived so far.
     #[must_use]
     pub fn unmarked_watches(&self) -> u32 {
         self.state().unmarked_watches
     }
 
-    /// Answers the next write, except of an Event, with this HTTP status and without an effect.
+    /// Answers the next write, unless it writes an Event, with this HTTP status and without an effect.
     pub fn refuse_next(&self, status: u16) {
         self.order(Fault::status(status).on_writes().times(1));
     }
 
-    /// Adds a fault. If several faults apply to a request, the oldest one counts.
+    /// Adds a fault. If several faults apply to a request, the oldest fault is used.
     pub fn order(&self, fault: Fault) {
         self.state().faults.order(fault);
     }
@@ -230,19 +231,19 @@ impl FakeKube {
         self.0.healed.send_replace(());
     }
 
-    /// Models a concurrent writer: `change` happens when the next write, except of an Event, has arrived and before it is checked. Several
-    /// changes apply to one write each, in their order.
+    /// Simulates a concurrent writer: `change` happens when the next write, unless it writes an Event, has arrived and before it is
+    /// checked. Several changes apply to one write each, in their order.
     pub fn before_next_write(&self, change: impl FnOnce(&Self) + Send + 'static) {
         self.state().hooks.push(Box::new(change));
     }
 
-    /// Forgets the history: older watches, and new ones from an older version, end with “too old resource version”.
+    /// Drops the history: older watches, and new watches from an older version, end with “too old resource version”.
     pub fn compact(&self) {
         self.state().store.compact();
         self.wake();
     }
 
-    /// Keeps running watches open but silent, as behind a firewall that has forgotten their connections. New ones are served.
+    /// Keeps running watches open but silent, as behind a firewall that has dropped their connections. New watches are served.
     pub fn silence_watches(&self) {
         self.state().silenced += 1;
     }
@@ -284,7 +285,7 @@ impl FakeKube {
         Ok(answer)
     }
 
-    /// Records a request, and applies the change that was to happen before it is checked.
+    /// Records a request, and applies the change that the test has set for the moment before the check.
     fn arrived(&self, target: &Target, body: &[u8]) {
         let mut state = self.state();
         *state.requests.entry((target.verb(), target.collection.clone())).or_default() += 1;
@@ -309,7 +310,7 @@ impl FakeKube {
         json_answer(status, &value)
     }
 
-    /// Streams all events after the requested resource version, and then new ones.
+    /// Streams all events after the requested resource version, and then new events.
     fn watch(&self, target: Target) -> Answer {
         let begin = (self.clone(), self.0.changed.subscribe(), target.resource_version);
         let silenced = self.state().silenced;
@@ -350,7 +351,7 @@ fn json_answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
     Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
 }
 
-/// The answer to a request with a fault. A Retry-After comes with plain text, as from the API server.
+/// Returns the answer to a request with a fault. An answer with Retry-After is plain text, as from the API server.
 fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, BoxError> {
     let Some(delay) = retry_after else {
         let (status, value) = refused(status, "ordered by the test");
@@ -361,7 +362,7 @@ fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, 
     Ok(answer.header("retry-after", delay.as_secs()).body(body)?)
 }
 
-/// A Status with an error.
+/// Returns a Status with an error.
 fn refused(status: StatusCode, message: &str) -> (StatusCode, Value) {
     let code = status.as_u16();
     // The reason in CamelCase, as the API server writes it: `NotFound`.
@@ -380,7 +381,7 @@ fn key<K: Resource<DynamicType = ()>>(name: &ObjectName) -> Key {
     Key { collection: K::url_path(&(), None), namespace: name.namespace.clone(), name: name.name.clone() }
 }
 
-/// Types of k8s-openapi write `kind` and `apiVersion` themselves; this is for those that do not.
+/// Adds `kind` and `apiVersion` for types that do not write them. Types of k8s-openapi do.
 fn merge_type<K: Resource<DynamicType = ()>>(value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         object.entry("kind").or_insert_with(|| K::kind(&()).into());

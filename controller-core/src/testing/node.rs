@@ -1,4 +1,4 @@
-//! `node("a").uninitialised().provider_id("sim://north/i-1")`
+//! Builds Nodes: `node("a").uninitialised().provider_id("sim://north/i-1")`
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use k8s_openapi::{
 use super::BEGIN;
 use crate::node::UNINITIALISED;
 
-/// A Node of this name, initialised and empty; its UID is `uid-<name>`.
+/// Starts with an initialised, empty Node of this name. Its UID is `uid-<name>`.
 pub fn node(name: &str) -> NodeBuilder {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -29,12 +29,12 @@ pub fn node(name: &str) -> NodeBuilder {
 pub struct NodeBuilder(Node);
 
 impl NodeBuilder {
-    /// As a kubelet with an external cloud provider registers it.
+    /// Makes the Node look as registered by a kubelet with an external cloud provider.
     pub fn uninitialised(self) -> Self {
         self.tainted(UNINITIALISED, Some("true"), "NoSchedule")
     }
 
-    /// With one more taint.
+    /// Adds a taint.
     pub fn tainted(mut self, key: &str, value: Option<&str>, effect: &str) -> Self {
         let taint = Taint {
             key: key.to_owned(),
@@ -46,13 +46,13 @@ impl NodeBuilder {
         self
     }
 
-    /// With this `spec.providerID`.
+    /// Sets `spec.providerID`.
     pub fn provider_id(mut self, id: &str) -> Self {
         self.spec().provider_id = Some(id.to_owned());
         self
     }
 
-    /// With one more pod CIDR.
+    /// Adds a pod CIDR.
     pub fn pods(mut self, cidr: &str) -> Self {
         let spec = self.spec();
         spec.pod_cidr.get_or_insert_with(|| cidr.to_owned());
@@ -60,19 +60,19 @@ impl NodeBuilder {
         self
     }
 
-    /// With one more address of a type, such as `InternalIP`.
+    /// Adds an address of a type, such as `InternalIP`.
     pub fn address(mut self, type_: &str, address: &str) -> Self {
         let address = NodeAddress { type_: type_.to_owned(), address: address.to_owned() };
         self.0.status.get_or_insert_default().addresses.get_or_insert_default().push(address);
         self
     }
 
-    /// With one more internal address.
+    /// Adds an internal address.
     pub fn at(self, ip: &str) -> Self {
         self.address("InternalIP", ip)
     }
 
-    /// With this status of the condition `Ready`: `True`, `False` or `Unknown`.
+    /// Sets the status of the condition `Ready`: `True`, `False` or `Unknown`.
     pub fn ready(mut self, status: &str) -> Self {
         let conditions = self.0.status.get_or_insert_default().conditions.get_or_insert_default();
         conditions.retain(|condition| condition.type_ != "Ready");
@@ -81,38 +81,38 @@ impl NodeBuilder {
         self
     }
 
-    /// With this label.
+    /// Adds a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         insert(&mut self.0.metadata.labels, key, value);
         self
     }
 
-    /// With this annotation.
+    /// Adds an annotation.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         insert(&mut self.0.metadata.annotations, key, value);
         self
     }
 
-    /// With another UID: a node that was recreated under its old name.
+    /// Sets another UID, as of a node that was recreated under its old name.
     pub fn uid(mut self, uid: &str) -> Self {
         self.0.metadata.uid = Some(uid.to_owned());
         self
     }
 
-    /// Created at this time.
+    /// Sets the creation time.
     pub fn created(mut self, at: Timestamp) -> Self {
         self.0.metadata.creation_timestamp = Some(Time(at));
         self
     }
 
-    /// Under deletion, held by a finalizer.
+    /// Marks the Node for deletion, with a finalizer.
     pub fn deleted(mut self) -> Self {
         self.0.metadata.deletion_timestamp = Some(Time(BEGIN));
         self.0.metadata.finalizers.get_or_insert_default().push("example.com/held".to_owned());
         self
     }
 
-    /// The Node.
+    /// Returns the Node.
     #[must_use]
     pub fn build(self) -> Node {
         self.0

@@ -1,4 +1,4 @@
-//! Shards that a test assigns to a process and takes away.
+//! Shards that a test gives to a process and takes away.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ struct Inner {
     tellers: Vec<watch::Sender<Leadership>>,
     shards: Shards,
     epochs: AtomicU64,
-    /// For each shard: the term since which the process has held it.
+    /// For each shard: the epoch since which the process has held it.
     lapsed: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -37,7 +37,7 @@ const ME: &str = "me";
 const LASTS: Duration = Duration::from_secs(15);
 
 impl Seats {
-    /// This number of shards, none of which the process holds.
+    /// Creates this number of shards, none of which the process holds.
     #[must_use]
     pub fn new(controller: &'static str, count: usize) -> Self {
         let seat = |number: usize| {
@@ -62,7 +62,7 @@ impl Seats {
         }))
     }
 
-    /// The process gets this shard for a while, in a new term, after another process held it.
+    /// Gives this shard to the process for a while, in a new term, after another process held it.
     pub fn give(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         if let Some(teller) = self.0.tellers.get(shard) {
@@ -71,7 +71,8 @@ impl Seats {
         }
     }
 
-    /// The process keeps this shard for another while, in a new term or in the current one; no other process held it in between.
+    /// Extends the time for which the process keeps this shard, in a new term or in the current one. No other process held the shard in
+    /// between.
     pub fn renew(&self, shard: usize, lasts: Duration, in_new_term: bool) {
         let until = Instant::now() + lasts;
         let next = self.0.epochs.fetch_add(u64::from(in_new_term), Ordering::Relaxed) + 1;
@@ -84,7 +85,7 @@ impl Seats {
         });
     }
 
-    /// The process cannot rely on this shard any more, and no other process holds it: [`Self::recover`] ends that.
+    /// The process cannot rely on this shard any more, and no other process holds it, until [`Self::recover`].
     pub fn lapse(&self, shard: usize) {
         let Some(teller) = self.0.tellers.get(shard) else { return };
         if let Leadership::Leader { since, .. } = &*teller.borrow() {
@@ -93,7 +94,7 @@ impl Seats {
         teller.send_replace(Leadership::Follower { holder: Some(ME.to_owned()) });
     }
 
-    /// The process holds the shard again, in a new term directly after its own.
+    /// The process holds the shard again, in a new term directly after its own term.
     pub fn recover(&self, shard: usize, lasts: Duration) {
         let (valid_until, uid) = (Instant::now() + lasts, Arc::from("lease-uid"));
         let epoch = self.0.epochs.fetch_add(1, Ordering::Relaxed) + 1;
@@ -107,21 +108,21 @@ impl Seats {
         self.0.lapsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another process holds this shard.
+    /// Gives this shard to another process.
     pub fn take(&self, shard: usize) {
         if let Some(teller) = self.0.tellers.get(shard) {
             teller.send_replace(Leadership::Follower { holder: Some("other".to_owned()) });
         }
     }
 
-    /// The Lease that represents all shards.
+    /// Returns the Lease that represents all shards.
     pub(super) fn first_lease(&self) -> Lease {
         let about = self.0.shards.lease().unwrap_or_default();
         let metadata = ObjectMeta { namespace: about.namespace, name: about.name, ..ObjectMeta::default() };
         Lease { metadata, ..Lease::default() }
     }
 
-    /// All shards.
+    /// Returns all shards.
     #[must_use]
     pub fn shards(&self) -> Shards {
         self.0.shards.clone()

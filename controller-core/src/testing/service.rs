@@ -1,4 +1,4 @@
-//! `service("web").port(80).annotation("…", "…")`
+//! Builds Services: `service("web").port(80).annotation("…", "…")`
 
 use k8s_openapi::{
     api::core::v1::{
@@ -9,7 +9,7 @@ use k8s_openapi::{
 
 use super::{BEGIN, node::insert};
 
-/// A Service of type LoadBalancer in namespace `default`, without ports; its UID is `uid-<name>`.
+/// Starts with a Service of type LoadBalancer in namespace `default`, without ports. Its UID is `uid-<name>`.
 pub fn service(name: &str) -> ServiceBuilder {
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -34,24 +34,24 @@ pub fn service(name: &str) -> ServiceBuilder {
 pub struct ServiceBuilder(Service);
 
 impl ServiceBuilder {
-    /// In another namespace.
+    /// Sets another namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.0.metadata.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// With this type.
+    /// Sets the type.
     pub fn of_type(mut self, type_: &str) -> Self {
         self.spec().type_ = Some(type_.to_owned());
         self
     }
 
-    /// With one more TCP port, named `tcp-<port>`; its node port is 30000 + port.
+    /// Adds a TCP port, named `tcp-<port>`. Its node port is 30000 + port.
     pub fn port(self, port: i32) -> Self {
         self.port_of("TCP", port)
     }
 
-    /// With one more port of a protocol, named `<protocol>-<port>`; its node port is 30000 + port.
+    /// Adds a port of a protocol, named `<protocol>-<port>`. Its node port is 30000 + port.
     pub fn port_of(mut self, protocol: &str, port: i32) -> Self {
         let port = ServicePort {
             name: Some(format!("{}-{port}", protocol.to_lowercase())),
@@ -64,31 +64,31 @@ impl ServiceBuilder {
         self
     }
 
-    /// With this load balancer class.
+    /// Sets the load balancer class.
     pub fn class(mut self, class: &str) -> Self {
         self.spec().load_balancer_class = Some(class.to_owned());
         self
     }
 
-    /// With this annotation.
+    /// Adds an annotation.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         insert(&mut self.0.metadata.annotations, key, value);
         self
     }
 
-    /// With one more finalizer.
+    /// Adds a finalizer.
     pub fn finalizer(mut self, finalizer: &str) -> Self {
         self.0.metadata.finalizers.get_or_insert_default().push(finalizer.to_owned());
         self
     }
 
-    /// Under deletion.
+    /// Marks the Service for deletion.
     pub fn deleted(mut self) -> Self {
         self.0.metadata.deletion_timestamp = Some(Time(BEGIN));
         self
     }
 
-    /// With this address in its status, as the API server stores it.
+    /// Sets this address in the status, as the API server stores it.
     pub fn ingress(mut self, ip: &str) -> Self {
         let ingress = LoadBalancerIngress {
             ip: Some(ip.to_owned()),
@@ -101,13 +101,13 @@ impl ServiceBuilder {
         self
     }
 
-    /// With any other change.
+    /// Makes any other change.
     pub fn with(mut self, change: impl FnOnce(&mut ServiceSpec)) -> Self {
         change(self.spec());
         self
     }
 
-    /// The Service.
+    /// Returns the Service.
     #[must_use]
     pub fn build(self) -> Service {
         self.0

@@ -1,4 +1,4 @@
-//! Use of a running cluster: kubectl, and loading of images.
+//! Operations on a running cluster: kubectl, and loading of images.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,11 +16,11 @@ use crate::wait::say;
 /// Fails unless a cluster runs and the caller is root.
 ///
 /// # Errors
-/// Returns an error that says what to do.
+/// Returns an error with the action that the user should take.
 pub fn check(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let up = running(layout, "kube-apiserver").is_some();
-    ensure!(up, "no cluster runs; start one: cargo xtask cluster up");
+    ensure!(up, "no cluster is running; start one: cargo xtask cluster up");
     Ok(())
 }
 
@@ -42,7 +42,7 @@ pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> 
 pub fn load(layout: &Layout, programs: &Programs, archives: &[PathBuf]) -> anyhow::Result<()> {
     check(layout)?;
     let nodes: Vec<_> = Node::up_to(NODES_MAX).filter(|&node| runs(layout, node)).collect();
-    ensure!(!nodes.is_empty(), "no node runs; start one: cargo xtask cluster up");
+    ensure!(!nodes.is_empty(), "no node is running; start one: cargo xtask cluster up");
     for archive in archives {
         ensure!(archive.is_file(), "{} is not a file", archive.display());
         // The path must be absolute: the process that enters the node's mount namespace has another working directory.
@@ -62,7 +62,7 @@ pub(crate) fn runs(layout: &Layout, node: Node) -> bool {
 }
 
 pub(crate) fn import(layout: &Layout, ctr: &Path, node: Node, archive: &Path) -> anyhow::Result<()> {
-    // ctr itself unpacks the image, or containerd with mounts of its own: both must see the same mounts.
+    // Either ctr itself unpacks the image, or containerd unpacks it into its own mounts, so both must see the same mounts.
     let mounts = running(layout, &node.server("mounts"));
     let mut command = enter(Place::Node(node), mounts);
     command.arg(ctr).arg("--address").arg(layout.containerd_socket(node));

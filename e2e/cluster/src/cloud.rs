@@ -1,4 +1,4 @@
-//! The simulated cloud in the fabric. It has the nodes as its instances. Its clients run in the fabric or in pods.
+//! The simulated cloud in the fabric. Its instances are the nodes. Its clients run in the fabric or in pods.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use tokio::net::TcpStream;
 
 use crate::layout::{CLOUD_PORT, FABRIC_ADDRESS, Node};
 
-/// The address that it listens on.
+/// The address on which it listens.
 pub fn url() -> String {
     format!("http://{FABRIC_ADDRESS}:{CLOUD_PORT}")
 }
 
-/// Returns the complete state of the cloud. For processes inside the fabric.
+/// Returns the complete state of the cloud. Call this inside the fabric.
 ///
 /// # Errors
 /// Returns an error if the cloud does not answer, or if the answer is not JSON.
@@ -22,7 +22,7 @@ pub async fn state() -> anyhow::Result<Value> {
     call(&request("GET", "/admin/state", "")).await
 }
 
-/// Creates an instance for each node that has none. For processes inside the fabric.
+/// Creates an instance for each node that has none. Call this inside the fabric.
 ///
 /// # Errors
 /// Returns an error if the cloud does not answer, or if it rejects the request.
@@ -60,10 +60,10 @@ fn request(method: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// Written without an HTTP library, because `cargo xtask` sends no other HTTP requests and should build fast.
+/// Sends a request without an HTTP library, because `cargo xtask` sends no other HTTP requests and should build fast.
 async fn call(request: &str) -> anyhow::Result<Value> {
     let mut stream =
-        TcpStream::connect((FABRIC_ADDRESS, CLOUD_PORT)).await.context("simcloud does not answer")?;
+        TcpStream::connect((FABRIC_ADDRESS, CLOUD_PORT)).await.context("simcloud did not answer")?;
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
@@ -75,7 +75,7 @@ fn body(answer: &str) -> anyhow::Result<Value> {
     let (head, body) = answer.split_once("\r\n\r\n").context("invalid HTTP answer")?;
     let good = head.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
     ensure!(good, "simcloud rejected the request: {body}");
-    serde_json::from_str(body).with_context(|| format!("simcloud did not answer in JSON: {body}"))
+    serde_json::from_str(body).with_context(|| format!("simcloud did not answer with JSON: {body}"))
 }
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use crate::wait::say;
 
 /// The routing protocol number that marks the routes of this module in the kernel.
 const PROTOCOL: &str = "99";
-/// The longest time from a route's creation in the cloud until pods can use it.
+/// The maximum time from the creation of a route in the cloud until pods can use it.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// From destination to next hop.
+/// Routes of a namespace: from destination to next hop.
 type Table = BTreeMap<String, String>;
 
-/// Runs until the process is killed. For a process inside the fabric.
+/// Applies routes until the process is killed. Call this inside the fabric.
 pub async fn run() {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -31,7 +31,7 @@ pub async fn run() {
         // While the cloud does not answer, the desired routes are unknown, so all routes stay.
         let done = match cloud::state().await {
             Ok(state) => apply(&wanted(&state)),
-            Err(error) => Err(error.context("keeping all routes")),
+            Err(error) => Err(error.context("cannot read the routes of the cloud, so all routes are kept")),
         };
         let now = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
         if now != told {
@@ -56,7 +56,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
         for change in changes(&seen_from(wanted, &place.address()), &there) {
             match run_words(&format!("ip -n {namespace} route {change}")) {
                 Ok(_) => say(&format!("{namespace}: {change}")),
-                // For example, a next hop that no node has. The other routes are still applied.
+                // An error is for example a next hop that no node has. The other routes are still applied.
                 Err(error) => failed.push(error.to_string()),
             }
         }
@@ -65,7 +65,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The routes of the cloud with their next-hop addresses. IPv6 is not supported here.
+/// The routes of the cloud with the addresses of their next hops. IPv6 is not supported here.
 fn wanted(state: &Value) -> Table {
     let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
     let address = |id: &str| {
@@ -83,23 +83,23 @@ fn wanted(state: &Value) -> Table {
     state["routes"].as_array().into_iter().flatten().filter_map(route).collect()
 }
 
-/// Leaves out the routes to the node itself, which delivers packets to its own pods directly.
+/// Leaves out the routes to the node itself, because the node delivers packets to its own pods directly.
 fn seen_from(wanted: &Table, address: &str) -> Table {
     wanted.iter().filter(|(_, via)| *via != address).map(|(to, via)| (to.clone(), via.clone())).collect()
 }
 
-/// The routes that the kernel lists.
+/// Parses the routes that the kernel lists.
 fn present(listed: &Value) -> Table {
     let route = |route: &Value| {
         let (to, via) = (route["dst"].as_str()?, route["gateway"].as_str()?);
-        // `ip` omits the prefix length of single addresses.
+        // `ip` prints single addresses without a prefix length.
         let to = if to.contains('/') { to.to_owned() } else { format!("{to}/32") };
         Some((to, via.to_owned()))
     };
     listed.as_array().into_iter().flatten().filter_map(route).collect()
 }
 
-/// Arguments of `ip route`.
+/// The arguments of `ip route` for each change.
 fn changes(wanted: &Table, there: &Table) -> Vec<String> {
     let new = wanted.iter().filter(|(to, via)| there.get(*to) != Some(*via));
     let gone = there.keys().filter(|to| !wanted.contains_key(*to));

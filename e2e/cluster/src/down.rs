@@ -1,4 +1,4 @@
-//! Removes everything: processes, namespaces, links, mounts, cgroups, files. Works after a crash of `up`, too.
+//! Removes everything: processes, namespaces, links, mounts, cgroups, files. Also works after a crash of `up`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ const CGROUP: &str = "k8s.io";
 /// Ends all servers of the cluster and all other processes in its namespaces.
 ///
 /// # Errors
-/// Returns an error that names what is left if something cannot be removed, or if the caller is not root.
+/// Returns an error if the caller is not root, or an error that names everything that cannot be removed.
 pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let layout = &layout.of_what_runs();
     let names = known(layout);
-    // The kubelets first: they would restart the containers.
+    // Kill the kubelets first, because they would restart the containers.
     for name in names.iter().filter(|name| name.ends_with("kubelet")) {
         stop(layout, name).await?;
     }
@@ -33,8 +33,8 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     for name in names.iter().filter(|name| !last(name)).chain(names.iter().filter(last)) {
         stop(layout, name).await?;
     }
-    // The containerd shims, and processes that a crash left without a PID file.
-    kill_all("nothing runs in the namespaces", || Place::all().flat_map(network::processes).collect())
+    // These are the containerd shims, and processes that a crash left without a PID file.
+    kill_all("no process runs in the namespaces", || Place::all().flat_map(network::processes).collect())
         .await?;
     for place in Place::all() {
         network::remove(place)?;
@@ -44,7 +44,7 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
         remove_group(group).with_context(|| format!("cannot remove {}", group.display()))?;
     }
     for group in hierarchies(&mounts()?).iter().map(|root| root.join(CGROUP)) {
-        // All containers of the host are in this cgroup: it stays while there are others.
+        // The containers of all programs on the host are in this cgroup: it stays while it contains other containers.
         fs::remove_dir(group).ok();
     }
     remove_dirs(layout);
@@ -54,11 +54,11 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
             .with_context(|| format!("cannot remove {}", layout.home.display()))?;
     }
     fs::remove_file(HOME_FILE).ok();
-    say("The cluster is down");
+    say("The cluster is stopped and removed");
     Ok(())
 }
 
-/// Removes the directories of the host that `up` created, if they are empty: other programs may use them by now.
+/// Removes the directories of the host that `up` created, if they are empty: other programs may use them now.
 fn remove_dirs(layout: &Layout) {
     for dir in fs::read_to_string(layout.made_dirs()).unwrap_or_default().lines() {
         // `ip netns` makes its folder a mount point.
@@ -73,7 +73,7 @@ fn mounts() -> anyhow::Result<String> {
     fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")
 }
 
-/// The host's own mount namespace should have no such mounts; those of the nodes end with their processes.
+/// Removes mounts below the folder. The host's own mount namespace should have none; those of the nodes end with their processes.
 fn unmount(home: &Path) -> anyhow::Result<()> {
     for point in below(&mounts()?, home).iter().rev() {
         run_words(&format!("umount --lazy {point}"))?;
@@ -81,14 +81,14 @@ fn unmount(home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mount points below a folder, in the order in which they were mounted.
+/// Returns the mount points below a folder, in the order in which they were mounted.
 fn below<'a>(mounts: &'a str, home: &Path) -> Vec<&'a str> {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     points.filter(|point| Path::new(point).starts_with(home)).collect()
 }
 
-/// The cgroup of each container that a node's containerd knows, in each hierarchy; cgroup v1 has several. The kubelet does not decide where
-/// they are, because it creates no cgroups itself.
+/// Returns the cgroup of each container that a node's containerd knows, in each hierarchy; cgroup v1 has several. The kubelet does not
+/// choose the cgroups, because it creates none itself.
 fn cgroups(layout: &Layout, mounts: &str) -> Vec<PathBuf> {
     let ids: Vec<_> = Node::up_to(NODES_MAX).flat_map(|node| children(&layout.containers(node))).collect();
     let ids = ids.iter().filter_map(|path| path.file_name());
@@ -105,7 +105,7 @@ fn hierarchies(mounts: &str) -> Vec<PathBuf> {
     mounts.lines().filter_map(point).collect()
 }
 
-/// All processes of these cgroups and of the cgroups below them.
+/// Returns all processes of these cgroups and of the cgroups below them.
 fn members(groups: &[PathBuf]) -> Vec<i32> {
     let mut ids = Vec::new();
     for group in groups {
@@ -121,7 +121,7 @@ fn children(group: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.is_dir()).collect()
 }
 
-/// The kernel removes the files of a cgroup with its directory.
+/// Removes cgroup directories. The kernel removes the files in a cgroup together with its directory.
 fn remove_group(group: &Path) -> std::io::Result<()> {
     children(group).iter().try_for_each(|child| remove_group(child))?;
     fs::remove_dir(group)

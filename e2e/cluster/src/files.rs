@@ -1,4 +1,4 @@
-//! Configuration files as values: kubeconfig, containerd, kubelet, CNI. JSON is YAML, too.
+//! Configuration files as values: kubeconfig, containerd, kubelet, CNI. They are JSON, which is also YAML.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(crate) fn kubelet(layout: &Layout, node: Node) -> Value {
         },
         "authorization": { "mode": "Webhook" },
         "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket(node).display()),
-        // These settings work with both versions of cgroups, without systemd, and without rights to the host's own cgroups.
+        // These settings work with both versions of cgroups, without systemd, and without access to the host's own cgroups.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
@@ -42,7 +42,7 @@ pub(crate) fn kubelet(layout: &Layout, node: Node) -> Value {
         // The kubelet must not evict pods or remove images because the host's disk is full.
         "evictionHard": {},
         "imageGCHighThresholdPercent": 100,
-        // Short periods: few things happen in this cluster, and the user waits for them.
+        // The periods are short, because this cluster has few objects and the user waits for the changes.
         "nodeStatusUpdateFrequency": "2s",
         "syncFrequency": "5s",
     })

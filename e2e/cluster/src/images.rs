@@ -25,7 +25,7 @@ pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
     write(&folder.join("pause.c"), PAUSE.as_bytes())?;
     let (source, program) = (folder.join("pause.c"), folder.join("root").join("pause"));
     run(Command::new("cc").args(["-static", "-Os", "-s", "-o"]).arg(&program).arg(&source)).context(
-        "the C compiler and the static C library are needed (Debian: libc6-dev, Fedora: glibc-static)",
+        "the C compiler and the static C library are required (Debian: libc6-dev, Fedora: glibc-static)",
     )?;
     let layer = folder.join("layer.tar");
     tar(&layer, &folder.join("root"), &["pause"])?;
@@ -41,7 +41,7 @@ pub(crate) fn pause(layout: &Layout) -> anyhow::Result<PathBuf> {
 
 fn config(layer: &[u8]) -> Value {
     let digest: String = Sha256::digest(layer).iter().map(|byte| format!("{byte:02x}")).collect();
-    // The architecture, as Go and image manifests name it.
+    // The name of the architecture in Go and in image manifests.
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -1,19 +1,19 @@
-//! Names of namespaces, addresses and files. A host has one cluster at most, so the names are constants.
+//! Names of namespaces, addresses and files. A host has at most one cluster, so the names are constants.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-/// The maximum number of nodes. Each takes 150 MB.
+/// The maximum number of nodes. Each node takes 150 MB.
 pub const NODES_MAX: u8 = 3;
 /// The CIDR of all pods.
 pub const PODS: &str = "10.244.0.0/16";
 /// The CIDR of all Services.
 pub const SERVICES: &str = "10.96.0.0/16";
-/// The first address of the Service CIDR, which is the API server.
+/// The first address of the Service CIDR, which belongs to the API server.
 pub const API_SERVICE: &str = "10.96.0.1";
-/// The address of the fabric on its bridge: the API server, the simulated cloud, and the default gateway of the nodes.
+/// The address of the fabric on its bridge. It is used by the API server and the simulated cloud, and is the default gateway of the nodes.
 pub const FABRIC_ADDRESS: &str = "10.90.0.1";
 /// The bridge in the fabric.
 pub const BRIDGE: &str = "fabric0";
@@ -24,17 +24,17 @@ pub const CLOUD_PORT: u16 = 9797;
 /// The image of the process that keeps a pod's namespaces.
 pub const PAUSE_IMAGE: &str = "localhost/pause:cluster";
 
-/// The file that names the folder of the running cluster, whichever user started it: the namespaces belong to the whole host.
+/// The file that names the folder of the running cluster. The file is the same for all users, because the namespaces belong to the host.
 pub(crate) const HOME_FILE: &str = "/run/cloud-controllers-cluster";
 
-/// The kernel's limit.
+/// The kernel's limit for the path of a socket.
 const SOCKET_MAX: usize = 108;
 
-/// Directories of the host that each node replaces by its own. Otherwise the programs of one node would find the files of another node and
-/// leave files on the host.
+/// Directories of the host that each node replaces by its own directories. Otherwise the programs of one node would find the files of
+/// another node and leave files on the host.
 pub const PRIVATE_DIRS: [&str; 4] = ["/var/lib/kubelet", "/var/lib/cni", "/var/log", "/run/containerd"];
 
-/// The folder in which `ip netns` keeps namespaces.
+/// The folder in which `ip netns` stores namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 
 /// A network namespace.
@@ -46,12 +46,12 @@ pub enum Place {
     Node(Node),
 }
 
-/// A node, by its number, from 1 on.
+/// A node, by its number, which begins at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(pub u8);
 
 impl Place {
-    /// The fabric and all possible nodes.
+    /// Returns the fabric and all possible nodes.
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Fabric).chain(Node::up_to(NODES_MAX).map(Self::Node))
     }
@@ -69,7 +69,7 @@ impl Place {
         Path::new(NAMESPACES).join(self.namespace())
     }
 
-    /// Its address on the fabric's bridge.
+    /// The namespace's address on the fabric's bridge.
     pub fn address(self) -> String {
         match self {
             Self::Fabric => FABRIC_ADDRESS.to_owned(),
@@ -84,7 +84,7 @@ impl Node {
         (1..=count).map(Self)
     }
 
-    /// Its `InternalIP`.
+    /// The node's `InternalIP`.
     pub fn address(self) -> String {
         format!("10.90.0.{}", 10 + self.0)
     }
@@ -104,7 +104,7 @@ impl fmt::Display for Node {
 /// The files of the cluster, all below one folder.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The folder.
+    /// The folder of the cluster.
     pub home: PathBuf,
 }
 
@@ -114,7 +114,7 @@ impl Layout {
         Self { home: cache.join("cluster") }
     }
 
-    /// The layout of the cluster that runs, or that a crash left; if there is none, this one.
+    /// The layout of the cluster that is running or that a crash left; without such a cluster, this layout.
     pub(crate) fn of_what_runs(&self) -> Self {
         let home = std::fs::read_to_string(HOME_FILE).ok().map(|home| PathBuf::from(home.trim()));
         // `down` removes this folder, so it must be one that this project created.
@@ -124,7 +124,7 @@ impl Layout {
         ours.map_or_else(|| self.clone(), |home| Self { home })
     }
 
-    /// Fails if the folder's name cannot be used in all files and lists that need it.
+    /// Returns an error if the folder's name cannot be used in all files and lists that contain it.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let home = self.home.to_string_lossy();
         let strange = |c: char| c.is_whitespace() || matches!(c, '"' | '\\' | '\'');
@@ -185,17 +185,17 @@ impl Layout {
         self.node(node).join("containerd.sock")
     }
 
-    /// containerd has a folder for each container here, named after the container.
+    /// The folder in which containerd has a folder for each container, named after the container.
     pub fn containers(&self, node: Node) -> PathBuf {
         self.node(node).join("containerd/state/io.containerd.runtime.v2.task/k8s.io")
     }
 
-    /// The folder of the node that replaces one of [`PRIVATE_DIRS`].
+    /// The node's folder that replaces one of [`PRIVATE_DIRS`].
     pub(crate) fn private_dir(&self, node: Node, dir: &str) -> PathBuf {
         self.node(node).join("private").join(dir.trim_start_matches('/').replace('/', "-"))
     }
 
-    /// Exists as soon as the node's mount namespace is ready.
+    /// A file that exists as soon as the node's mount namespace is ready.
     pub(crate) fn mounted(&self, node: Node) -> PathBuf {
         self.node(node).join("mounted")
     }
@@ -204,12 +204,12 @@ impl Layout {
         self.node(node).join("cni")
     }
 
-    /// The previous values of the kernel settings.
+    /// The file with the previous values of the kernel settings.
     pub(crate) fn sysctls(&self) -> PathBuf {
         self.home.join("sysctls")
     }
 
-    /// Directories of the host that `up` created and `down` removes, one per line.
+    /// The file with the directories of the host that `up` created and `down` removes, one per line.
     pub(crate) fn made_dirs(&self) -> PathBuf {
         self.home.join("made-directories")
     }

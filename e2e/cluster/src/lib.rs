@@ -1,16 +1,17 @@
 //! A whole cluster on this host. etcd, kube-apiserver, kube-controller-manager and kube-scheduler run in one network namespace, the
-//! *fabric*. One to three nodes have a namespace each, with containerd, kubelet and kube-proxy, joined to the fabric's bridge by veth. The
-//! kubelets have an external cloud provider, so nodes carry the `uninitialized` taint until a controller removes it.
+//! *fabric*. Each of one to three nodes has its own namespace with containerd, kubelet and kube-proxy, connected to the fabric's bridge by
+//! veth. The kubelets run with `--cloud-provider=external`, so nodes have the `uninitialized` taint until a controller removes it.
 //!
 //! In reading order:
-//! - [`layout`]: all names, addresses and files; `servers`, `files`: argument lists and configuration. All pure.
+//! - [`layout`]: all names, addresses and files; `servers`, `files`: argument lists and configuration. All of these are pure functions.
 //! - `needs`: the prerequisites; `lock`: exclusive access to the cluster; `pki`, `network`, `images`, `sysctls`, `process`, `wait`:
 //!   helpers;
 //! - [`up`](mod@up), [`down`](mod@down), [`status`](mod@status), [`client`]: the operations on the cluster;
-//! - [`cloud`]: a simulated cloud in the fabric that has the nodes as its instances; [`data_plane`]: applies that cloud's routes to the
+//! - [`cloud`]: a simulated cloud in the fabric, whose instances are the nodes; [`data_plane`]: applies the routes of this cloud to the
 //!   namespaces. There are no other routes: pods of different nodes reach each other only by the routes that a controller creates.
 //!
-//! No packet leaves the host: the fabric has no uplink. Deliberately absent: more than one cluster at a time, IPv6, cluster DNS.
+//! No packet leaves the host, because the fabric has no uplink. Deliberately not supported: more than one cluster at a time, IPv6, cluster
+//! DNS.
 
 pub mod client;
 pub mod cloud;

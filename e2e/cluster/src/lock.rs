@@ -1,4 +1,4 @@
-//! Exclusive access for the process that starts or ends the cluster.
+//! Exclusive access for the process that starts or stops the cluster.
 
 use std::fs::{self, File};
 
@@ -6,18 +6,18 @@ use anyhow::{Context, bail};
 
 use crate::layout::Layout;
 
-/// Locks the cluster until the file is dropped. The locked file is the folder that contains the cluster's folder, so no lock file is left
-/// behind.
+/// Locks the cluster until the returned file is dropped. The locked file is the folder that contains the cluster's folder, so no lock file
+/// is left behind.
 ///
 /// # Errors
-/// Returns an error if another process has the lock.
+/// Returns an error if another process holds the lock.
 pub fn lock(layout: &Layout) -> anyhow::Result<File> {
-    let folder = layout.home.parent().context("the cluster has no folder")?;
+    let folder = layout.home.parent().context("the cluster's folder has no parent")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let file = File::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
     if file.try_lock().is_err() {
         bail!(
-            "another `cargo xtask cluster` is starting or ending the cluster; wait for it, or end it with Ctrl-C"
+            "another `cargo xtask cluster` is starting or stopping the cluster; wait for it, or end it with Ctrl-C"
         );
     }
     Ok(file)

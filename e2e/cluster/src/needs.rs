@@ -1,4 +1,4 @@
-//! Prerequisites, checked before anything is started: the right to create namespaces, and programs.
+//! Prerequisites, which are checked before any server starts: the right to create namespaces, and programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,14 +27,14 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("unshare", "util-linux"),
 ];
 
-/// Fails if the caller is not root.
+/// Returns an error if the caller is not root.
 ///
 /// # Errors
-/// Returns an error that says what to do.
+/// Returns an error with the action that the user should take.
 pub fn root() -> anyhow::Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "the cluster needs root, for namespaces, mounts and containers; run it as root (`sudo -E`)"
+        "the cluster requires root, for namespaces, mounts and containers; run the command as root (`sudo -E`)"
     );
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn root() -> anyhow::Result<()> {
 pub(crate) fn programs() -> anyhow::Result<PathBuf> {
     let missing = missing();
     if missing.is_empty() {
-        return plugins().context("no CNI plugins");
+        return plugins().context("cannot find the CNI plugins");
     }
     let named = missing.join(" ");
     ensure!(in_path("apt-get"), "these packages (Debian names) are missing: {named}; install them");
@@ -61,7 +61,7 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
             still.join(" ")
         );
     }
-    plugins().context("no CNI plugins")
+    plugins().context("cannot find the CNI plugins")
 }
 
 fn missing() -> Vec<&'static str> {

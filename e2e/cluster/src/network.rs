@@ -31,12 +31,12 @@ pub(crate) fn node(node: Node) -> anyhow::Result<()> {
     run_words(&format!("ip -n {namespace} link set eth0 up"))?;
     run_words(&format!("ip -n {namespace} route replace default via {FABRIC_ADDRESS}"))?;
     forwards(place)?;
-    // Packets from pods to destinations that are not pods get the address of the node, as in most clouds, where only nodes are known
-    // outside.
+    // Packets from pods to destinations that are not pods get the node's address as their source, as in most clouds, where other hosts know
+    // only the nodes.
     run(enter(place, None).args(["nft", &masquerade()])).map(drop)
 }
 
-/// Creates the rules again each time: the table is declared, emptied and filled in one transaction.
+/// Creates the rules. A repeated call creates them again: one transaction declares, empties and fills the table.
 fn masquerade() -> String {
     format!(
         "table ip pods {{}}; flush table ip pods; table ip pods {{ chain out {{ \
@@ -45,7 +45,7 @@ fn masquerade() -> String {
     )
 }
 
-/// Removes a namespace with all links in it, if it is there.
+/// Removes a namespace with all links in it, if it exists.
 pub(crate) fn remove(place: Place) -> anyhow::Result<()> {
     if place.namespace_file().exists() {
         run_words(&format!("ip netns del {}", place.namespace()))?;
@@ -64,7 +64,7 @@ pub(crate) fn processes(place: Place) -> Vec<i32> {
 
 fn namespace(place: Place) -> anyhow::Result<String> {
     let (name, file) = (place.namespace(), place.namespace_file());
-    // If the creation was interrupted, only the file exists.
+    // If an earlier creation was interrupted, only the file exists.
     if file.exists() && !is_namespace(&file) {
         fs::remove_file(&file)?;
     }

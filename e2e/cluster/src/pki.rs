@@ -1,5 +1,5 @@
-//! Keys, certificates and tokens, created once for each cluster. One static token for each identity is enough for a cluster that no other
-//! host can reach.
+//! Keys, certificates and tokens, created once for each cluster. Each identity has one static token, which is enough because no other host
+//! can reach the cluster.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use crate::files;
 use crate::layout::{API_SERVICE, FABRIC_ADDRESS, Layout, NODES_MAX, Node};
 use crate::run::run;
 
-/// The identities with tokens: the file, the user, the groups.
+/// The identities with tokens: file, user, groups.
 fn identities() -> Vec<(String, String, &'static str)> {
     let system = |name: &str| (name.to_owned(), format!("system:{name}"), "");
     let mut all = vec![("admin".to_owned(), "admin".to_owned(), "system:masters")];
     all.extend(["kube-controller-manager", "kube-scheduler", "kube-proxy"].map(system));
-    // All possible nodes: the API server reads the file only once.
+    // The list contains all possible nodes, because the API server reads the file only once.
     let node = |node: Node| (node.to_string(), format!("system:node:{node}"), "system:nodes");
     all.extend(Node::up_to(NODES_MAX).map(node));
     all

@@ -14,12 +14,12 @@ use crate::wait::{Seen, wait};
 /// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
 
-/// The server to start, and its place.
+/// The server to start, and the place where it runs.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// The process whose mount namespace the server shares, for servers of a node.
+    /// The process whose mount namespace the server shares. Only for servers of a node.
     pub(crate) mounts_of: Option<i32>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
@@ -41,8 +41,8 @@ impl Server {
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = enter(self.place, self.mounts_of);
-        // In a session of its own, the server gets neither Ctrl-C nor the hang-up of the terminal. `setsid` becomes the program, so the
-        // child's process ID is that of the server.
+        // In a separate session, the server gets neither Ctrl-C nor the hang-up of the terminal. `setsid` replaces itself by the program,
+        // so the child's process ID is that of the server.
         command.arg("setsid").arg(&self.program).args(&self.args).envs(&self.env);
         command
             .stdin(Stdio::null())
@@ -58,7 +58,7 @@ impl Server {
     }
 }
 
-/// A server that was started now or earlier.
+/// A server that was started by this call or earlier.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
     pub(crate) id: i32,
@@ -89,11 +89,11 @@ pub(crate) fn enter(place: Place, mounts_of: Option<i32>) -> Command {
     command
 }
 
-/// The process ID of a server, if it runs.
+/// The process ID of a server, if the server is running.
 pub(crate) fn running(layout: &Layout, name: &str) -> Option<i32> {
     let text = fs::read_to_string(layout.pid(name)).ok()?;
     let (id, began) = recorded(&text)?;
-    // Another process may have the same ID by now.
+    // Another process may have the same ID now.
     (alive_since(id)? == began).then_some(id)
 }
 
@@ -107,13 +107,13 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
     names
 }
 
-/// Ends a server, by the name of its log. It is killed: its data is removed with it, and an orderly shutdown of the API server takes
-/// seconds.
+/// Ends a server, given by the name of its log. Kills it, because its data is removed with it, and an orderly shutdown of the API server
+/// takes seconds.
 ///
 /// # Errors
 /// Returns an error if the server does not end.
 pub async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
-    // Read again each time: another process may get the same ID.
+    // The ID is read again each time, because another process may get the same ID.
     kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;
     fs::remove_file(layout.pid(name)).ok();
     Ok(())
@@ -147,7 +147,7 @@ pub(crate) fn tail(log: &Path) -> String {
 
 fn kill(id: i32) {
     if let Some(pid) = Pid::from_raw(id) {
-        // This fails only if the process has already ended.
+        // Sending the signal fails only if the process has already ended.
         kill_process(pid, Signal::KILL).ok();
     }
 }
@@ -156,7 +156,7 @@ fn is_alive(id: i32) -> bool {
     alive_since(id).is_some()
 }
 
-/// A zombie is not alive.
+/// Whether the process is alive. A zombie is not alive.
 fn alive_since(id: i32) -> Option<u64> {
     stat(id).filter(|&(state, _)| state != 'Z' && state != 'X').map(|(_, began)| began)
 }
@@ -165,7 +165,7 @@ fn stat(id: i32) -> Option<(char, u64)> {
     parse_stat(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
-/// The state and the start time from `/proc/ID/stat`. The program's name, in parentheses, may contain any characters.
+/// Parses the state and the start time from `/proc/ID/stat`. The program's name, in parentheses, may contain any characters.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');

@@ -1,4 +1,4 @@
-//! Runs short-lived programs. If one fails, its output is the error.
+//! Runs short-lived programs. If a program fails, the error contains its output.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A command from one line of words without spaces inside.
+/// Splits a line into the words of a command. The words must not contain spaces.
 pub(crate) fn words(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -23,7 +23,7 @@ pub(crate) fn words(line: &str) -> Command {
     command
 }
 
-/// Runs a command from one line of words without spaces inside.
+/// Runs a command given as one line. Its words must not contain spaces.
 pub(crate) fn run_words(line: &str) -> anyhow::Result<String> {
     run(&mut words(line))
 }

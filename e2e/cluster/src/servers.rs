@@ -81,7 +81,7 @@ pub(crate) fn proxy(layout: &Layout, node: Node) -> Vec<String> {
         "--proxy-mode=nftables".to_owned(),
         format!("--hostname-override={node}"),
         format!("--cluster-cidr={PODS}"),
-        // The conntrack table belongs to the host; kube-proxy must not resize it.
+        // The conntrack table belongs to the host, so kube-proxy must not resize it.
         "--conntrack-max-per-core=0".to_owned(),
     ]
 }

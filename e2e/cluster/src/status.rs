@@ -12,7 +12,7 @@ pub struct Status {
     pub text: String,
     /// Whether a cluster exists.
     pub any: bool,
-    /// Whether all servers that were started run.
+    /// Whether all servers that were started are running.
     pub all: bool,
 }
 

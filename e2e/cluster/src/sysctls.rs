@@ -1,4 +1,4 @@
-//! Kernel settings that a kubelet changes for the whole host, whatever namespace it runs in. `up` saves them, `down` restores them.
+//! Kernel settings that a kubelet changes for the whole host, regardless of its namespace. `up` saves them, `down` restores them.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use crate::layout::Layout;
 
-/// Source: `setupKernelTunables` of the kubelet 1.36, `pkg/kubelet/cm/container_manager_linux.go`.
+/// The settings. Source: `setupKernelTunables` of the kubelet 1.36, `pkg/kubelet/cm/container_manager_linux.go`.
 const SETTINGS: [&str; 6] = [
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -19,7 +19,7 @@ const SETTINGS: [&str; 6] = [
 
 const PROC: &str = "/proc/sys";
 
-/// Saves the settings. Called before the first kubelet starts.
+/// Saves the settings. Must be called before the first kubelet starts.
 pub(crate) fn keep(layout: &Layout) -> anyhow::Result<()> {
     let file = layout.sysctls();
     if file.exists() {
@@ -28,13 +28,13 @@ pub(crate) fn keep(layout: &Layout) -> anyhow::Result<()> {
     fs::write(&file, read(Path::new(PROC))).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Restores the settings. Called after the last kubelet ended.
+/// Restores the settings. Must be called after the last kubelet has ended.
 pub(crate) fn put_back(layout: &Layout) {
     let kept = fs::read_to_string(layout.sysctls()).unwrap_or_default();
     write(Path::new(PROC), &kept);
 }
 
-/// One line per setting. A setting that cannot be read does not exist, so a kubelet does not write it either.
+/// Formats one line per setting. A setting that cannot be read does not exist, so a kubelet does not write it either.
 fn read(proc: &Path) -> String {
     let line = |name: &&str| {
         let value = fs::read_to_string(proc.join(name)).ok()?;
@@ -46,7 +46,7 @@ fn read(proc: &Path) -> String {
 fn write(proc: &Path, kept: &str) {
     for (name, value) in kept.lines().filter_map(|line| line.split_once(' ')) {
         if SETTINGS.contains(&name) {
-            // Where this write is forbidden, the write of the kubelet was forbidden, too.
+            // If this write is forbidden, the write of the kubelet was forbidden, too.
             fs::write(proc.join(name), value).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! Starts the parts that do not run yet, in order, and waits for each to become ready.
+//! Starts the parts that are not running, in order, and waits until each is ready.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,9 +32,9 @@ pub struct Order {
     pub nodes: u8,
     /// A simulated cloud, whose routes are applied to the namespaces.
     pub cloud: Option<Cloud>,
-    /// Whether pods get a network. Without it nodes stay `NotReady`, as with a CNI that waits for an initialised node.
+    /// Whether pods get a network. Without a network, nodes stay `NotReady`, as with a CNI plugin that waits for an initialised node.
     pub pod_network: bool,
-    /// All executables.
+    /// The paths of all executables.
     pub programs: Programs,
 }
 
@@ -43,7 +43,7 @@ pub struct Order {
 pub struct Cloud {
     /// The executable of `simcloud`.
     pub simcloud: PathBuf,
-    /// A program, its arguments to register nodes, and its arguments to run the data plane. Both commands run in the fabric.
+    /// A program and its arguments for two commands, which register nodes and run the data plane. Both commands run in the fabric.
     pub ourselves: PathBuf,
     /// Arguments that register the nodes as instances.
     pub register: Vec<String>,
@@ -78,13 +78,13 @@ pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
         work.pods(node).await?;
     }
     for node in Node::up_to(NODES_MAX).skip(order.nodes.into()).filter(|&node| runs(layout, node)) {
-        say(&format!("{node} still runs from an earlier start"));
+        say(&format!("{node} is still running from an earlier start"));
     }
-    say(&format!("The cluster is up after {:.1} s", begin.elapsed().as_secs_f64()));
+    say(&format!("The cluster is ready after {:.1} s", begin.elapsed().as_secs_f64()));
     Ok(())
 }
 
-/// The inputs of all steps.
+/// The values that all steps need.
 struct Work<'a> {
     layout: &'a Layout,
     order: &'a Order,
@@ -133,7 +133,7 @@ impl Work<'_> {
         self.server(node, Tool::KubeProxy, servers::proxy(layout, node), None)?.start(layout).map(drop)
     }
 
-    /// Keeps a node's mount namespace, by a process that only sleeps.
+    /// Starts a process that only sleeps and thereby keeps the node's mount namespace.
     async fn mounts(&self, node: Node) -> anyhow::Result<Started> {
         let (layout, name) = (self.layout, node.server("mounts"));
         for dir in PRIVATE_DIRS {
@@ -225,7 +225,7 @@ impl Work<'_> {
         .await
     }
 
-    /// containerd finds its shim by PATH.
+    /// Adds the folder of containerd's shim to PATH, where containerd finds the shim.
     fn path_with_shim(&self) -> anyhow::Result<String> {
         let shim = self.order.programs.path(Tool::ContainerdShim)?;
         let dirs = shim.parent().map(Path::to_path_buf).into_iter();
@@ -235,12 +235,12 @@ impl Work<'_> {
     }
 }
 
-/// A cluster of another user is in another folder, but has the same namespace names.
+/// Refuses to start if another user's cluster exists. It is in another folder, but its namespaces have the same names.
 fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     let there = layout.of_what_runs().home;
     ensure!(
         there == layout.home,
-        "the cluster in {} runs, or a crash left it; `cargo xtask cluster down` ends it",
+        "the cluster in {} is running, or a crash left it; stop it first: `cargo xtask cluster down`",
         there.display()
     );
     if !known(layout).is_empty() {
@@ -250,8 +250,8 @@ fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
         let ids = network::processes(place);
         ensure!(
             ids.is_empty(),
-            "processes {ids:?} run in namespace {}, but {} does not know them; they may be of \
-             another user's cluster: `cargo xtask cluster down` ends them",
+            "processes {ids:?} run in namespace {}, but {} has no record of them; they may belong to \
+            another user's cluster; end them: `cargo xtask cluster down`",
             place.namespace(),
             layout.home.display()
         );
@@ -259,14 +259,14 @@ fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates the cluster's folders, and the host's directories over which nodes mount their own.
+/// Creates the cluster's folders, and the host's directories over which nodes mount their own directories.
 fn prepare(layout: &Layout) -> anyhow::Result<()> {
     for dir in [layout.logs(), layout.pids()] {
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
     let dirs = PRIVATE_DIRS.into_iter().chain([NAMESPACES]).map(Path::new);
     for dir in dirs.filter(|dir| !dir.exists()) {
-        // Recorded before it is created, so that `down` removes it after an interruption, too.
+        // The directory is recorded before it is created, so that `down` removes it after an interruption, too.
         let noted = fs::read_to_string(layout.made_dirs()).unwrap_or_default();
         write(&layout.made_dirs(), &format!("{noted}{}\n", dir.display()))?;
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;

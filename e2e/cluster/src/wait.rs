@@ -1,4 +1,4 @@
-//! The only way to wait in this crate: polls a condition and prints what it waits for and how long it took.
+//! Waits for conditions: polls a condition, and prints its name and the waiting time. This crate has no other kind of waiting.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::{Instant, sleep};
 
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Measured: the slowest, a node's first report, takes 2 s. The rest is for a host under load.
+/// Time limit. The slowest condition, a node's first report, takes 2 s; the rest is for a busy host.
 const WITHIN: Duration = Duration::from_secs(90);
-/// The interval of progress lines while the wait lasts.
+/// The interval of progress lines during a wait.
 const TELL_EVERY: Duration = Duration::from_secs(3);
 
 /// The maximum length of the observed state in a progress line, in characters.
 const SHOWN: usize = 120;
 
-/// Prints a progress line to standard error. Standard output is for results.
+/// Prints a progress line to standard error, because standard output is for results.
 pub(crate) fn say(line: &str) {
-    // Standard error may be closed; the work continues.
+    // Printing fails if standard error is closed; the work continues.
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> an
     }
 }
 
-/// The end of the first line, where programs print their errors.
+/// Returns the end of the first line, where programs print their errors.
 fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let cut = line.chars().count().saturating_sub(SHOWN);

@@ -1,4 +1,4 @@
-//! Answers of an adapter of a later release: each message has a field that the contract does not define.
+//! Simulates the answers of an adapter of a later release: each message has a field that the contract does not define.
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -9,7 +9,7 @@ const FIELD: [u8; 6] = [0xf8, 0xff, 0xff, 0xff, 0x0f, 1];
 /// The compression flag and the length. Source: gRPC over HTTP/2, Length-Prefixed-Message.
 const PREFIX: usize = 5;
 
-/// The same answer with the additional field in each message.
+/// Adds the field to each message of the answer.
 pub(super) fn longer(answer: Body) -> Body {
     let mut waiting = BytesMut::new();
     Body::new(answer.map_frame(move |frame| {
@@ -20,7 +20,7 @@ pub(super) fn longer(answer: Body) -> Body {
     }))
 }
 
-/// Takes all complete messages. A frame may contain several messages, or a part of one.
+/// Takes all complete messages from the buffer. A frame may contain several messages, or a part of one.
 fn whole(waiting: &mut BytesMut) -> Bytes {
     let mut out = BytesMut::new();
     while let Some((flag, length)) = prefix(waiting) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::listings::of_count;
 use super::result::{Row, Usage, Who, quantity};
 
-/// A figure of both.
+/// A figure measured for the controllers and for the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Compared {
     pub(super) scenario: String,
@@ -17,14 +17,14 @@ pub(super) struct Compared {
     pub(super) ratio: String,
 }
 
-/// All figures that one run measured for both.
+/// All figures that one run measured for the controllers and for the peer.
 pub(super) fn compared_in(rows: &[Row]) -> Vec<Compared> {
     let peers = rows.iter().filter(|row| row.who != Who::Ours);
     let ours = |peer: &Row| rows.iter().find(|row| row.who == Who::Ours && row.scenario == peer.scenario);
     peers.filter_map(|peer| Some(beside(ours(peer)?, peer))).flatten().collect()
 }
 
-/// The figures that were measured for both.
+/// Collects the figures that both measurements have.
 pub(super) fn beside(ours: &Row, peer: &Row) -> Vec<Compared> {
     let compared = |what: &str, figures: (f64, f64), unit: &str| compared(peer, what, figures, unit);
     let mut all = vec![

@@ -1,4 +1,4 @@
-//! Why targets are missed, and what would be needed. The page shows it beside the missed targets.
+//! Why targets are missed, and what would be needed to meet them. The page shows this next to the missed targets.
 
 /// The scenario, the beginning of the figure's name, and the cause.
 const CAUSES: &[(&str, &str, &str)] = &[
@@ -28,7 +28,7 @@ const CAUSES: &[(&str, &str, &str)] = &[
     (
         "growth",
         "vendor calls",
-        "In a short window, one listing more or less changes the figure. Needed: a longer run.",
+        "In a short window, one additional listing changes the figure. Needed: a longer run.",
     ),
     (
         "replicas",

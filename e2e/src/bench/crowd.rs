@@ -4,21 +4,21 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::{RATE, Stage};
 
-/// The new Services, as a divisor of the existing ones.
+/// Divisor that gives the number of new Services from the number of existing ones.
 const SHARE: usize = 2;
-/// The load balancer, its port with the members, and the tag that marks it as complete.
+/// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: u64 = 3;
-/// The duration for a single Service.
+/// Seconds for a single Service.
 const ALONE_SECONDS: f64 = 3.0;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.services / SHARE).max(1);
     let names: Vec<_> = (0..n).map(|number| format!("crowd-{number:04}")).collect();
     let before = stage.reading().await?;
-    let waits = Waits::of(stage.progress.told("a crowd of Services", stage.create(&names)).await?);
+    let waits = Waits::of(stage.progress.told("creating Services at once", stage.create(&names)).await?);
     let spent = stage.spent(&before).await?;
     let removed = stage.reading().await?;
-    stage.progress.told("deleting them", stage.delete(&names)).await?;
+    stage.progress.told("deleting these Services", stage.delete(&names)).await?;
     let removal = stage.calls_since(&removed).await?;
     stage.quiet().await?;
     Ok(Row {
@@ -39,7 +39,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 
 fn judge(n: usize, calls: &Calls, waits: &Waits) -> Vec<Target> {
     let least = WRITES_EACH.saturating_mul(n.try_into().unwrap_or(u64::MAX));
-    // Route writes are left out: routes to nodes that left earlier are deleted when a listing has shown that the instances are gone.
+    // Route writes are not counted: routes to nodes that left earlier are deleted when a listing has shown that the instances are gone.
     let writes = calls.writes.saturating_sub(calls.of("BatchRoutes"));
     let bound = ALONE_SECONDS + of_count(calls.families(&["loadbalancer"])) / f64::from(RATE);
     vec![

@@ -17,21 +17,21 @@ use crate::simcloud::Simcloud;
 
 /// The pod networks of all nodes, by address family.
 pub(super) const CLUSTER_CIDR: &str = "10.128.0.0/9,fd01::/48";
-/// Excludes a node from load balancers.
+/// The label that excludes a node from load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// Requests in parallel; kubelets do not wait for each other.
+/// Number of parallel requests, because kubelets do not wait for each other.
 const AT_ONCE: usize = 64;
 /// The interval at which a kubelet reports an unchanged status.
 const REPORT_EVERY: Duration = Duration::from_secs(300);
-/// The maximum number of images that a kubelet lists; it lists the largest.
+/// The maximum number of images that a kubelet reports; it reports the largest ones.
 const IMAGES: u32 = 50;
 
-/// The name of a node and its instance. Counted from 1.
+/// The name of a node and of its instance. Numbers begin with 1.
 pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// The parts of a node's addresses that depend on its number.
+/// The two bytes of a node's addresses that depend on its number.
 fn offset(number: usize) -> anyhow::Result<u16> {
     u16::try_from(number).with_context(|| format!("no addresses for node {number}"))
 }
@@ -101,7 +101,7 @@ fn full_node(number: usize, member: bool) -> anyhow::Result<Node> {
     Ok(node)
 }
 
-/// Registers these nodes, all at once. Returns the start time of each registration with the node's name.
+/// Registers these nodes, all at once. Returns each node's name with the time at which its registration began.
 pub(super) async fn register(
     client: &Client,
     numbers: impl Iterator<Item = usize>,
@@ -142,7 +142,7 @@ pub(super) async fn patch_nodes(
     stream::iter(names).map(change).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Creates these Services, all at once. Returns the start time of each request with the Service's name.
+/// Creates these Services, all at once. Returns each Service's name with the time at which its request began.
 pub(super) async fn create_services(
     client: &Client,
     names: impl Iterator<Item = String>,
@@ -155,7 +155,7 @@ pub(super) async fn create_services(
     stream::iter(names).map(create).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Deletes these Services, all at once. Their finalizers may keep them for a while.
+/// Deletes these Services, all at once. Their finalizers may keep them for some time.
 pub(super) async fn delete_services(client: &Client, names: &[String]) -> anyhow::Result<()> {
     let services: Api<Service> = Api::default_namespaced(client.clone());
     let delete = |name: &String| {

@@ -1,4 +1,4 @@
-//! How calls, memory and CPU time grow with the cluster.
+//! Measures how calls, memory and CPU time grow with the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,9 +7,10 @@ use super::listings::{float, of_count};
 use super::result::{Row, Spent, Target};
 use super::stage::Stage;
 
-/// A quarter, a half, and all of the nodes.
+/// The sizes to measure: a quarter, a half, and all of the nodes.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// The minimum duration of the steady state. Routes are listed every two minutes; a shorter time would count a random number of listings.
+/// The minimum duration of the steady state. Routes are listed every two minutes; in a shorter time, the number of listings would be
+/// random.
 const SHARE: u64 = 2;
 /// The exponent of linear growth, with a tolerance for the measurement.
 const LINEAR: f64 = 1.1;
@@ -22,7 +23,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         stage.grow(nodes, stage.size.services / part).await?;
         let before = stage.reading().await?;
         let time = Duration::from_secs((stage.size.seconds / SHARE).max(1));
-        stage.progress.wait(&format!("{nodes} nodes, nothing happens"), time).await;
+        stage.progress.wait(&format!("{nodes} nodes, steady state"), time).await;
         last = stage.spent(&before).await?;
         points.push(Point::new(float(nodes), &last));
     }
@@ -40,7 +41,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 #[derive(Clone, Debug)]
 struct Point {
     nodes: f64,
-    /// By figure.
+    /// Values by the name of the figure.
     took: BTreeMap<String, f64>,
 }
 
@@ -49,7 +50,7 @@ impl Point {
         let minutes = (spent.seconds / 60.0).max(f64::EPSILON);
         let mut took =
             BTreeMap::from([("vendor calls".to_owned(), of_count(spent.vendor.total()) / minutes)]);
-        // The CPU time of a single process is too small for the resolution of ticks.
+        // The CPU time of a single process is too small for the resolution of clock ticks.
         let cpu: f64 = spent.processes.values().map(|usage| usage.cpu_seconds).sum();
         took.insert("CPU time of all".to_owned(), cpu / minutes);
         for (process, usage) in &spent.processes {
@@ -68,7 +69,7 @@ impl Point {
     }
 }
 
-/// For each figure, the exponent b of the best fit a x nodes^b; 1 is linear growth.
+/// For each figure, the exponent b of the best fit of a * nodes^b; 1 is linear growth.
 fn slopes(points: &[Point]) -> BTreeMap<String, f64> {
     let all: BTreeSet<&String> = points.iter().flat_map(|point| point.took.keys()).collect();
     let slope = |what: &String| {

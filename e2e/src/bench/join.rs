@@ -3,7 +3,7 @@
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::Stage;
 
-/// The joining nodes, as a divisor of the cluster's size.
+/// Divisor that gives the number of joining nodes from the cluster's size.
 const SHARE: usize = 5;
 const WITHIN_SECONDS: f64 = 15.0;
 const CALLS: u64 = 10;

@@ -14,9 +14,9 @@ use super::one_more::member_writes;
 use super::result::{Row, Size, Target, Waits};
 use super::stage::{Reading, Stage};
 
-/// The leaving nodes, as a divisor of the nodes behind load balancers.
+/// Divisor that gives the number of leaving nodes from the number of nodes behind load balancers.
 const SHARE: usize = 50;
-/// Source: the autoscaler's --node-delete-delay-after-taint.
+/// Seconds from the taint to the deletion of the instance. Source: the autoscaler's --node-delete-delay-after-taint.
 const PAUSE: Duration = Duration::from_secs(5);
 const WRITES_A_BALANCER: f64 = 3.0;
 
@@ -77,7 +77,7 @@ async fn follow(
             of_count(writes) >= float(balancers),
             "{writes} member writes for {balancers} load balancers"
         );
-        // Reading the whole state is expensive, so it is read only when the count says that it may have changed.
+        // Reading the whole state is expensive, so it is read only when the count of writes has changed.
         let state = stage.cluster.cloud.state().await?;
         let members = state.load_balancers.iter().flat_map(|it| &it.pools).flat_map(|pool| &pool.members);
         let left =

@@ -1,20 +1,20 @@
-//! The allowed cost of the adapter's own listings: pages per period, whatever else happens.
+//! The permitted cost of the adapter's own listings: pages per period, regardless of other work.
 
 use super::result::{Calls, Size, Target};
 
-/// The tolerance, for periods that do not begin with the measurement.
+/// The tolerance, because periods do not begin together with the measurement.
 const TOLERANCE: f64 = 1.1;
 /// The maximum number of items on a page of the cloud.
 pub(super) const PAGE: usize = 500;
-/// Load balancers have members, so the driver requests smaller pages.
+/// The page size for load balancers. The driver requests smaller pages, because load balancers have members.
 pub(super) const BALANCERS_PAGE: usize = 100;
-/// From this number of periods on, the start of the first one does not matter.
+/// From this number of periods on, the beginning of the first period does not matter.
 const MANY: f64 = 10.0;
 /// The adapter's default intervals between two listings, in seconds.
 const INSTANCES_EVERY: f64 = 30.0;
 const BALANCERS_EVERY: f64 = 60.0;
 const ROUTES_EVERY: f64 = 120.0;
-/// Each node has one route per address family.
+/// The number of routes of a node, one per address family.
 pub(super) const ROUTES_A_NODE: usize = 2;
 
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]
@@ -27,13 +27,13 @@ pub(super) fn of_count(n: u64) -> f64 {
     n as f64
 }
 
-/// The calls of one listing. A page that is exactly full says that there may be more, as with real vendors.
+/// The number of calls of one listing. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
 pub(super) fn pages(items: usize, page: usize) -> f64 {
     float(items / page + 1)
 }
 
-/// The calls of listings allowed in this time: the full pages of all periods, plus 10 %. In short measurements, the calls of all periods
-/// that may begin in it, if that is more.
+/// The permitted number of listing calls in this time: the full pages of all periods, plus 10 %. For short measurements, the calls of all
+/// periods that may begin in this time, if that is more.
 fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
     let periods = seconds / every;
     let steady = TOLERANCE * float(items.div_ceil(page)) * periods;
@@ -41,7 +41,7 @@ fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
     steady.max(begun).ceil()
 }
 
-/// The target for listings of instances and load balancers: 1.1 x (2 N/page + S/page) per minute, and `more` calls.
+/// The target for listings of instances and load balancers: 1.1 x (2 N/page + S/page) per minute, plus `more` calls.
 pub(super) fn machines_and_balancers(calls: &Calls, size: Size, (seconds, more): (f64, f64)) -> Target {
     let bound = allowed((size.nodes, PAGE), INSTANCES_EVERY, seconds)
         + allowed((size.services, BALANCERS_PAGE), BALANCERS_EVERY, seconds)
@@ -56,7 +56,7 @@ pub(super) fn routes(calls: &Calls, size: Size, seconds: f64) -> Target {
     Target::at_most("vendor calls for routes", of_count(calls.families(&["network"])), bound, "")
 }
 
-/// Calls that do not belong to the adapter's own listings.
+/// The calls that do not belong to the adapter's own listings.
 pub(super) fn others(calls: &Calls) -> u64 {
     let own = ["ListInstances", "ListLoadBalancers", "ListRoutes", "GetProject"];
     calls.total().saturating_sub(own.iter().map(|operation| calls.of(operation)).sum())
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn ten_minutes_allow_the_listings_of_their_periods() {
-        // 1.1 x (10 pages in each of 20 periods, and 10 in each of 10).
+        // 1.1 x (10 pages in each of 20 periods, plus 10 pages in each of 10 periods).
         let target = |n| machines_and_balancers(&calls("compute", n), SIZE, (600.0, 0.0));
         assert_eq!(target(352).bound, "<= 330");
         assert!(target(330).met && !target(331).met);

@@ -1,4 +1,4 @@
-//! The host and its processes, from /proc.
+//! The host and its processes, read from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Machine {
     }
 }
 
-/// The number of processes that want to run, averaged over the last minute.
+/// The load average: the number of processes that want to run, averaged over the last minute.
 pub(super) fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
@@ -48,7 +48,7 @@ impl Cores {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
 
-    /// The busy share of the time since then; 0 if it is unknown.
+    /// The busy share of the time since the earlier reading; 0 if it is unknown.
     pub(super) fn busy_since(self, before: Self) -> f64 {
         let more = |after: u64, before: u64| super::listings::of_count(after.saturating_sub(before));
         let all = more(self.all, before.all);
@@ -76,7 +76,7 @@ impl Memory {
     pub(super) fn of(pid: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{pid}/status");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        Self::parse(&text).with_context(|| format!("{path} has no memory"))
+        Self::parse(&text).with_context(|| format!("{path} shows no memory"))
     }
 
     fn parse(status: &str) -> Option<Self> {
@@ -84,21 +84,21 @@ impl Memory {
     }
 }
 
-/// Resets the peak. Where the kernel does not support that, the peak remains that of the process's whole life.
+/// Resets the peak memory. If the kernel does not support this, the peak is that of the whole life of the process.
 pub(super) fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
 }
 
-/// The CPU time of a process and all its threads.
+/// The CPU time of a process, including all its threads.
 pub(super) fn cpu(pid: u32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let ticks = ticks(&text).with_context(|| format!("{path} has no CPU time"))?;
+    let ticks = ticks(&text).with_context(|| format!("{path} shows no CPU time"))?;
     let second = rustix::param::clock_ticks_per_second().max(1);
     Ok(Duration::from_millis(ticks.saturating_mul(1000) / second))
 }
 
-/// The program's name, the second field, may contain any characters: fields are counted after the last parenthesis. Source:
+/// The second field, the program's name, may contain any characters: fields are counted after the last parenthesis. Source:
 /// proc_pid_stat(5), fields 14 and 15.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
@@ -108,7 +108,7 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user.saturating_add(system))
 }
 
-/// `VmRSS:     1234 kB`
+/// Parses a line such as `VmRSS:     1234 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_whitespace().next()?.parse().ok()

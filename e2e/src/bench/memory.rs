@@ -2,7 +2,7 @@
 
 use super::result::{Spent, Target};
 
-/// In MiB, at 5,000 nodes and 1,000 Services.
+/// The targets in MiB, at 5,000 nodes and 1,000 Services.
 const BOUNDS: [(&str, f64); 4] = [
     ("node-controller", 40.0),
     ("service-controller", 60.0),

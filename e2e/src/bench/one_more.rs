@@ -12,17 +12,17 @@ use super::listings::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 
-/// The number of new Services. They are spread over the time of the member updates: if they came together, their calls would exceed the
-/// rate, and the test would measure the rate.
+/// The number of new Services. They are spread over the time of the member updates: if they were created at once, their calls would exceed
+/// the rate, and the test would measure the rate.
 const NEW: u32 = 20;
-/// Each new Service takes about seven calls.
+/// The number of calls for a new Service, approximately.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
-/// New nodes become members after a pause for more nodes to join, and after a look-up.
+/// Seconds until a new node becomes a member: a pause for more nodes to join, and a look-up.
 const REACTION_SECONDS: f64 = 4.0;
 const NEW_SERVICE_SECONDS: f64 = 3.0;
-/// The minimum share of the budget that must be used.
+/// The minimum share of the budget that the adapter must use.
 const USED: f64 = 0.9;
-/// The peer reconciles all nodes every 100 s: if it makes no load balancer call for longer, it updates no more load balancers.
+/// The peer reconciles all nodes every 100 s. If it makes no load balancer call for this duration, it will update no more load balancers.
 const PEER_IS_DONE: Duration = Duration::from_secs(110);
 const LEFT_OUT: &str = "The peer's service controller reacts to a node that is added, removed, or \
                         gets its provider ID, but not to one that gets an address; its node controller writes the address after \
@@ -33,9 +33,9 @@ const LEFT_OUT: &str = "The peer's service controller reacts to a node that is a
 /// The progress of the load balancers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Followed {
-    /// All load balancers were written to, after this number of seconds.
+    /// All load balancers were written after this number of seconds.
     All(f64),
-    /// Only this number of load balancers have the node, and no more are updated.
+    /// Only this number of load balancers have the node, and the peer updates no more.
     Only(usize),
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let machine = stage.machine(*numbers.start())?;
     let recordings = stage.record("one-more", &["service-controller", ADAPTER]).await?;
     let before = stage.reading().await?;
-    // The new node is a member, whatever its number.
+    // The new node becomes a member, whatever its number is.
     let waited = Waits::of(stage.join(numbers, usize::MAX).await?);
     let began = Instant::now();
     let balancers = stage.services.len();
@@ -88,12 +88,12 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// The pause between new Services, so that the last one is created when the rate allows the last load balancer to be updated.
+/// The pause between new Services. The last one is created when, at the given rate, the last load balancer is updated.
 fn pause(balancers: usize) -> Duration {
     LEAST_PAUSE.max(Duration::from_secs(balancers.try_into().unwrap_or(u64::MAX)) / RATE / NEW)
 }
 
-/// Creates Services one after the other, and returns how long each waited.
+/// Creates Services one after the other, and returns the waiting time of each.
 async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, Vec<Duration>)> {
     let (mut names, mut making) = (Vec::new(), Vec::new());
     for nth in 0..NEW {
@@ -108,7 +108,7 @@ async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, V
     Ok((names, waits.concat()))
 }
 
-/// Seconds until each load balancer was written to. `None`: the peer has left some out.
+/// Returns the seconds until each load balancer was written. `None`: the peer has left some out.
 async fn follow(
     stage: &Stage,
     before: &Reading,
@@ -139,7 +139,7 @@ async fn follow(
     }
 }
 
-/// Counts only Services that existed before.
+/// Counts only the Services that existed before the change.
 async fn balancers_with(stage: &Stage, machine: &str) -> anyhow::Result<usize> {
     let state = stage.cluster.cloud.state().await?;
     let has = |pool: &Pool| pool.members.iter().any(|it| it.instance_id.as_deref() == Some(machine));
@@ -154,7 +154,7 @@ fn judge(size: Size, calls: &Calls, (followed, new): (Followed, &Waits)) -> Vec<
     // Calls for new Services use the same budget; the burst is available at once.
     let ahead = calls.families(&["loadbalancer"]);
     let bound = REACTION_SECONDS + of_count(ahead) / (f64::from(RATE) * USED);
-    // A new Service may have been created just before the node was known.
+    // A new Service may have been created just before the controller knew the node.
     let balancers = float(size.services.saturating_add(new.n));
     let followed = match followed {
         Followed::All(seconds) => Target::at_most("all load balancers were updated", seconds, bound, "s"),

@@ -1,4 +1,4 @@
-//! Writes `docs/benchmarks.md` from the results of runs. Pure.
+//! Writes `docs/benchmarks.md` from the results of runs. Pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -69,16 +69,16 @@ const COMPARED: &str = "\
 | --- | --- | --- | --- | --- |
 ";
 
-/// The programs, in the order in which the results name them.
+/// The programs, in the order in which the results list them.
 const PROGRAMS: [&str; 4] = [crate::ADAPTER, "node-controller", "service-controller", "route-controller"];
 /// Scenarios whose notes have figures that no table has.
 const WITH_NOTES: [Scenario; 3] = [Scenario::Growth, Scenario::Crowd, Scenario::Replicas];
 /// Scenarios whose notes explain the figures of the peer.
 const WITH_NOTES_OF_PEER: [Scenario; 1] = [Scenario::OneMore];
-/// Ratios of the peer's figure to ours that are not worth a row.
+/// Ratios between these bounds are omitted: the peer's figure is close to that of the controllers.
 const ALIKE: RangeInclusive<f64> = 0.8..=1.25;
 
-/// A row with the report that it is from.
+/// A row, with the report that contains it.
 type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
@@ -87,14 +87,14 @@ pub(super) fn page(reports: &[Report]) -> String {
         let others = rows.iter().filter(|it| it.1.who == Who::Ours && it.1.scenario == of.1.scenario);
         others.map(extent_of).max()
     };
-    // Smaller runs of the controllers serve only the comparison with the peer.
+    // Smaller runs of the controllers are used only for the comparison with the peer.
     let ours: Vec<Found<'_>> =
         rows.iter().filter(|it| it.1.who == Who::Ours && Some(extent_of(it)) == full(it)).copied().collect();
     [HEAD.to_owned(), machines(reports), targets(&ours), missed(&ours), results(&ours), compared(&rows)]
         .concat()
 }
 
-/// The last run of each scenario, by size and by what was measured.
+/// The last run of each scenario, by size and by measured system.
 fn latest(reports: &[Report]) -> Vec<Found<'_>> {
     let mut last = BTreeMap::<(String, u8, Extent), Found<'_>>::new();
     for report in reports {
@@ -103,7 +103,7 @@ fn latest(reports: &[Report]) -> Vec<Found<'_>> {
             if row.profiles.is_empty() {
                 last.insert(key, (report, row));
             } else {
-                // A profiled run is slower: its figures count only where there are no others.
+                // A profiled run is slower: its figures are used only if there is no other run.
                 last.entry(key).or_insert((report, row));
             }
         }
@@ -118,7 +118,7 @@ fn size_of((report, row): &Found<'_>) -> Size {
     row.size.unwrap_or(report.size)
 }
 
-/// Nodes, Services, members: two clusters with equal extents can be compared, however long each was measured.
+/// The numbers of nodes, Services and members. Two clusters with the same numbers can be compared, even if the durations differ.
 type Extent = (usize, usize, usize);
 
 fn extent_of(found: &Found<'_>) -> Extent {
@@ -134,7 +134,7 @@ fn order(who: Who) -> u8 {
     }
 }
 
-/// Each machine once.
+/// Lists each host once.
 fn machines(reports: &[Report]) -> String {
     let mut text = MACHINES.to_owned();
     let mut seen = BTreeSet::new();
@@ -171,7 +171,7 @@ fn targets_of(row: &Row) -> String {
     row.targets.iter().map(line).collect()
 }
 
-/// Empty if all targets are met.
+/// The section about missed targets; empty if all targets are met.
 fn missed(ours: &[Found<'_>]) -> String {
     let failed = ours
         .iter()
@@ -209,7 +209,7 @@ fn results(ours: &[Found<'_>]) -> String {
     if further.is_empty() { text } else { format!("{text}{FURTHER}{further}") }
 }
 
-/// A figure of each program, of several replicas the largest.
+/// Formats a figure of each program; of several replicas, the largest.
 fn largest(row: &Row, of: fn(&Usage) -> f64) -> String {
     let most = |program: &str| {
         let is_replica = |name: &str| {
@@ -222,7 +222,7 @@ fn largest(row: &Row, of: fn(&Usage) -> f64) -> String {
     PROGRAMS.map(most).join(", ")
 }
 
-/// Waits that are not targets, and notes. Waits under a condition, which is in parentheses, are in the JSON alone.
+/// Formats the waits that are not targets, and the notes. Waits under a condition, which is in parentheses, appear in the JSON only.
 fn further(row: &Row) -> String {
     let mut text = String::new();
     for (what, waits) in &row.waits {
@@ -236,7 +236,7 @@ fn further(row: &Row) -> String {
     text + &notes(row, &WITH_NOTES, &row.scenario)
 }
 
-/// Empty if no peer was measured.
+/// The comparison with the peer; empty if no peer was measured.
 fn compared(rows: &[Found<'_>]) -> String {
     let mut tables = BTreeMap::<Extent, String>::new();
     for found in rows.iter().filter(|(_, row)| row.who == Who::Ours && row.failed.is_none()) {
@@ -268,7 +268,7 @@ fn compared(rows: &[Found<'_>]) -> String {
     text
 }
 
-/// One scenario: a line for each figure that differs.
+/// Formats one scenario: a line for each figure that differs.
 fn lines(peers: &[Vec<Compared>; 2]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for it in peers.iter().flatten() {
@@ -290,7 +290,7 @@ fn alike(it: &Compared) -> bool {
     it.ours == it.peer || ratio(it).is_some_and(|ratio| ALIKE.contains(&ratio))
 }
 
-/// None if our figure is 0.
+/// The ratio of both figures. `None` if the controllers' figure is 0.
 fn ratio(it: &Compared) -> Option<f64> {
     it.ratio.strip_suffix('x')?.parse().ok()
 }
@@ -299,7 +299,7 @@ fn cell(it: &Compared) -> String {
     if ratio(it).is_none() { it.peer.clone() } else { format!("{} ({})", it.peer, it.ratio) }
 }
 
-/// Failures of the peer, runs of the peer without a comparable run of the controllers, and explaining notes.
+/// Lists failures of the peer, runs of the peer without a comparable run of the controllers, and explaining notes.
 fn misses_of_peer(found: &Found<'_>, rows: &[Found<'_>]) -> String {
     let (_, row) = found;
     let (name, who) = (&row.scenario, row.who.words());
@@ -317,7 +317,7 @@ fn misses_of_peer(found: &Found<'_>, rows: &[Found<'_>]) -> String {
     notes(row, &WITH_NOTES_OF_PEER, &format!("{name} ({who})"))
 }
 
-/// Empty if the scenario is not in the list.
+/// The entry of the scenario; empty if the list does not contain it.
 fn notes(row: &Row, of: &[Scenario], name: &str) -> String {
     let listed = of.iter().any(|it| it.name() == row.scenario);
     row.notes.iter().filter(|_| listed).map(|note| format!("- {name}: {note}\n")).collect()

@@ -1,4 +1,4 @@
-//! Where the CPU time of a process goes, sampled by `perf` without changes to the process.
+//! Measures where the CPU time of a process is spent. `perf` samples the process without changing it.
 
 mod groups;
 
@@ -16,7 +16,7 @@ pub(super) use groups::Profile;
 
 /// Samples per second of CPU time. Not a round number, so that sampling does not coincide with periodic work.
 const FREQUENCY: &str = "997";
-/// The time that `perf` gets to write its remaining data.
+/// The time in which `perf` writes its remaining data.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The running `perf` processes, if any.
@@ -24,7 +24,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Recordings(BTreeMap<String, Recording>);
 
 impl Recordings {
-    /// Starts one per process name and ID.
+    /// Starts one `perf` for each process, given by name and ID.
     pub(super) async fn start(dir: &Path, scenario: &str, of: &[(String, u32)]) -> anyhow::Result<Self> {
         let mut all = BTreeMap::new();
         for (name, pid) in of {
@@ -42,7 +42,7 @@ impl Recordings {
     }
 }
 
-/// `perf` for one process.
+/// The running `perf` of one process.
 #[derive(Debug)]
 struct Recording {
     process: Process,
@@ -52,7 +52,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Starts recording a process; the recording is kept in the folder.
+    /// Starts recording a process. The recording is stored in the folder.
     async fn start(dir: &Path, name: &str, pid: u32) -> anyhow::Result<Self> {
         let perf = in_path("perf").context("--profile needs `perf` (Debian: linux-perf) in PATH")?;
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -67,20 +67,20 @@ impl Recording {
             env: BTreeMap::new(),
             log_dir: dir.to_path_buf(),
         };
-        // A file of an earlier run.
+        // This file comes from an earlier run.
         std::fs::remove_file(&file).ok();
         let this = Self { process: launch.start()?, perf, file, log: launch.log() };
         // `perf` writes its header when it is ready to record.
         let begun = eventually("perf is recording", ENDS_WITHIN, || async {
             let written = std::fs::metadata(&this.file).map_or(0, |it| it.len());
-            ensure!(written > 0, "perf has written nothing");
+            ensure!(written > 0, "perf has not written its header");
             Ok(())
         });
         begun.await.with_context(|| tail(&this.log))?;
         Ok(this)
     }
 
-    /// The samples up to now.
+    /// Ends the recording, and returns the samples up to now.
     async fn finish(mut self) -> anyhow::Result<Profile> {
         self.process.terminate(ENDS_WITHIN).await?;
         let output = Command::new(&self.perf)

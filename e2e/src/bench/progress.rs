@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-/// The time between two lines while the same step lasts.
+/// The time between two lines during the same step.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// Prints lines with the time since the beginning.
+/// Prints lines with the time since the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     began: Instant,
@@ -22,11 +22,11 @@ impl Progress {
     pub(super) fn say(self, line: &str) {
         let seconds = self.began.elapsed().as_secs();
         let line = format!("[{:3}:{:02}] {line}\n", seconds / 60, seconds % 60);
-        // Standard error may be closed; the report has the result.
+        // Printing fails if standard error is closed; the report still contains the result.
         io::stderr().write_all(line.as_bytes()).ok();
     }
 
-    /// Prints the step, and again while it lasts.
+    /// Prints the step, and repeats the line while the step lasts.
     pub(super) async fn told<T>(self, what: &str, work: impl Future<Output = T>) -> T {
         self.say(what);
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Waits.
+    /// Waits for this duration.
     pub(super) async fn wait(self, what: &str, time: Duration) {
         self.told(&format!("{what}, {} s", time.as_secs()), sleep(time)).await;
     }

@@ -1,5 +1,5 @@
 //! One, two and four replicas of each controller share the work, first with a rate limit that is never reached, then within the default
-//! budget. In the end one of them is killed.
+//! budget. At the end, one replica is killed.
 
 mod judge;
 mod limits;
@@ -28,14 +28,15 @@ use shares::replica;
 /// The numbers of replicas.
 const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
-/// The size is a part of the others' cluster: this measurement does not depend on it.
+/// Divisor that gives the size of this cluster from that of the other scenarios: this measurement does not depend on the size.
 const PART: usize = 5;
-/// The new Services, as a multiple of the existing ones. Without the rate limit, fewer would be served too fast for a precise measurement.
+/// Factor that gives the number of new Services from the number of existing ones. Without the rate limit, fewer Services would be ready too
+/// fast for a precise measurement.
 const CROWD: usize = 2;
-/// The joining nodes, as a divisor of the cluster's size.
+/// Divisor that gives the number of joining nodes from the cluster's size.
 const JOINING: usize = 5;
 
-/// The chart with all replicas; one replica of each controller is started.
+/// The chart values for all replicas. At first, one replica of each controller is started.
 pub(super) async fn start(tools: &Tools, all: Size, progress: Progress) -> anyhow::Result<Stage> {
     let nodes = (all.nodes / PART).max(1);
     let services = (all.services / PART).max(1);
@@ -92,7 +93,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Step, Waits)> {
     let n = if rate == Rate::Unbound { stage.size.services * CROWD } else { stage.size.services };
     let names = names(&format!("crowd-{replicas}-{}", rate.word()), n);
-    // Events are written long after the change and use the same budget.
+    // The controllers write Events long after the change, and these writes use the same budget.
     stage.settled().await?;
     let (before, cores) = (stage.reading().await?, Cores::now());
     let what = format!("{n} Services, {}, {}", judge::number(replicas), rate.words());
@@ -101,7 +102,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     let spent = stage.spent(&before).await?;
     stage.quiet().await?;
     let writes = stage.calls_since(&before).await?.writes;
-    stage.progress.told("deleting them", stage.delete(&names)).await?;
+    stage.progress.told("deleting these Services", stage.delete(&names)).await?;
     stage.quiet().await?;
     let step = Step {
         replicas,
@@ -115,7 +116,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     Ok((step, waits))
 }
 
-/// Adds nodes, none of them behind load balancers.
+/// Adds nodes, none of which are behind load balancers.
 async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<Waits> {
     let n = (stage.size.nodes / JOINING).max(1);
     let numbers = stage.boot(n).await?;
@@ -124,7 +125,7 @@ async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Res
     let progress = stage.progress;
     let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
     let within = stage.patience(n);
-    let routed = stage.seen.nodes("all have routes", &names, (|it| it.routed, within));
+    let routed = stage.seen.nodes("all nodes have routes", &names, (|it| it.routed, within));
     progress.told("creating their routes", routed).await?;
     stage.quiet().await?;
     Ok(waits)
@@ -136,7 +137,7 @@ struct Lost {
     under_way: usize,
 }
 
-/// Kills a replica of the service-controller while it serves many new Services, and creates more.
+/// Kills a replica of the service-controller while it creates load balancers for many new Services, and creates more Services.
 async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let victim = replica("service-controller", MOST);
     let shards = shares::of(stage, &victim).await?;
@@ -152,8 +153,8 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     fleet::create_services(&client, second.iter().cloned()).await?;
     let all = [first, second].concat();
     let within = stage.patience(all.len()) + seconds(60);
-    let done = stage.seen.services("all Services are served", &all, (|it| it.address, within));
-    let done = stage.progress.told("the others serve all Services", done).await?;
+    let done = stage.seen.services("all Services have load balancers", &all, (|it| it.address, within));
+    let done = stage.progress.told("the other replicas serve all Services", done).await?;
     let late: Vec<Duration> =
         done.values().filter(|it| **it > at).map(|it| it.saturating_duration_since(at)).collect();
     let (under_way, served) = (late.len().saturating_sub(stage.size.services), Waits::of(late));
@@ -171,9 +172,9 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
         writes: calls.writes,
         left_over: state.load_balancers.len().saturating_sub(wanted),
     };
-    stage.progress.told("deleting them", stage.delete(&all)).await?;
+    stage.progress.told("deleting these Services", stage.delete(&all)).await?;
     stage.quiet().await?;
-    stage.check_members().await.context("after the kill")?;
+    stage.check_members().await.context("writes after the kill")?;
     Ok((killed, served, Lost { shards, under_way }))
 }
 

@@ -1,4 +1,4 @@
-//! Each controller, and then the adapter, is restarted at full size.
+//! Restarts each controller, and then the adapter, at full size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
 const AGAIN_SECONDS: f64 = 5.0;
-/// The adapter's self-check of its credentials: once, and again after a failure.
+/// Number of calls for the adapter's self-check of its credentials: one, and another after a failure.
 const CHECKS: f64 = 2.0;
 
 /// The initial listings are complete when there was no call for this duration.
@@ -42,8 +42,8 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
         targets: judge(&spent, &again),
         waits: again.iter().map(told).collect(),
         notes: vec![
-            "A controller works again when it is ready and its queue is empty. The adapter's \
-             own listings continue and are not counted."
+            "A controller works again when it is ready and its queue is empty. The adapter's own \
+            listings continue and are not counted."
                 .into(),
         ],
         profiles,
@@ -67,7 +67,7 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.idle().await?;
     let again = began.elapsed();
     stage.quiet().await?;
-    // The adapter continues with listings while it already serves.
+    // The adapter already serves while its listings continue.
     stage.silent(LISTED_AFTER, |counts| counts.reads).await?;
     let spent = stage.spent(&before).await?;
     Ok(Row {
@@ -79,7 +79,7 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Seconds from the process's start until its queue is empty, and where its CPU time went.
+/// Returns the seconds from the process's start until its queue is empty, and how the process spent its CPU time.
 async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<String, Profile>)> {
     let pod = stage.cluster.pods.get(name)?;
     pod.terminate().await?;
@@ -89,7 +89,7 @@ async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<St
         pod.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).context("the process does not run")?;
     let watched = stage.profile.is_some();
     if watched {
-        // The process waits until perf is attached.
+        // The process is stopped until perf is attached.
         kill_process(pid, Signal::STOP)?;
     }
     let recordings = stage.record("restart", &[name]).await?;
@@ -118,7 +118,7 @@ fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {
 fn judge_adapter(spent: &Spent, size: Size) -> Vec<Target> {
     let routes = pages(size.nodes * ROUTES_A_NODE, PAGE);
     let once = pages(size.nodes, PAGE) + pages(size.services, BALANCERS_PAGE) + routes + CHECKS;
-    // A client that reconnects during the first listing requests a later one; and instances are listed again every 30 s.
+    // A client that reconnects during the first listing causes a second one; and instances are listed again every 30 s.
     let listings = 2.0 + (spent.seconds / 30.0).floor();
     let listed = of_count(spent.vendor.total().saturating_sub(listings::others(&spent.vendor)));
     vec![
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn adapter_lists_each_collection_at_most_twice() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
-        // 11 + 11 + 21 pages and two checks, twice.
+        // (11 + 11 + 21 pages, and two checks), twice.
         assert!(judge_adapter(&spent("ListRoutes", 90), size).iter().all(|it| it.met));
         assert!(!judge_adapter(&spent("ListRoutes", 91), size).iter().all(|it| it.met));
         assert!(!judge_adapter(&spent("GetLoadBalancer", 1), size).iter().all(|it| it.met));

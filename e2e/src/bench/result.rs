@@ -19,9 +19,9 @@ pub(super) struct Report {
     pub(super) command: String,
     /// The default size of the cluster.
     pub(super) size: Size,
-    /// In the order of the measurements.
+    /// The scenarios, in the order of the measurements.
     pub(super) rows: Vec<Row>,
-    /// The comparison with the peer, if it was measured, too.
+    /// The comparison with the peer, if the peer was measured.
     #[serde(default)]
     pub(super) beside: Vec<Compared>,
 }
@@ -42,9 +42,9 @@ pub(super) struct Size {
 pub(super) enum Who {
     #[default]
     Ours,
-    /// With the defaults of the reference.
+    /// The peer with the defaults of the reference.
     Peer,
-    /// With ten workers instead of one.
+    /// The peer with ten workers instead of one.
     PeerConcurrent,
 }
 
@@ -61,12 +61,12 @@ impl Who {
 /// The result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
-    /// The name on the command line.
+    /// The name of the scenario on the command line.
     pub(super) scenario: String,
     pub(super) who: Who,
-    /// A sentence.
+    /// A sentence that describes the scenario.
     pub(super) title: String,
-    /// The size of the cluster, if it is not that of the report.
+    /// The size of the cluster, if it differs from the report's.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) size: Option<Size>,
     /// The load of the host when the scenario began, averaged over one minute.
@@ -75,7 +75,7 @@ pub(super) struct Row {
     /// The waiting times of users.
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) targets: Vec<Target>,
-    /// Where the CPU time of a process went, if it was recorded.
+    /// How a process spent its CPU time, if this was recorded.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub(super) profiles: BTreeMap<String, Profile>,
     /// Further remarks.
@@ -97,7 +97,7 @@ impl Row {
 pub(super) struct Spent {
     pub(super) seconds: f64,
     pub(super) vendor: Calls,
-    /// By process, then by verb and resource. Leases are left out.
+    /// Writes to the API server by process, then by verb and resource. Leases are left out.
     pub(super) api_writes: BTreeMap<String, BTreeMap<String, u64>>,
     pub(super) processes: BTreeMap<String, Usage>,
 }
@@ -115,13 +115,13 @@ pub(super) struct Calls {
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) throttled: u64,
-    /// Operations without calls are absent.
+    /// Calls by operation. Operations without calls are absent.
     pub(super) by_operation: BTreeMap<String, u64>,
     pub(super) by_family: BTreeMap<String, u64>,
 }
 
 impl Calls {
-    /// The calls between two readings.
+    /// The calls between an earlier reading and this one.
     pub(super) fn between(before: &Counts, after: &Counts) -> Self {
         let status = |counts: &Counts| counts.by_status.get("429").copied().unwrap_or_default();
         Self {
@@ -142,7 +142,7 @@ impl Calls {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
 
-    /// Calls of these families.
+    /// The calls of these families.
     pub(super) fn families(&self, families: &[&str]) -> u64 {
         families.iter().filter_map(|family| self.by_family.get(*family)).sum()
     }
@@ -155,10 +155,10 @@ fn more<K: Ord + ToString>(before: &BTreeMap<K, u64>, after: &BTreeMap<K, u64>) 
     after.iter().map(more).filter(|&(_, n)| n > 0).collect()
 }
 
-/// The resources that a process used.
+/// Memory and CPU time of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Usage {
-    /// Resident memory at the end.
+    /// Resident memory at the end of the measurement.
     pub(super) rss_mib: f64,
     /// The peak of resident memory.
     pub(super) peak_mib: f64,
@@ -222,7 +222,7 @@ impl Target {
     }
 }
 
-/// `12`, `1.25 s`, `38.5 MiB`.
+/// Formats a value: `12`, `1.25 s`, `38.5 MiB`.
 pub(super) fn quantity(number: f64, unit: &str) -> String {
     let text = if number.abs() >= 100.0 { format!("{number:.0}") } else { format!("{number:.2}") };
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

@@ -4,10 +4,10 @@ use super::listings::{self, ROUTES_A_NODE, of_count};
 use super::result::{Row, Size, Spent, Target, Who};
 use super::stage::Stage;
 
-/// The maximum number of routes in a vendor call. Nodes join in small groups, so calls are on average at least half full.
+/// The maximum number of routes in a vendor call. Nodes join in small groups, so calls are at least half full on average.
 const ROUTES_A_CALL: usize = 200;
 
-/// The number of waves in which nodes join; each begins and ends with calls that are not full.
+/// The number of groups in which nodes join. Each group begins and ends with calls that are not full.
 const WAVES: usize = 8;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -42,7 +42,7 @@ fn judge(spent: &Spent, (size, who): (Size, Who)) -> Vec<Target> {
         ),
         Target { what: "calls that list routes, one listing per period".to_owned(), ..listed },
     ];
-    // The peer is one process, so its other writes of the status cannot be separated from these.
+    // The peer is one process, so its other writes of the status cannot be distinguished from these writes.
     if who == Who::Ours {
         targets.push(Target::count("conditions written", conditions.copied().unwrap_or_default(), nodes));
     }

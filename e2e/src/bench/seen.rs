@@ -1,4 +1,5 @@
-//! When users see the results that they wait for. Two watches read only the fields that matter, because thousands of nodes change at once.
+//! Measures when users see the results that they wait for. Two watches read only the fields that matter, because thousands of nodes change
+//! at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +64,7 @@ struct LoadBalancer {
     ingress: Vec<serde_json::Value>,
 }
 
-/// When each result was first seen; `None` if it was not.
+/// The time at which each result was first seen; `None` if it was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTimes {
     pub(super) initialised: Option<Instant>,
@@ -85,7 +86,7 @@ struct Times {
     failed: Option<String>,
 }
 
-/// Two running watches. They end when this is dropped.
+/// Two running watches. Dropping this value ends them.
 #[derive(Debug)]
 pub(super) struct Seen {
     times: Arc<Mutex<Times>>,
@@ -113,7 +114,7 @@ impl Seen {
         Ok(this)
     }
 
-    /// Waits until all nodes of these names meet the condition, and returns when each of them first did.
+    /// Waits until all nodes of these names meet the condition, and returns the time at which each of them first met it.
     pub(super) async fn nodes(
         &self,
         what: &str,
@@ -123,7 +124,7 @@ impl Seen {
         self.all(what, names, within, |times, name| times.nodes.get(name).and_then(of)).await
     }
 
-    /// The same for Services.
+    /// Waits in the same way for Services.
     pub(super) async fn services(
         &self,
         what: &str,
@@ -199,7 +200,7 @@ impl Times {
     }
 }
 
-/// A broken watch resumes by itself; its error is kept until the next event.
+/// Waits for the next event. A broken watch resumes by itself; its error is kept until the next event.
 async fn follow<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
     times: Arc<Mutex<Times>>,

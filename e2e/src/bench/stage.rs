@@ -31,42 +31,42 @@ use super::seen::Seen;
 const LATENCY_MILLIS: u64 = 50;
 /// The adapter's default rate limit for this cloud, in calls per second for each family of the API.
 pub(super) const RATE: u32 = 20;
-/// Events are written with a delay. If nothing was written for this duration, twice the interval of passes over the routes, no more writes
-/// follow.
+/// Events are written with a delay. If there was no write for this duration, which is twice the interval of passes over the routes, no more
+/// writes follow.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
-/// The peer's process.
+/// The name of the peer's process.
 const PEER: &str = "cloud-controller-manager";
-/// The nodes and Services that the peer works on at once, if configured.
+/// The number of nodes and Services that the peer reconciles at once, if configured.
 const PEER_WORKERS: u32 = 10;
-/// The peer does not report its queues: it counts as idle when it has written nothing to the cloud for this duration.
+/// The peer does not report its queues. It counts as idle if it has written nothing to the cloud for this duration.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The prefix of the users of the measured processes.
 const WRITERS: &str = "system:serviceaccount:";
 
-/// A running cluster, its users, and its kubelets.
+/// A running cluster, with its users and its kubelets.
 #[derive(Debug)]
 pub(super) struct Stage {
-    // In the order in which they are dropped: clients before their servers.
+    // Fields in the order in which they are dropped: clients before their servers.
     kubelets: JoinSet<anyhow::Result<()>>,
     pub(super) seen: Seen,
-    /// Runs instead of the controllers, if set.
+    /// The peer, if it runs instead of the controllers.
     peer: Option<Peer>,
     pub(super) cluster: Cluster,
     pub(super) who: Who,
     pub(super) size: Size,
     pub(super) progress: Progress,
-    /// The folder for profiles, if they are requested.
+    /// The folder for profiles, if profiles are requested.
     pub(super) profile: Option<PathBuf>,
-    /// The reading before the first node joined.
+    /// The counters before the first node joined.
     pub(super) born: Reading,
     /// The existing nodes, with their instances.
     machines: BTreeMap<String, String>,
-    /// Those of them that are behind load balancers.
+    /// The nodes of `nodes` that are behind load balancers.
     members: BTreeSet<String>,
     /// The number of nodes created so far.
     last: usize,
     pub(super) services: Vec<String>,
-    /// The nodes whose kubelets report.
+    /// The nodes whose kubelets report their status.
     reporting: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -89,7 +89,7 @@ impl Stage {
         Self::start_with(tools, (size, who), &json!({}), progress).await
     }
 
-    /// The same, with these chart values. One replica of each Deployment is started.
+    /// Starts everything in the same way, with these chart values. Starts one replica of each Deployment.
     pub(super) async fn start_with(
         tools: &Tools,
         (size, who): (Size, Who),
@@ -167,10 +167,10 @@ impl Stage {
         Ok(Reading { at: Some(Instant::now()), counts: self.cluster.cloud.counts().await?, mark, cpu })
     }
 
-    /// The cost since the reading.
+    /// The cost since this earlier reading.
     pub(super) async fn spent(&mut self, since: &Reading) -> anyhow::Result<Spent> {
         let took = since.at.map(|at| at.elapsed()).unwrap_or_default();
-        // Without heartbeats the measurement would be too optimistic.
+        // Without status reports, the measurement would be too optimistic.
         if let Some(ended) = self.kubelets.try_join_next() {
             ended?.context("the status reports of nodes ended")?;
         }
@@ -179,7 +179,7 @@ impl Stage {
         let (mut processes, mut users) = (BTreeMap::new(), BTreeMap::new());
         for (name, pid, user) in self.processes()? {
             let (memory, cpu) = (Memory::of(pid)?, machine::cpu(pid)?);
-            // A new process of the same name starts at zero.
+            // The counters of a new process of the same name start at zero.
             let before = since.cpu.get(&name).filter(|(was, _)| *was == pid).map(|(_, cpu)| *cpu);
             let usage = Usage {
                 rss_mib: mib(memory.resident),
@@ -220,7 +220,7 @@ impl Stage {
         names
     }
 
-    /// Waits until all controllers are idle and there are no more writes to the cloud: later ones would be counted in the next scenario.
+    /// Waits until all controllers are idle and write no more to the cloud: later writes would be counted in the next scenario.
     pub(super) async fn quiet(&mut self) -> anyhow::Result<()> {
         if self.peer.is_some() {
             return self.silent(IDLE_AFTER, |counts| counts.writes).await;
@@ -236,7 +236,7 @@ impl Stage {
             let pod = self.cluster.pods.look_at(&name)?;
             let what = format!("the queue of {name} is empty");
             let look = eventually(&what, within, || async {
-                // Reading the metrics costs the process CPU time.
+                // Each read of the metrics costs the process CPU time.
                 sleep(Duration::from_millis(100)).await;
                 quiet(&pod.metrics().await?)
             });
@@ -269,7 +269,7 @@ impl Stage {
         Ok(numbers)
     }
 
-    /// Registers these nodes and waits until they are initialised. Returns how long each waited.
+    /// Registers these nodes and waits until they are initialised. Returns the waiting time of each node.
     pub(super) async fn join(
         &mut self,
         numbers: std::ops::RangeInclusive<usize>,
@@ -285,7 +285,7 @@ impl Stage {
         Ok(waits(&began, &done))
     }
 
-    /// Creates these Services and waits for their addresses. Returns how long each waited.
+    /// Creates these Services and waits for their addresses. Returns the waiting time of each Service.
     pub(super) async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let began = fleet::create_services(&self.client(), names.iter().cloned()).await?;
         let within = self.patience(names.len());
@@ -301,7 +301,7 @@ impl Stage {
         self.seen.services("all Services are gone", names, (|it| it.gone, within)).await.map(drop)
     }
 
-    /// Adds nodes and Services up to these numbers, and waits until all work for them is done.
+    /// Adds nodes and Services up to these numbers, and waits until the controllers have processed them.
     pub(super) async fn grow(&mut self, nodes: usize, services: usize) -> anyhow::Result<()> {
         let progress = self.progress;
         let more = nodes.saturating_sub(self.machines.len());
@@ -313,7 +313,7 @@ impl Stage {
         if more > 0 {
             let names = self.node_names();
             let within = self.patience(names.len());
-            let routed = self.seen.nodes("all have routes", &names, (|it| it.routed, within));
+            let routed = self.seen.nodes("all nodes have routes", &names, (|it| it.routed, within));
             progress.told("creating their routes", routed).await?;
         }
         let made = self.services.len();
@@ -327,7 +327,7 @@ impl Stage {
         progress.told("waiting for the last Events", self.settled()).await
     }
 
-    /// Waits until the measured processes have written nothing for a while.
+    /// Waits until the measured processes have written nothing for [`SETTLED_AFTER`].
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let audit = self.cluster.control_plane.audit_log();
         let mut mark = audit.mark()?;
@@ -344,7 +344,7 @@ impl Stage {
         }
     }
 
-    /// Starts recording where the CPU time of these processes goes, if requested.
+    /// If profiles are requested, starts recording how these processes spend their CPU time.
     pub(super) async fn record(&self, scenario: &str, names: &[&str]) -> anyhow::Result<Recordings> {
         let Some(dir) = self.profile.as_ref().filter(|_| self.who == Who::Ours) else {
             return Ok(Recordings::default());
@@ -365,12 +365,12 @@ impl Stage {
         self.machines.keys().cloned().collect()
     }
 
-    /// The first nodes, which are the ones behind load balancers.
+    /// The first nodes, which are the nodes behind load balancers.
     pub(super) fn first_nodes(&self, n: usize) -> Vec<String> {
         self.machines.keys().take(n).cloned().collect()
     }
 
-    /// Removes the instances of leaving nodes from the records, and returns their IDs. Their kubelets stop reporting.
+    /// Removes leaving nodes from the records, and returns the IDs of their instances. Their kubelets stop reporting.
     pub(super) fn take_machines(&mut self, nodes: &[String]) -> anyhow::Result<Vec<String>> {
         let take = |name: &String| {
             locked(&self.reporting).remove(name);
@@ -380,12 +380,12 @@ impl Stage {
         nodes.iter().map(take).collect()
     }
 
-    /// The vendor calls since the reading.
+    /// The vendor calls since this earlier reading.
     pub(super) async fn calls_since(&self, before: &Reading) -> anyhow::Result<Calls> {
         Ok(Calls::between(&before.counts, &self.cluster.cloud.counts().await?))
     }
 
-    /// Fails unless each load balancer has exactly the expected members.
+    /// Fails unless each load balancer has the expected members and no others.
     pub(super) async fn check_members(&self) -> anyhow::Result<()> {
         let wanted: BTreeSet<&str> =
             self.members.iter().filter_map(|name| self.machines.get(name)).map(String::as_str).collect();
@@ -405,7 +405,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Keeps the logs, for an investigation after a failure.
+    /// Keeps the logs, to investigate a failure.
     pub(super) fn keep_logs(&mut self) {
         self.cluster.control_plane.keep_logs();
     }
@@ -456,7 +456,7 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// The writes of each process, by verb and resource, without Leases, which are always renewed.
+/// The writes of each process, by verb and resource. Leaves out Leases, which are renewed all the time.
 fn by_process(
     writes: &[AuditWrite],
     users: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Nothing happens except status reports; then a fifth of the kubelets stops reporting.
+//! Measures the steady state, in which kubelets only report their status; then a fifth of the kubelets stops reporting.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::memory;
 use super::result::{Row, Size, Spent, Target};
 use super::stage::Stage;
 
-/// The nodes that become not ready, as a divisor of the cluster's size.
+/// Divisor that gives the number of nodes that become not ready from the cluster's size.
 const SHARE: usize = 5;
 
-/// Nothing happens for the whole time.
+/// Measures the steady state for the whole time.
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let before = stage.reading().await?;
-    stage.progress.wait("nothing happens", Duration::from_secs(stage.size.seconds)).await;
+    stage.progress.wait("steady state: no changes", Duration::from_secs(stage.size.seconds)).await;
     let spent = stage.spent(&before).await?;
     let mut targets = judge(&spent, stage.size, 0.0);
     targets.push(Target::count("API-server writes", spent.api_total(), 0));
@@ -33,7 +33,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Some nodes are not ready for half of the time.
+/// Measures while some nodes are not ready, for half of the time.
 pub(super) async fn not_ready(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.nodes / SHARE).max(1);
     let silent = stage.first_nodes(n);

@@ -4,7 +4,7 @@ use bench_table::Row as Line;
 
 use super::result::{Report, Row, Target, Who, quantity};
 
-/// All figures of all scenarios, one per line.
+/// Formats all figures of all scenarios, one per line.
 pub(super) fn table(report: &Report) -> String {
     let beside = report.beside.iter().map(|it| {
         let (who, figure) = (it.who.words(), format!("{} / {}, {}", it.peer, it.ours, it.ratio));

@@ -1,4 +1,4 @@
-//! The vendor allows a lower rate than is configured, while there is always something to write.
+//! The vendor permits a lower rate than the configured one, while there are always changes to write.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::stage::{RATE, Stage};
 const SHARE: f64 = 0.6;
 /// The burst that the vendor allows after a pause.
 const BURST: u32 = 10;
-/// Services that are changed at the same time: more than the budget allows.
+/// Number of Services that are changed at once; their writes exceed the budget.
 const AT_ONCE: usize = 20;
 const THROTTLES_A_MINUTE: f64 = 1.0;
 const USED: f64 = 0.95;
@@ -31,7 +31,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let (client, services, progress) = (stage.client(), stage.services.clone(), stage.progress);
     let users = change(&client, &services);
     let look = async {
-        progress.wait("the vendor throttles, and the adapter learns the rate", half).await;
+        progress.wait("the vendor throttles, and the adapter learns the permitted rate", half).await;
         let before = stage.reading().await?;
         progress.wait("the vendor throttles", half).await;
         stage.spent(&before).await
@@ -51,7 +51,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Adds a port to all Services and removes it again, so that there is always something to write. Ends only with an error.
+/// Repeatedly adds a port to all Services and removes it, so that there is always a change to write. Ends only with an error.
 async fn change(client: &Client, services: &[String]) -> anyhow::Error {
     let api: Api<Service> = Api::default_namespaced(client.clone());
     for round in 0_u64.. {
@@ -66,10 +66,10 @@ async fn change(client: &Client, services: &[String]) -> anyhow::Error {
         if let Err(error) = done {
             return error.into();
         }
-        // The pause lets most changes reach the cloud before the next one reverts them.
+        // During the pause, most changes reach the cloud before the next change reverts them.
         sleep(Duration::from_secs_f64(float(services.len()) / f64::from(RATE))).await;
     }
-    anyhow::anyhow!("the changes of Services ended")
+    anyhow::anyhow!("the task that changes Services ended")
 }
 
 fn judge(calls: &Calls, seconds: f64, allowed: f64) -> Vec<Target> {
@@ -97,7 +97,7 @@ mod tests {
                 Calls { throttled, by_family: [("loadbalancer".to_owned(), all)].into(), ..Calls::default() };
             judge(&calls, 300.0, 12.0).iter().map(|it| it.met).collect::<Vec<_>>()
         };
-        // 3,600 are allowed.
+        // The vendor permits 3,600 calls.
         assert_eq!(met(3425, 5), [true, true]);
         assert_eq!(met(3430, 6), [false, true]);
         assert_eq!(met(3400, 0), [true, false]);

@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // This fails if standard error is closed; the exit code reports the failure, too.
+            // Printing fails if standard error is closed; the exit code still reports the failure.
             io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
             ExitCode::FAILURE
         }
@@ -32,12 +32,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    // Scenarios that Ctrl-C ends still clean up; the parent process closes standard input after that.
+    // Scenarios clean up after Ctrl-C; the parent process closes standard input after that.
     let _ignored = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
     let tools = tools()?;
     let (closed, end) = oneshot::channel();
-    // In a thread of its own: a blocking read in tokio would delay the end of this process until there is input.
+    // Reads in a separate thread: a blocking read in tokio would delay the end of this process until there is input.
     thread::spawn(move || {
         io::copy(&mut io::stdin(), &mut io::sink()).ok();
         closed.send(()).ok();

@@ -1,4 +1,4 @@
-//! Shows the whole system at work. `cargo xtask demo` builds what it needs and starts it.
+//! Shows the whole system at work. `cargo xtask demo` builds the required programs and starts this one.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(code) => code,
         Err(error) => {
-            // Standard error may be closed; the exit code has the result.
+            // Printing fails if standard error is closed; the exit code still reports the result.
             io::stderr().write_all(format!("error: {error:#}\n").as_bytes()).ok();
             ExitCode::FAILURE
         }

@@ -15,13 +15,13 @@ use crate::process::{Process, tail};
 use super::servers::Launches;
 use super::{Site, client};
 
-/// Measured: 3 s. The rest is for a host under load.
+/// Time limit for the start. A start takes 3 s; the rest is for a busy host.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 
-/// Killed when dropped.
+/// The servers, which are killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Own {
-    // In the order in which they are dropped: the client before its server.
+    // Fields in the order in which they are dropped: the client before its server.
     pub(super) apiserver: Process,
     pub(super) etcd: Process,
     launches: Launches,
@@ -29,7 +29,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Starts them in this directory and waits until they are ready.
+    /// Starts the servers in this directory and waits until they are ready.
     pub(super) async fn start(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let launches = Launches::prepare(tools, dir)?;
         let kubeconfig = dir.join("admin.kubeconfig");
@@ -56,12 +56,12 @@ impl Own {
 
     /// Starts the API server again and returns its process ID.
     pub(super) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
-        ensure!(!self.apiserver.is_running(), "the API server runs; stop it first");
+        ensure!(!self.apiserver.is_running(), "the API server already runs; stop it first");
         self.apiserver = self.launches.apiserver.start()?;
         Ok(self.apiserver.id())
     }
 
-    /// Fails with the end of the log if a server has ended.
+    /// Returns an error with the end of the log if a server has ended.
     pub(super) fn ensure_running(&mut self) -> anyhow::Result<()> {
         self.etcd.ensure_running()?;
         self.apiserver.ensure_running()
@@ -69,7 +69,7 @@ impl Own {
 
     pub(super) async fn wait_ready(&mut self) -> anyhow::Result<()> {
         let admin = client(&self.kubeconfig).await?;
-        // A server that has ended cannot become ready: its log is reported at once, without waiting for the deadline.
+        // A server that has ended cannot become ready: its log is reported at once, before the deadline.
         let mut ended = None;
         let ready = eventually("the API server is ready", UP_WITHIN, || {
             ended = self.ensure_running().err();
@@ -82,11 +82,11 @@ impl Own {
     }
 }
 
-/// The API server is ready when it reports so and the namespace for system components exists, which one of its own controllers creates
-/// later.
+/// The API server is ready when it reports this and the namespace for system components exists, which one of its internal controllers
+/// creates later.
 async fn look_ready(admin: Client) -> anyhow::Result<()> {
     let request = http::Request::get("/readyz").body(Vec::new())?;
     admin.request_text(request).await.context("/readyz")?;
-    Api::<Namespace>::all(admin).get("kube-system").await.context("namespace kube-system")?;
+    Api::<Namespace>::all(admin).get("kube-system").await.context("namespace kube-system does not exist")?;
     Ok(())
 }

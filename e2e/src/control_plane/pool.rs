@@ -1,8 +1,8 @@
 //! Control planes that scenarios use one after the other. A start takes 2 s of CPU time. Restoring the initial content of etcd takes almost
-//! none. It also removes nodes and roles of the previous scenario, which a separate namespace for each scenario would not isolate.
+//! none, and also removes nodes and roles of the previous scenario, which a separate namespace for each scenario would not isolate.
 //!
-//! A scenario connects to a Unix socket and reads one line with the addresses of its control plane. It has the control plane as long as the
-//! connection is open, so a scenario that is killed returns it, too.
+//! A scenario connects to a Unix socket and reads one line with the addresses of its control plane. The scenario has the control plane as
+//! long as the connection is open, so the pool also gets it back from a scenario that is killed.
 
 mod content;
 
@@ -25,7 +25,7 @@ use super::{APISERVER, Site};
 
 use content::Content;
 
-/// Environment variable with the path of the pool's socket. Without it each scenario starts a control plane of its own.
+/// Environment variable with the path of the pool's socket. Without it, each scenario starts its own control plane.
 const SOCKET: &str = "CLOUD_CONTROLLERS_E2E_CONTROL_PLANES";
 
 /// The pool's socket, if this process should use one.
@@ -36,7 +36,7 @@ pub(super) fn socket() -> Option<PathBuf> {
 /// A control plane borrowed from the pool.
 #[derive(Debug)]
 pub(super) struct Lent {
-    /// Closing the connection returns the control plane.
+    /// The connection to the pool. Closing it returns the control plane.
     _connection: BufReader<UnixStream>,
     log: PathBuf,
     log_start: u64,
@@ -44,7 +44,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Waits for a control plane. In the end, the new lines of its API server's log are copied into `log_dir`.
+    /// Waits for a control plane. When it is returned, the new lines of the API server's log are copied into `log_dir`.
     pub(super) async fn borrow_from(socket: &Path, log_dir: &Path) -> anyhow::Result<(Self, Site)> {
         let shown = socket.display();
         let connection = UnixStream::connect(socket).await;
@@ -53,18 +53,18 @@ impl Lent {
         })?;
         let mut connection = BufReader::new(connection);
         let mut line = String::new();
-        connection.read_line(&mut line).await.with_context(|| format!("no answer from {shown}"))?;
+        connection.read_line(&mut line).await.with_context(|| format!("{shown} did not answer"))?;
         let answer: Result<Site, String> = serde_json::from_str(&line)
             .with_context(|| format!("invalid answer of the pool at {shown}: {line:?}"))?;
         let site =
-            answer.map_err(|error| anyhow!("the pool at {shown} has no control plane to lend: {error}"))?;
+            answer.map_err(|error| anyhow!("the pool at {shown} cannot lend a control plane: {error}"))?;
         let log = log_of(&site);
         let log_start =
             fs::metadata(&log).with_context(|| format!("cannot read the log {}", log.display()))?.len();
         Ok((Self { _connection: connection, log, log_start, log_dir: log_dir.to_path_buf() }, site))
     }
 
-    /// The log of the API server, which continues after this scenario.
+    /// The log of the API server, to which later scenarios also append.
     pub(super) fn log(&self) -> std::path::Display<'_> {
         self.log.display()
     }
@@ -80,7 +80,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // The copy explains failed tests; an error of copying is ignored.
+        // The copy explains failed tests; an error during copying is ignored.
         self.copy_log().ok();
     }
 }
@@ -125,12 +125,12 @@ impl Pooled {
     }
 }
 
-/// The pool. It grows to the largest number of control planes in use at once.
+/// The pool. It grows to the largest number of control planes that are in use at the same time.
 #[derive(Debug)]
 struct Pool {
     tools: Tools,
     state: Mutex<State>,
-    /// Notified when a control plane was returned or failed.
+    /// Notified when a control plane is returned or has failed.
     returned: Notify,
 }
 
@@ -138,14 +138,14 @@ struct Pool {
 struct State {
     /// Control planes that no scenario uses.
     idle: Vec<Pooled>,
-    /// The number of control planes that become idle soon. Waiting for one of them is faster than starting another.
+    /// The number of control planes that become idle soon. Waiting for one of them is faster than starting another one.
     restored: usize,
 }
 
-/// Lends control planes at this socket, and prints its path to standard output, until it is dropped.
+/// Lends control planes at this socket until the future is dropped. Prints the socket's path to standard output.
 ///
 /// # Errors
-/// Returns an error if it cannot listen on the socket.
+/// Returns an error if the pool cannot listen on the socket.
 pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = UnixListener::bind(socket);
     let listener = listener.with_context(|| format!("cannot listen on {}", socket.display()))?;
@@ -163,7 +163,7 @@ pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
             Some(done) = scenarios.join_next() => {
                 if let Err(error) = done.context("a task panicked").flatten() {
                     // The next scenario gets another control plane.
-                    writeln!(io::stderr(), "giving up a control plane: {error:#}").ok();
+                    writeln!(io::stderr(), "Discarding a control plane: {error:#}").ok();
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Pool {
         let line = format!("{}\n", serde_json::to_string(&answer)?);
         let taken = taken?;
         if connection.write_all(line.as_bytes()).await.is_ok() {
-            // The scenario sends nothing: the read returns when the connection ends.
+            // The scenario sends no data: the read returns when the connection ends.
             connection.read_u8().await.ok();
         }
         self.state().restored += 1;

@@ -13,10 +13,10 @@ use crate::kubeconfig::Server;
 use crate::pki::Pki;
 use crate::process::Launch;
 
-/// The range of cluster IPs. No packet is ever sent to them.
+/// The range of cluster IPs. No client ever sends a packet to them.
 const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
-/// Lets Go's runtime use more memory, which is sufficient for some seconds, and a quarter less CPU time.
+/// Lets Go's runtime use more memory, which is available for some seconds, and a quarter less CPU time.
 const SPARING: [(&str, &str); 1] = [("GOGC", "400")];
 
 /// The settings that stay the same when the servers restart.
@@ -31,7 +31,7 @@ pub(super) struct Launches {
 }
 
 impl Launches {
-    /// Creates keys, policy and ports. Starts nothing.
+    /// Creates keys, the audit policy and ports. Does not start the servers.
     pub(super) fn prepare(tools: &Tools, dir: &Path) -> anyhow::Result<Self> {
         let pki = Pki::make(&dir.join("pki"))?;
         let (client, peer, port) =
@@ -70,7 +70,7 @@ fn etcd_args(data: &Path, client: &str, peer: u16) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // The data is not needed after the test.
+        // The data is not needed after the test, so etcd does not sync it to the disk.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -101,14 +101,14 @@ fn apiserver_args(files: &ApiserverFiles<'_>, etcd: &str, port: u16) -> Vec<Stri
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // The API server refuses a loopback address as the endpoint of `kubernetes.default`, which is not used here.
+        // The API server refuses a loopback address as the endpoint of `kubernetes.default`, which the tests do not use.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--service-cluster-ip-range={SERVICE_CIDR}"),
         "--authorization-mode=RBAC".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        // Blocking: the line is written before the answer, so that a reader sees all requests.
+        // Blocking mode: the server writes the line before it answers, so that a reader sees all requests.
         "--audit-log-mode=blocking".to_owned(),
-        // In megabytes (default 100): the tests do not read rotated files.
+        // In megabytes (default 100). Large, because the tests do not read rotated files.
         "--audit-log-maxsize=100000".to_owned(),
         "--allow-privileged".to_owned(),
     ];

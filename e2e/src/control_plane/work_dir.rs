@@ -9,10 +9,10 @@ use std::thread;
 use anyhow::Context;
 use tempfile::TempDir;
 
-/// Environment variable; if it is set, the directories of passed tests are kept, too.
+/// Environment variable. If it is set, the directories of passed tests are kept, too.
 const KEEP: &str = "CLOUD_CONTROLLERS_E2E_KEEP";
 
-/// Removed when dropped, unless the thread panics or the user wants to keep it.
+/// The directory. Dropping this value removes it, unless the thread panics or the user wants to keep it.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     dir: TempDir,
@@ -34,7 +34,7 @@ impl WorkDir {
         self.dir.path()
     }
 
-    /// Keeps the directory in any case.
+    /// Keeps the directory when this value is dropped.
     pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
@@ -50,7 +50,7 @@ impl Drop for WorkDir {
             return;
         }
         self.dir.disable_cleanup(true);
-        // etcd preallocates 64 MB, which are useless for a reader of the logs.
+        // etcd preallocates 64 MB, which are useless for someone who reads the logs.
         fs::remove_dir_all(self.path().join("etcd")).ok();
         let line = format!("The logs are kept in {}\n", self.logs().display());
         io::stderr().write_all(line.as_bytes()).ok();

@@ -1,5 +1,5 @@
-//! The cloud of the demo: the simulated one, or a real OpenStack. This module has all operations and observations of steps; steps do not
-//! know which cloud they use.
+//! The cloud of the demo: the simulated one, or a real OpenStack. This module has all operations and observations of steps; the steps do
+//! not depend on the kind of cloud.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,8 +19,8 @@ use crate::{Simcloud, seconds};
 use super::cost::{Counts, Operation};
 use super::report::Look;
 
-/// The time that the simulated cloud takes to create a load balancer when the adapter is killed, so that the kill happens during the
-/// creation. OpenStack is slow enough.
+/// The time that the simulated cloud takes to create a load balancer in the step that kills the adapter, so that the kill happens during
+/// the creation. OpenStack is slow enough by itself.
 const CREATION_MILLIS: u64 = 2000;
 
 /// One of the two clouds.
@@ -43,13 +43,13 @@ pub(super) struct Balancer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listener {
-    /// Such as `TCP`.
+    /// The protocol, such as `TCP`.
     pub(super) protocol: String,
     pub(super) port: u16,
     pub(super) members: usize,
 }
 
-/// A route to a node's pods.
+/// A route to the pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) destination: String,
@@ -89,7 +89,7 @@ impl Cloud {
         }
     }
 
-    /// The chart values as command-line arguments of helm.
+    /// The same values as command-line arguments of helm.
     pub(super) fn flags(&self) -> String {
         match self {
             Self::Sim(cloud) => format!("--set adapter.sim.endpoint={}", cloud.url()),
@@ -118,8 +118,8 @@ impl Cloud {
         }
     }
 
-    /// The maximum number of calls to initialise any number of nodes at once, if they fit on a few pages: the listings made during this
-    /// time. A listing is one call to the simulated cloud, and two to OpenStack.
+    /// The maximum number of calls to initialise nodes at once, if they fit on a few pages: the calls of the listings during this time. A
+    /// listing takes one call to the simulated cloud, and two to OpenStack.
     pub(super) fn initialisation_max(&self) -> u64 {
         match self {
             Self::Sim(_) => 5,
@@ -143,11 +143,11 @@ impl Cloud {
         }
     }
 
-    /// Creates instances `node-1`, `node-2` ...
+    /// Creates the instances `node-1`, `node-2` ...
     pub(super) async fn make_machines(&self, count: usize) -> anyhow::Result<()> {
         match self {
             Self::Sim(cloud) => cloud.create_numbered("node-{n}", count).await.map(drop),
-            // Nova adds numbers only if it creates several servers.
+            // Nova adds a number to the name only if it creates several servers.
             Self::OpenStack(_) if count == 1 => self.make_machine("node-1").await,
             Self::OpenStack(cloud) => cloud.project.create_servers("node", count).await.map(drop),
         }
@@ -172,12 +172,12 @@ impl Cloud {
         }
     }
 
-    /// Makes the creation of load balancers slow from now on.
+    /// Slows down the creation of load balancers from now on.
     pub(super) async fn build_slowly(&self) -> anyhow::Result<()> {
         self.configure(&json!({ "provisioning": { "create_ms": CREATION_MILLIS } })).await
     }
 
-    /// Restores the usual speed.
+    /// Restores the usual speed of the creation of load balancers.
     pub(super) async fn build_as_usual(&self) -> anyhow::Result<()> {
         self.configure(&json!({ "provisioning": null })).await
     }
@@ -211,7 +211,7 @@ impl Cloud {
         })
     }
 
-    /// The remaining load balancers, and their addresses where the cloud has separate ones.
+    /// The load balancers that are left, and their addresses if these are separate objects.
     pub(super) async fn left(&self) -> anyhow::Result<usize> {
         Ok(match self {
             Self::Sim(cloud) => cloud.state().await?.load_balancers.len(),
@@ -246,11 +246,11 @@ impl Cloud {
 }
 
 impl Operation {
-    /// Sorts calls by purpose, not by service: instances' ports and load balancers' addresses are in Neutron, too.
+    /// Assigns calls to families by purpose, not by service: ports of instances and addresses of load balancers are in Neutron, too.
     fn of_openstack(call: &Call) -> Self {
         let name = openstack::operation(call);
         let is_of = |word: &str| call.path.starts_with(word);
-        // Only routes need the allowed addresses of ports.
+        // Only the creation of routes changes the allowed addresses of ports.
         let ports = match name.as_str() {
             "GET ports" if call.path.contains("allowed_address_pairs") => Some(Family::Network),
             "GET ports" => Some(Family::Compute),

@@ -1,4 +1,4 @@
-//! The cost of a step, in calls counted by the cloud, or by the proxy in front of it.
+//! The cost of a step: the calls that the cloud, or the proxy in front of it, has counted.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use adapter_sim::simcloud::{Access, Family};
 use anyhow::ensure;
 use serde::{Serialize, Serializer};
 
-/// An operation of the cloud's API. Serialised by its name.
+/// An operation of the cloud's API. Serialised as its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Operation {
-    /// Its purpose.
+    /// The family of the operation, by its purpose.
     pub(super) family: Family,
     pub(super) access: Access,
     /// The name in the cloud's documentation.
@@ -26,7 +26,7 @@ pub(super) type Counts = BTreeMap<Operation, u64>;
 pub(super) struct Cost {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Operations without calls are absent.
+    /// Numbers by operation. Operations without calls are absent.
     pub(super) by_operation: BTreeMap<Operation, u64>,
 }
 
@@ -40,7 +40,7 @@ impl Cost {
         after.iter().map(calls).collect()
     }
 
-    /// Only the calls of these families.
+    /// The calls of these families only.
     pub(super) fn of(&self, families: &[Family]) -> Self {
         let of = |operation: &Operation| families.contains(&operation.family);
         let calls = self.by_operation.iter().filter(|(operation, _)| of(operation));
@@ -56,7 +56,7 @@ impl Cost {
         self.by_operation.iter().filter(|(operation, _)| operation.name == name).map(|(_, n)| n).sum()
     }
 
-    /// `ListInstances 1, BatchRoutes 2`.
+    /// Formats the operations: `ListInstances 1, BatchRoutes 2`.
     pub(super) fn each(&self) -> String {
         let each = self.by_operation.iter().map(|(operation, n)| format!("{} {n}", operation.name));
         each.collect::<Vec<_>>().join(", ")
@@ -83,7 +83,7 @@ impl FromIterator<(Operation, u64)> for Cost {
     }
 }
 
-/// `3 vendor calls: 1 read, 2 writes (ListInstances 1, BatchRoutes 2)`.
+/// Formats the cost: `3 vendor calls: 1 read, 2 writes (ListInstances 1, BatchRoutes 2)`.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.calls() == 0 {
@@ -95,12 +95,12 @@ impl fmt::Display for Cost {
     }
 }
 
-/// `1 read`, `2 reads`.
+/// Formats a count: `1 read`, `2 reads`.
 pub(super) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Checks the cost of initialising nodes. Calls for routes, which start at the same time, are counted in their own step.
+/// Checks the cost of initialising nodes. Route calls, which begin at the same time, are counted in their own step.
 pub(super) fn check_initialisation(all: &Cost, max: u64) -> anyhow::Result<Cost> {
     let initialisation = all.of(&[Family::Compute, Family::Identity]);
     let writes = all.of(&[Family::Compute, Family::Identity, Family::Loadbalancer]).writes;

@@ -1,5 +1,5 @@
-//! The conditions for a step to be done. Pure: each function takes observed objects and returns the facts to report, or says what is
-//! missing.
+//! The conditions for the end of a step. Pure functions: each takes observed objects and returns the facts to report, or an error with the
+//! missing condition.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::report::{BalancerFact, NodeFact, RouteFact};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The node has no taint, and has everything that initialisation adds.
+/// The node has no taint, and has all properties that its initialisation sets.
 pub(super) fn initialised(node: &Node) -> anyhow::Result<NodeFact> {
     let name = node.name_any();
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
@@ -31,7 +31,7 @@ pub(super) fn initialised(node: &Node) -> anyhow::Result<NodeFact> {
     Ok(NodeFact { name, provider_id, zone, addresses })
 }
 
-/// The cloud has routes to the node's pods, and the node's condition says so.
+/// The cloud has routes to the node's pods, and the node's condition shows this.
 pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
     let name = node.name_any();
     let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -42,7 +42,7 @@ pub(super) fn connected(node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A route that works.
+/// A route that the cloud reports as working.
 pub(super) fn laid(route: &Route) -> anyhow::Result<RouteFact> {
     let Route { destination, via, active } = route;
     ensure!(*active, "the route to {destination} does not work yet");
@@ -50,7 +50,7 @@ pub(super) fn laid(route: &Route) -> anyhow::Result<RouteFact> {
     Ok(RouteFact { destination: destination.clone(), via })
 }
 
-/// The address that users connect to.
+/// The address of the Service, which users connect to.
 pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
     let name = service.name_any();
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
@@ -60,7 +60,7 @@ pub(super) fn address(service: &Service) -> anyhow::Result<IpAddr> {
     ip.parse().with_context(|| format!("Service {name} has the address {ip}"))
 }
 
-/// The complete load balancer with the Service's address: each listener has this number of members.
+/// The complete load balancer with the Service's address. Each listener must have this number of members.
 pub(super) fn balanced(
     service: &Service,
     balancers: &[Balancer],

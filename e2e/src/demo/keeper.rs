@@ -1,8 +1,8 @@
-//! Restarts ended processes, as a kubelet restarts containers: while the demo waits for the user, a killed process is started again, as
-//! with `restartPolicy: Always`.
+//! Restarts ended processes as a kubelet restarts containers: while the demo waits for the user, a killed process is started again, as with
+//! `restartPolicy: Always`.
 //!
-//! [`Pauses`] decides when; [`Keeper`] checks, starts and reports. It leaves out processes that were never started or that were stopped on
-//! purpose.
+//! [`Pauses`] decides when to restart; [`Keeper`] checks, starts and reports. The keeper ignores processes that were never started or that
+//! were stopped on purpose.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -17,16 +17,16 @@ use super::report::{Report, Running};
 use super::stage::Stage;
 use super::teller::Teller;
 
-/// Short enough for a user, and cheap.
+/// Interval between checks; short enough for a waiting user.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The pause before the first restart.
 const FIRST_PAUSE: Duration = seconds(1);
-/// A kubelet waits up to five minutes; here a user is waiting.
+/// Longest pause. A kubelet waits up to five minutes, but here a user is waiting.
 const LONGEST_PAUSE: Duration = seconds(10);
-/// A process that ran for this duration has recovered. It is more than the longest pause, so that slow starts do not count.
+/// A process that ran for this duration has recovered. Longer than the longest pause, so that slow starts do not count.
 const RECOVERED_AFTER: Duration = seconds(30);
 
-/// Keeps the four processes and the API server running.
+/// Restarts the four processes and the API server when they end.
 #[derive(Debug)]
 pub(super) struct Keeper {
     kept: Vec<Kept>,
@@ -54,7 +54,7 @@ impl Keeper {
         Self { kept: names.map(|name| Kept { name, pauses: pauses(), due: None }).collect() }
     }
 
-    /// Runs until it is dropped, which may be at any time: the started processes are in `stage`.
+    /// Runs until the future is dropped, which is safe at any time: the started processes are in `stage`.
     pub(super) async fn keep(mut self, stage: &mut Stage, teller: &Teller) {
         loop {
             for report in self.kept.iter_mut().filter_map(|kept| kept.look(stage)) {
@@ -66,7 +66,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Does what is due now, and returns a report of it, if any.
+    /// Performs a check or a restart that is due, and returns a report if anything changed.
     fn look(&mut self, stage: &mut Stage) -> Option<Report> {
         let (process, now) = (self.name, Instant::now());
         match self.due {
@@ -102,7 +102,7 @@ impl Pauses {
         if now.duration_since(self.started) >= RECOVERED_AFTER {
             self.next = FIRST_PAUSE;
         }
-        // A failed start counts as an end without any time of running.
+        // A failed start counts as a process that ended at once.
         self.started = now;
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! Renders reports as text. Pure.
+//! Renders reports as text. Pure functions.
 
 use crate::ADAPTER;
 
@@ -10,7 +10,7 @@ use super::report::{
 /// The maximum number of similar items shown.
 const SHOWN: usize = 5;
 
-/// The style of the text.
+/// Colours of the text, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Paint {
     Plain,
@@ -23,7 +23,7 @@ pub(super) struct Narration {
     paint: Paint,
 }
 
-/// The codes of ANSI terminals.
+/// The ANSI codes of the colours.
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const RED: &str = "31";
@@ -34,7 +34,7 @@ impl Narration {
         Self { paint }
     }
 
-    /// Returns whole lines.
+    /// Returns complete lines.
     pub(super) fn text(&self, report: &Report) -> String {
         match report {
             Report::StepBegins(Heading { number, step, title }) => {
@@ -135,7 +135,7 @@ impl Narration {
     fn in_style(&self, code: &str, text: &str) -> String {
         match self.paint {
             Paint::Plain => text.to_owned(),
-            // Each line has codes of its own, so that indentation stays outside.
+            // Each line has its own codes, so that the indentation is not coloured.
             Paint::Ansi => {
                 let lines: Vec<_> = text.lines().map(|line| format!("\x1b[{code}m{line}\x1b[0m")).collect();
                 lines.join("\n")
@@ -144,7 +144,7 @@ impl Narration {
     }
 }
 
-/// How to observe a Service while the adapter does not run.
+/// Explains how to observe a Service while the adapter does not run.
 fn kill(adapter: &Running) -> String {
     let Running { process, pid } = adapter;
     format!(
@@ -154,7 +154,7 @@ fn kill(adapter: &Running) -> String {
     )
 }
 
-/// How to access the cloud.
+/// Explains how to access the cloud.
 fn look(cloud: &Look) -> String {
     match cloud {
         Look::Simcloud { url } => format!(
@@ -173,7 +173,7 @@ fn look(cloud: &Look) -> String {
     }
 }
 
-/// How to query Prometheus.
+/// Explains how to query Prometheus.
 fn queries(prometheus: &str) -> String {
     format!(
         "Prometheus is at {prometheus}. To query it, and to see the state of the alerts:\n\n\
@@ -197,7 +197,7 @@ fn balancer(balancer: &BalancerFact) -> String {
     format!("Service {service}: {address}, {id} with {listeners}, {members} members each")
 }
 
-/// The first items, and the number of the others.
+/// Shows the first items, and the number of the other items.
 fn few<T>(all: &[T], what: &str, line: impl Fn(&T) -> String) -> String {
     let mut lines: Vec<_> = all.iter().take(SHOWN).map(line).collect();
     if let Some(more) = all.len().checked_sub(SHOWN).filter(|&more| more > 0) {
@@ -206,12 +206,12 @@ fn few<T>(all: &[T], what: &str, line: impl Fn(&T) -> String) -> String {
     lines.join("\n")
 }
 
-/// `1.23 s`.
+/// Formats a time: `1.23 s`.
 fn seconds(millis: u64) -> String {
     format!("{}.{:02} s", millis / 1000, millis % 1000 / 10)
 }
 
-/// `1 s`, for pauses.
+/// Formats a pause: `1 s`.
 fn whole(millis: u64) -> String {
     format!("{} s", millis.div_ceil(1000))
 }

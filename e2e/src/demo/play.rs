@@ -1,4 +1,4 @@
-//! The order of the steps, and their times. A step that fails is the last.
+//! The order of the steps, and their times. A failed step is the last one.
 
 mod nodes;
 mod outage;
@@ -48,7 +48,7 @@ impl<'a> Play<'a> {
         Self { teller, nodes, observe, rows: Vec::new() }
     }
 
-    /// Plays until a step fails. Everything that was started is in `stage`, and stays there.
+    /// Plays until a step fails. All started processes are in `stage`, and keep running.
     pub(super) async fn all(
         &mut self,
         tools: &Tools,
@@ -90,7 +90,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Runs a step that creates something for later steps. Its errors contain the related logs.
+    /// Runs a step that creates objects for later steps. Its errors contain the related logs.
     async fn act<T>(
         &mut self,
         step: &'static str,
@@ -165,7 +165,7 @@ impl Scene {
             Self::Nodes => {
                 format!("{nodes} nodes join at once, as kubelets register them, and are initialised")
             }
-            Self::Routes => "the cloud gets routes to their pods".to_owned(),
+            Self::Routes => "the cloud gets routes to the pods of these nodes".to_owned(),
             Self::Service => "a Service of type LoadBalancer gets an address and its members".to_owned(),
             Self::OneMore => {
                 "a node joins; its route is created, and the Service's load balancer gets a member".to_owned()
@@ -174,7 +174,7 @@ impl Scene {
             Self::Outage => "the adapter is killed while it creates a second load balancer".to_owned(),
             Self::Restart => "all three controllers are restarted and find nothing to do".to_owned(),
             Self::Deletion => {
-                "both Services are deleted, and nothing of them is left in the cloud".to_owned()
+                "both Services are deleted, and no part of them is left in the cloud".to_owned()
             }
         }
     }

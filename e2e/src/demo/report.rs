@@ -1,4 +1,4 @@
-//! The events of the demo as data; the narration and the JSON lines are rendered from it.
+//! The events of the demo as data, from which the narration and the JSON lines are rendered.
 
 use std::fmt::Write as _;
 
@@ -28,20 +28,20 @@ pub(super) enum Report {
     ProcessEnded { process: &'static str, how: String, again_in_millis: u64 },
     /// The process was restarted.
     ProcessStarted(Running),
-    /// The process could not be restarted; that is retried.
+    /// The process could not be restarted; the demo retries it.
     ProcessNotStarted { process: &'static str, why: String, again_in_millis: u64 },
-    /// Everything is being stopped.
+    /// The demo stops all processes.
     CleanUp,
 }
 
 /// The heading of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Heading {
-    /// Counted from 1.
+    /// The number of the step, counted from 1.
     pub(super) number: usize,
-    /// A short, constant name.
+    /// A short, constant name of the step.
     pub(super) step: &'static str,
-    /// A sentence.
+    /// A sentence that describes the step.
     pub(super) title: String,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Heading {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub(super) enum Fact {
-    /// Any single sentence.
+    /// A sentence about any other observation.
     Note { text: String },
-    /// The command with which a user would do the same.
+    /// The command that a user would type for the same action.
     Command { line: String },
     /// A ready process of the release.
     Process { name: String, user: String },
@@ -71,7 +71,7 @@ pub(super) struct NodeFact {
     pub(super) name: String,
     pub(super) provider_id: String,
     pub(super) zone: String,
-    /// Such as `InternalIP 10.0.0.1`.
+    /// The addresses, such as `InternalIP 10.0.0.1`.
     pub(super) addresses: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct BalancerFact {
     pub(super) service: String,
     pub(super) id: String,
     pub(super) address: String,
-    /// Such as `TCP 80`.
+    /// The listeners, such as `TCP 80`.
     pub(super) listeners: Vec<String>,
     /// The number of members of each listener.
     pub(super) members: usize,
@@ -123,7 +123,7 @@ pub(super) struct Stay {
     pub(super) kubeconfig: String,
     /// The path of kubectl, if it is not in `PATH`.
     pub(super) kubectl: Option<String>,
-    /// `cloudctl` with the URLs of the status pages: without a kubelet it cannot forward ports to them.
+    /// `cloudctl` with the URLs of the status pages, because without a kubelet it cannot forward ports to the pods.
     pub(super) cloudctl: String,
     pub(super) cloud: Look,
     /// The URL of Prometheus, if it runs.
@@ -138,14 +138,14 @@ pub(super) struct Stay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(super) enum Look {
-    /// The URL; its admin API is below `/admin`.
+    /// The URL of simcloud; its admin API is below `/admin`.
     Simcloud { url: String },
-    /// The path of a clouds.yaml, and the cloud in it for users.
+    /// The path of a clouds.yaml, and the name of the user's cloud in it.
     #[serde(rename = "openstack")]
     OpenStack { clouds: String, cloud: &'static str },
 }
 
-/// A running process, which the user may want to kill.
+/// A running process, for users who want to kill it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Running {
     /// The name of its Deployment, or of its program.
@@ -154,12 +154,12 @@ pub(super) struct Running {
 }
 
 impl Report {
-    /// One line of JSON.
+    /// The report as one line of JSON.
     pub(super) fn json(&self) -> String {
         let mut line = String::new();
         match serde_json::to_string(self) {
             Ok(json) => line.push_str(&json),
-            // The types of this module always serialise; otherwise the error is printed.
+            // The types of this module always serialise; if not, the error is printed.
             Err(error) => write!(line, "{{\"event\":\"error\",\"why\":\"{error}\"}}").unwrap_or_default(),
         }
         line.push('\n');

@@ -17,7 +17,7 @@ use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
 use super::report::{Evidence, Running};
 
-/// All running parts, and values that steps leave for later ones.
+/// All running parts, and values that later steps need.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
@@ -25,7 +25,7 @@ pub(super) struct Stage {
     pub(super) prometheus: Option<Prometheus>,
     /// The number of nodes that have joined so far.
     pub(super) nodes: usize,
-    /// The cloud's counts when the first nodes joined.
+    /// The cloud's call counts when the first nodes joined.
     pub(super) before_nodes: Counts,
 }
 
@@ -51,7 +51,7 @@ impl Stage {
         self.cluster.cloud.counts().await
     }
 
-    /// The vendor calls since the count.
+    /// The vendor calls since this earlier count.
     pub(super) async fn cost_since(&self, before: &Counts) -> anyhow::Result<Cost> {
         Ok(Cost::between(before, &self.counts().await?))
     }
@@ -79,14 +79,14 @@ impl Stage {
         evidence
     }
 
-    /// Keeps the logs, for an investigation after a failure.
+    /// Keeps the logs, to investigate a failure.
     pub(super) fn keep_logs(&mut self) {
         self.cluster.control_plane.keep_logs();
     }
 
     /// The exit status of a process, if it has ended and no step stopped it.
     pub(super) fn ended(&mut self, process: &str) -> Option<ExitStatus> {
-        // An error is not reported here: the next check reads the status again.
+        // The error is ignored here: the next check reads the status again.
         if process == APISERVER {
             self.cluster.control_plane.apiserver_status().ok()?
         } else {
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// Starts a process again and returns its ID. Does not wait until it is ready.
+    /// Starts a process again and returns its ID. Does not wait for its readiness.
     pub(super) fn start(&mut self, process: &str) -> anyhow::Result<u32> {
         if process == APISERVER {
             return self.cluster.control_plane.launch_apiserver();
@@ -104,7 +104,7 @@ impl Stage {
         pod.id().with_context(|| format!("{process} has no process"))
     }
 
-    /// The adapter and the controllers that run.
+    /// The running processes of the adapter and the controllers.
     pub(super) fn running(&mut self) -> Vec<Running> {
         let mut running = Vec::new();
         for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
@@ -155,7 +155,7 @@ impl Stage {
     }
 }
 
-/// Stops a process. It does not handle SIGTERM yet if it was just started, and the user may kill it at the same time.
+/// Stops a process. The process may not handle SIGTERM yet if it was just started, and the user may kill it at the same time.
 fn was_cut_off(status: ExitStatus) -> bool {
     [Signal::TERM, Signal::KILL].into_iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }

@@ -6,12 +6,12 @@ use std::io::{self, IsTerminal, Write};
 use super::narration::{Narration, Paint};
 use super::report::Report;
 
-/// Writes reports for a user or for a program.
+/// Writes reports as text or as JSON.
 #[derive(Debug)]
 pub(super) enum Teller {
-    /// As text.
+    /// Text for users.
     Person(Narration),
-    /// One JSON object per line.
+    /// One JSON object per line, for programs.
     Program,
 }
 
@@ -30,7 +30,7 @@ impl Teller {
             Self::Person(narration) => narration.text(report),
             Self::Program => report.json(),
         };
-        // Standard output may be closed; the exit code has the result.
+        // Writing fails if standard output is closed; the exit code still reports the result.
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
     }

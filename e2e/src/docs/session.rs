@@ -1,4 +1,4 @@
-//! A bash session for a page: variables and background processes last until the end of the page, as for a reader.
+//! A bash session for one page: variables and background processes last until the end of the page, as for a reader.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,8 +13,8 @@ use crate::bed::WITHIN;
 
 /// The beginning of the line that marks the end of a command's output.
 const END: &str = "--end-of-command--";
-/// A grep without a match does not fail here: whether there must be a match follows from the page. Commands are read from standard input,
-/// separated by NULs; they have no standard input themselves.
+/// A grep without a match is not an error here, because the page shows whether there must be a match. The shell reads commands from
+/// standard input, separated by NULs; the commands have no standard input themselves.
 const LOOP: &str = r#"
 grep() { command grep "$@" || [ "$?" -eq 1 ]; }
 exec 3<&0 </dev/null 2>&1
@@ -35,7 +35,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts a shell with only this environment, in a process group of its own.
+    /// Starts a shell with only this environment, in a separate process group.
     pub(super) fn start(folder: &Path, env: &[(String, String)]) -> anyhow::Result<Self> {
         let mut bash = Command::new("bash");
         bash.args(["-uo", "pipefail", "-c", LOOP]).current_dir(folder).process_group(0).kill_on_drop(true);
@@ -53,7 +53,7 @@ impl Session {
         if self.ended {
             bail!("the shell has ended");
         }
-        // Set first, in case this future is dropped: the next command would read the rest of this output.
+        // Set before the read, in case this future is dropped: the next command would read the rest of this output.
         self.ended = true;
         self.input.write_all(command.as_bytes()).await.context("the shell does not accept the command")?;
         self.input.write_all(b"\0").await?;
@@ -75,7 +75,7 @@ impl Session {
         Ok((code, printed))
     }
 
-    /// Whether the shell cannot take more commands.
+    /// Whether the shell can take no more commands.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -83,7 +83,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // This fails only if all processes have already ended.
+        // Killing fails only if all processes have already ended.
         self.group.map(|group| kill_process_group(group, Signal::KILL).ok());
         self.bash.start_kill().ok();
     }

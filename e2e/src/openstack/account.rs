@@ -1,4 +1,4 @@
-//! A session in a project of an OpenStack: a token, and calls in JSON.
+//! A session in an OpenStack project: a token, and calls in JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Answer, Http};
 
-/// The deadline. The services are slow on a host under load.
+/// The deadline of a call. The services are slow on a busy host.
 const ANSWER_WITHIN: Duration = Duration::from_secs(180);
 const TOKEN: &str = "x-auth-token";
 
@@ -70,7 +70,7 @@ pub struct Refusal {
     pub call: String,
     /// The HTTP status.
     pub status: StatusCode,
-    /// The text of the answer.
+    /// The body of the answer.
     pub text: String,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Service {
-    /// The type in the catalogue.
+    /// The service's type in the catalogue.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -96,10 +96,10 @@ impl Service {
 }
 
 impl Account {
-    /// Gets a token.
+    /// Opens a session with a new token.
     ///
     /// # Errors
-    /// Returns an error if Keystone does not answer, or if it refuses.
+    /// Returns an error if Keystone does not answer or refuses.
     pub async fn log_in(credentials: Credentials) -> anyhow::Result<Self> {
         let http = Http::within(ANSWER_WITHIN)?;
         let (session, project, user) = session(&http, &credentials).await?;
@@ -247,7 +247,7 @@ async fn session(http: &Http, credentials: &Credentials) -> anyhow::Result<(Sess
         },
         "scope": { "project": { "name": project_name, "domain": domain } },
     }});
-    let what = format!("the log-in of {username} at {auth_url}");
+    let what = format!("the log-in as {username} at {auth_url}");
     let url = format!("{auth_url}/auth/tokens");
     let Answer { status, headers, body } =
         http.answer(&what, |client| client.post(&url).json(&order)).await?;

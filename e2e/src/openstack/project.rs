@@ -1,4 +1,5 @@
-//! A project for one run, with a user, a network and a router. It contains nothing else, so everything that a test leaves behind is found.
+//! A project for one run, with a user, a network and a router. The project contains nothing else, so every object that a test leaves behind
+//! is found.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::account::{Account, Credentials, Service, status_of};
 use super::administrator;
 use super::state::{self, Balancer, Count, Route, Server, State, part};
 
-/// The deadline for any operation of the services. A load balancer takes 10 s, and minutes on a host under load.
+/// The deadline of any operation of the services. A load balancer takes 10 s, but minutes on a busy host.
 pub(crate) const DONE_WITHIN: Duration = seconds(600);
 const PASSWORD: &str = "stack";
 const ROLES: [&str; 2] = ["member", "load-balancer_member"];
@@ -25,15 +26,15 @@ const NODES: &str = "10.20.0.0/16";
 /// A project, with access as its user and as the administrator.
 #[derive(Debug)]
 pub struct Project {
-    /// May set quotas and manage users.
+    /// The administrator's session, which may set quotas and manage users.
     pub admin: Account,
-    /// The user of the project.
+    /// The session of the project's user.
     pub member: Account,
     /// The subnet of instances and load balancers.
     pub subnet: String,
     /// The router of the subnet.
     pub router: String,
-    /// The only external network.
+    /// The only external network of the OpenStack.
     pub external: String,
     network: String,
     image: String,
@@ -44,7 +45,7 @@ impl Project {
     /// Creates a project with everything that instances and load balancers need.
     ///
     /// # Errors
-    /// Returns an error if the environment does not name the services, or if one of them refuses. Objects created until then stay.
+    /// Returns an error if the environment does not name the services, or if a service refuses. Objects created before stay.
     pub async fn make() -> anyhow::Result<Self> {
         let admin = Account::log_in(administrator()?)
             .await
@@ -66,7 +67,7 @@ impl Project {
         let (network, subnet, router) = network(&member, name, &external).await?;
         let images = member.get(Service::Image, "/v2/images?name=tiny").await?;
         let flavors = member.get(Service::Compute, "/flavors").await?;
-        let flavors = flavors.pointer("/flavors").and_then(Value::as_array).context("no flavors")?;
+        let flavors = flavors.pointer("/flavors").and_then(Value::as_array).context("Nova has no flavors")?;
         let flavor = flavors.iter().find(|it| it.pointer("/name") == Some(&json!("m1.small")));
         let flavor = part(flavor.context("cannot find the flavor m1.small")?, "/id")?;
         let image = part(&images, "/images/0/id")?;
@@ -168,12 +169,12 @@ impl Project {
         Ok(())
     }
 
-    /// The name of the project, its user and its network.
+    /// The common name of the project, its user and its network.
     pub fn name(&self) -> &str {
         &self.member.credentials().project_name
     }
 
-    /// The `auth` of a clouds.yaml for its user.
+    /// The `auth` of a clouds.yaml for the project's user.
     pub fn keys(&self) -> Value {
         let Credentials { username, password, project_name, .. } = self.member.credentials();
         json!({
@@ -182,7 +183,7 @@ impl Project {
         })
     }
 
-    /// The `auth` of a clouds.yaml with a new application credential of its user, for this project only.
+    /// The `auth` of a clouds.yaml with a new application credential of the project's user, for this project only.
     ///
     /// # Errors
     /// Returns an error if Keystone refuses.
@@ -220,10 +221,10 @@ impl Project {
         Ok(self.state().await?.count())
     }
 
-    /// Removes the project with everything in it.
+    /// Removes the project and all objects in it.
     ///
     /// # Errors
-    /// Returns an error that names what is left if something stays.
+    /// Returns an error that lists the objects that are left, if any.
     pub async fn remove(&self) -> anyhow::Result<()> {
         let what = format!("project {} is empty", self.member.project);
         eventually(&what, DONE_WITHIN, || async { self.empty().await }).await?;
@@ -234,7 +235,7 @@ impl Project {
         self.admin.delete(Service::Identity, &format!("/projects/{project}")).await
     }
 
-    /// Deletes the objects of the project, and fails while there are any left.
+    /// Deletes the objects of the project. Returns an error while some are left.
     async fn empty(&self) -> anyhow::Result<()> {
         let state = self.state().await?;
         for balancer in &state.balancers {

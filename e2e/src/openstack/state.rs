@@ -49,7 +49,7 @@ pub struct Balancer {
     pub vip_address: Option<IpAddr>,
     /// The port that has the address.
     pub vip_port_id: Option<String>,
-    /// The owner tags and all other tags.
+    /// The owner tags and all other tags of the load balancer.
     pub tags: Vec<String>,
     /// The floating IP.
     #[serde(skip)]
@@ -101,9 +101,9 @@ pub struct FloatingIp {
 /// An extra route of the router.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Route {
-    /// Such as `10.240.1.0/24`.
+    /// The destination, such as `10.240.1.0/24`.
     pub destination: String,
-    /// An address of an instance.
+    /// The next hop: an address of an instance.
     pub nexthop: IpAddr,
 }
 

@@ -4,10 +4,10 @@ use adapter_conformance::params::VendorParams;
 use adapter_conformance::proxy::Call;
 use serde_json::json;
 
-/// IDs of Keystone have no dashes, those of other services do.
+/// A path segment that is an ID. IDs of Keystone have no dashes, those of other services do.
 const ID_MIN: usize = 32;
 
-/// Calls that list, and calls that read without being a GET.
+/// Calls that list, and calls that only read although they are not a GET.
 pub(super) fn params() -> anyhow::Result<VendorParams> {
     let list = |collection: &str, call: &str, body: &str| json!({ "collection": collection, "call": call, "emptyBody": body });
     Ok(serde_json::from_value(json!({
@@ -24,7 +24,7 @@ pub(super) fn params() -> anyhow::Result<VendorParams> {
     }))?)
 }
 
-/// The operation, such as `GET servers/detail` or `PUT pools/*/members`: without service, version, query and IDs.
+/// The operation without service, version, query and IDs, such as `GET servers/detail` or `PUT pools/*/members`.
 pub fn operation(call: &Call) -> String {
     let path = call.path.split('?').next().unwrap_or_default().trim_matches('/');
     let mut parts = path.split('/');

@@ -9,17 +9,18 @@ use anyhow::{Context, ensure};
 use crate::pods::binaries;
 use crate::process::in_path;
 
-/// The usual name of vendors' programs. The API server records it as the field manager.
+/// The name that vendors usually give the program. The API server records it as the field manager.
 const PROGRAM: &str = "cloud-controller-manager";
 /// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
-/// The path of the program.
+/// Builds the program and returns its path.
 ///
 /// Cost: 2 s if nothing has changed, 2 minutes on two cores with an empty Go cache.
 pub(super) async fn built() -> anyhow::Result<PathBuf> {
-    // Beside the folder of a Cargo profile, because the program is the same for all profiles.
-    let folder = binaries()?.parent().context("the programs are in no folder")?.join("go-peer");
+    // The program is next to the folders of Cargo's profiles, because it is the same for all profiles.
+    let folder =
+        binaries()?.parent().context("the programs of this repository are in no folder")?.join("go-peer");
     tokio::task::spawn_blocking(move || build(&folder)).await.context("the build panicked")?
 }
 
@@ -34,12 +35,12 @@ fn build(folder: &Path) -> anyhow::Result<PathBuf> {
     let program = folder.join(PROGRAM);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peer");
     let output = Command::new(go)
-        // The same environment as for the tools, so that their packages in Go's cache are reused.
+        // The environment is the same as for the tools, so that their packages in Go's cache are reused.
         .args(["build", "-trimpath", "-o"])
         .arg(&program)
         .arg(".")
         .current_dir(&source)
-        // The pinned versions apply, whatever workspace or flags the user has set.
+        // The pinned versions apply, even if the user has set a workspace or flags.
         .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly -buildvcs=false"), ("GOWORK", "off")])
         .stdin(Stdio::null())
         .output()

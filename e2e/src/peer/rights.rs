@@ -1,4 +1,4 @@
-//! The RBAC rights of the peer: those that vendors publish for their cloud controller managers.
+//! The RBAC rights of the peer: the rights that vendors publish for their cloud controller managers.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -27,7 +27,7 @@ pub(super) async fn grant(client: &Client, namespace: &str, name: &str) -> anyho
     token(&accounts, name, &[]).await
 }
 
-/// Source: the manifest of cloud-provider-openstack, without the rights for volumes.
+/// The ClusterRole of the peer. Source: the manifest of cloud-provider-openstack, without the rights for volumes.
 fn rules() -> Value {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": verbs });
     json!([

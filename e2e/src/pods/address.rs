@@ -1,18 +1,18 @@
-//! The address of every pod: this host's own, as for pods on the host network.
+//! The address of all pods: the host's own address, as for pods on the host network.
 //!
-//! It is not loopback, which Kubernetes rejects in EndpointSlices.
+//! The address is not loopback, because Kubernetes rejects loopback addresses in EndpointSlices.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use anyhow::{Context, ensure};
 
-/// An address reserved for documentation. Nothing is sent to it.
+/// An address reserved for documentation. No packet is sent to it.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 1), 9);
 
 /// The address that this host would use as the source of connections.
 ///
 /// # Errors
-/// Returns an error if it has only loopback addresses.
+/// Returns an error if the host has only loopback addresses.
 pub(crate) fn pod_ip() -> anyhow::Result<IpAddr> {
     let repair = "pods need an address of this host besides loopback; as root, `ip address add \
                   203.0.113.1/32 dev lo` and `ip route add default dev lo src 203.0.113.1` add one";

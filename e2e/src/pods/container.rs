@@ -1,4 +1,4 @@
-//! Turns a Deployment into a process to run. Pure, given what was read before.
+//! Turns a Deployment into a process to run. Pure functions of objects that were read before.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::expand::expand;
 use super::volumes::{Mounts, Volumes};
 
-/// The kubelet's default.
+/// Default grace period of the kubelet.
 const GRACE: i64 = 30;
 
 /// The process of the pod's only container.
@@ -31,12 +31,12 @@ pub(crate) struct Container {
 #[derive(Debug)]
 struct Probe {
     base: String,
-    /// The same port of the loopback address, which a port-forward uses.
+    /// The URL with the same port of the loopback address, which a port-forward uses.
     near: String,
     url: String,
 }
 
-/// The values that a container's fields refer to.
+/// The values to which a container's fields refer.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) pod: String,
@@ -46,7 +46,7 @@ pub(crate) struct Surroundings {
     pub(crate) ports: Ports,
 }
 
-/// The ports of a replica that replace those of its Deployment: on one host, two replicas cannot share them.
+/// The ports of a replica that replace those of its Deployment, because two replicas on one host cannot share ports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports(BTreeMap<i32, u16>);
 
@@ -63,19 +63,19 @@ impl FromIterator<(i32, u16)> for Ports {
 }
 
 impl Ports {
-    /// The port that replaces this one.
+    /// Returns the port that replaces this one.
     pub(crate) fn of(&self, port: i32) -> i32 {
         self.0.get(&port).map_or(port, |port| i32::from(*port))
     }
 
-    /// Replaces the port at the end of an argument or a variable: `--grpc-address=0.0.0.0:8443`.
+    /// Replaces the port at the end of an argument or a variable, such as `--grpc-address=0.0.0.0:8443`.
     fn moved(&self, text: &str) -> String {
         let Some((before, port)) = text.rsplit_once(':') else { return text.to_owned() };
         port.parse().map_or_else(|_| text.to_owned(), |port| format!("{before}:{}", self.of(port)))
     }
 }
 
-/// The pod of a Deployment.
+/// The pod template of a Deployment.
 pub(crate) fn template(deployment: &Deployment) -> anyhow::Result<&PodSpec> {
     let spec = deployment.spec.as_ref().context("spec is missing")?;
     spec.template.spec.as_ref().context("spec.template.spec is missing")
@@ -115,13 +115,13 @@ impl Container {
         self.readiness.as_ref().map(|probe| &*probe.url).context("readinessProbe.httpGet is missing")
     }
 
-    /// Another path of the same server.
+    /// The URL of another path on the same server.
     pub(crate) fn beside_readiness(&self, path: &str) -> anyhow::Result<String> {
         let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
         Ok(format!("{}{path}", probe.base))
     }
 
-    /// The same through a port-forward.
+    /// The URL of another path on the same server through a port-forward.
     pub(crate) fn by_port_forward(&self, path: &str) -> anyhow::Result<String> {
         let probe = self.readiness.as_ref().context("readinessProbe.httpGet is missing")?;
         Ok(format!("{}{path}", probe.near))
@@ -138,7 +138,7 @@ fn mounts(container: &core::Container, volumes: &Volumes) -> anyhow::Result<Moun
     Ok(Mounts::new(found))
 }
 
-/// Variables in their order, since later ones may refer to earlier ones.
+/// Resolves the variables in their order, because later ones may refer to earlier ones.
 fn environment(
     pod: &PodSpec,
     container: &core::Container,

@@ -1,5 +1,5 @@
-//! Does the work of the endpoint slice controller: publishes the addresses of the pods behind a Service. Each replica has ports of its own
-//! here, and therefore a slice of its own.
+//! Does the work of the endpoint slice controller: publishes the addresses of the pods behind a Service. Here, each replica has its own
+//! ports, and therefore its own slice.
 
 use std::net::IpAddr;
 

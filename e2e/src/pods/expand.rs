@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Replaces `$(NAME)` by the variable if it exists. `$$` is a dollar sign; everything else is unchanged.
+/// Replaces `$(NAME)` by the variable's value if the variable exists. `$$` becomes a dollar sign; all other text is unchanged.
 pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;

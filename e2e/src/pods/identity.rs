@@ -1,4 +1,4 @@
-//! The identity of a pod for the API server: its ServiceAccount, with a token that the API server issues as for a kubelet.
+//! The identity of a pod towards the API server: its ServiceAccount, with a token that the API server issues as for a kubelet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,13 +12,13 @@ use kube::api::PostParams;
 use crate::control_plane::ControlPlane;
 use crate::kubeconfig::{self, Credential};
 
-/// Longer than any demonstration, because the token is not renewed here.
+/// Lifetime of the token. Longer than any demonstration, because this module does not renew the token.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// A pod's identity.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// The user name in the API server.
+    /// The user name that the API server assigns to the pod.
     pub(crate) user: String,
     /// The environment of the process for this identity; empty if the pod gets no token.
     pub(crate) env: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ pub(crate) async fn of(
     Ok(Identity { user, env })
 }
 
-/// A token of a ServiceAccount for these audiences; without any, for the API server.
+/// Requests a token of a ServiceAccount for these audiences; without audiences, for the API server.
 pub(crate) async fn token(
     accounts: &Api<ServiceAccount>,
     name: &str,
@@ -62,6 +62,6 @@ pub(crate) async fn token(
         ..TokenRequest::default()
     };
     let answer = accounts.create_token_request(name, &PostParams::default(), &order).await;
-    let status = answer.with_context(|| format!("no token for {name}"))?.status;
+    let status = answer.with_context(|| format!("cannot get a token for {name}"))?.status;
     Ok(status.with_context(|| format!("the token of {name} is empty"))?.token)
 }

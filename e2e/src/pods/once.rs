@@ -1,5 +1,5 @@
-//! Runs a pod that ends by itself, such as that of `helm test`: its container's program runs here, and its result is written to the pod's
-//! status, as by a kubelet.
+//! Runs a pod that ends by itself, such as the pod of `helm test`: its container's program runs here, and the result is written to the
+//! pod's status, as by a kubelet.
 
 use std::process::Output;
 
@@ -43,7 +43,7 @@ pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) 
     Ok(ended)
 }
 
-/// The API server adds a volume with the files of the ServiceAccount to the pod; here a kubeconfig replaces it.
+/// Removes the volume with the ServiceAccount's files, which the API server adds to the pod; here a kubeconfig replaces these files.
 fn without_token(spec: &mut PodSpec) {
     const VOLUME: &str = "kube-api-access-";
     spec.volumes.iter_mut().for_each(|volumes| volumes.retain(|it| !it.name.starts_with(VOLUME)));

@@ -16,11 +16,11 @@ use super::identity;
 /// The directories of a pod's volumes, by the volumes' names.
 pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 
-/// The paths of volumes in a container and on the host. Longest first, so that nested mounts are found.
+/// The paths of volumes in a container and on the host. The longest are first, so that nested mounts are found.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
 
-/// Writes the volumes of a pod below `dir`, with new tokens. Repeated calls update them, as a kubelet does from time to time.
+/// Writes the volumes of a pod below `dir`, with new tokens. A repeated call updates the volumes, as a kubelet does periodically.
 pub(crate) async fn materialise(
     client: &Client,
     namespace: &str,
@@ -38,7 +38,8 @@ pub(crate) async fn materialise(
     Ok(volumes)
 }
 
-/// Replaces all files at once, as a kubelet does: `..data` links to a directory of this version, and each file links through it.
+/// Replaces all files at once, as a kubelet does: `..data` links to a directory with this version, and each file is a link through
+/// `..data`.
 fn publish(volume: &Path, files: &Files) -> anyhow::Result<()> {
     let (data, new) = (volume.join("..data"), volume.join("..new"));
     let old = fs::read_link(&data).ok();
@@ -65,7 +66,7 @@ impl Mounts {
         Self(mounts)
     }
 
-    /// Translates a path in an argument or a variable into the volume's directory: `--config=/etc/app/config.yaml`.
+    /// Translates a path in an argument or a variable, such as `--config=/etc/app/config.yaml`, into the volume's directory.
     pub(crate) fn point(&self, text: &str) -> String {
         for (mount, dir) in &self.0 {
             for (at, _) in text.match_indices(mount.as_str()) {
@@ -152,7 +153,7 @@ async fn secret(
     select(object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect(), items)
 }
 
-/// All keys, or the requested ones under their requested names.
+/// Returns all keys, or the requested keys under their requested names.
 fn select(files: Files, items: Option<&[KeyToPath]>) -> anyhow::Result<Files> {
     let Some(items) = items else { return Ok(files) };
     let pick = |item: &KeyToPath| {

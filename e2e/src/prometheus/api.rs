@@ -19,9 +19,9 @@ pub struct PrometheusApi {
 /// A sample of a query's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Without `__name__` if an operator removed it.
+    /// The labels. `__name__` is missing if an operator removed it.
     pub labels: BTreeMap<String, String>,
-    /// May be NaN.
+    /// The value, which may be NaN.
     pub value: f64,
 }
 
@@ -33,9 +33,9 @@ pub struct Rule {
     pub name: String,
     /// `inactive`, `pending` or `firing`.
     pub state: String,
-    /// `ok` if it could be evaluated.
+    /// `ok` if the rule could be evaluated.
     pub health: String,
-    /// The error, if it could not be evaluated.
+    /// The error, if the rule could not be evaluated.
     #[serde(default)]
     pub last_error: String,
 }
@@ -43,7 +43,7 @@ pub struct Rule {
 /// An alert that is pending or firing.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Alert {
-    /// `alertname` is its name.
+    /// The labels; `alertname` is the name of the alert.
     pub labels: BTreeMap<String, String>,
     /// The text for operators.
     pub annotations: BTreeMap<String, String>,
@@ -142,7 +142,7 @@ impl PrometheusApi {
     }
 }
 
-/// Encodes a text for a form.
+/// Encodes a text for a URL-encoded form.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

@@ -39,7 +39,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     let adapter = &*bed.cluster.pods.get(ADAPTER)?;
     eventually("the adapter logs that it refuses them", bed.within, || async {
         let text = std::fs::read_to_string(adapter.log())?;
-        ensure!(text.contains("the old ones stay in force"), "{}", adapter.tail());
+        ensure!(text.contains("continuing with the old ones"), "{}", adapter.tail());
         Ok(())
     })
     .await?;

@@ -395,8 +395,11 @@ async fn in_a_hurry(bed: &Bed, uid: &str) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
     let said = said(waiting.wait_with_output().await.unwrap());
     assert_eq!(said.code, 130, "{said:#?}");
-    assert!(said.err.contains("still releases 1: they will be deleted as soon as possible"), "{said:#?}");
-    assert!(said.out.contains(&format!("{uid}, default/kept: still there")), "{said:#?}");
+    assert!(
+        said.err.contains("still releases 1: service-controller will delete them as soon as possible"),
+        "{said:#?}"
+    );
+    assert!(said.out.contains(&format!("{uid}, default/kept: still exists")), "{said:#?}");
     assert_eq!(released(bed).await, [uid]);
 
     bed.cluster.cloud.remove_fault(&refuses).await.unwrap();

@@ -41,7 +41,7 @@ async fn controllers_survive_api_server_faults() {
             granted(&bed, number).await;
         } else {
             for name in CONTROLLERS {
-                bed.unready(name, "not reachable since").await.unwrap();
+                bed.unready(name, "unreachable since").await.unwrap();
             }
             let meanwhile = bed.cluster.cloud.state().await.unwrap();
             let same =

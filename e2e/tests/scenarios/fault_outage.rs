@@ -30,10 +30,10 @@ async fn controllers_wait_for_an_adapter_and_say_so() {
     service("web").port(80).create(&client).await.unwrap();
 
     for name in CONTROLLERS {
-        bed.unready(name, "not reachable since").await.unwrap();
+        bed.unready(name, "unreachable since").await.unwrap();
     }
     let told = bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
-    assert!(told.contains("Waiting for the cloud adapter, which is not reachable since"), "{told}");
+    assert!(told.contains("Waiting for the cloud adapter, unreachable since"), "{told}");
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
     assert!(told.contains("adapter") && told.contains("waiting until it is reachable"), "{told}");
     assert!(is_uninitialised(&bed.nodes().get("a").await.unwrap()));
@@ -77,7 +77,7 @@ async fn an_unresponsive_or_refusing_adapter_is_waited_for() {
         controller.terminate().await.unwrap();
         controller.start().unwrap();
     }
-    all_wait(&mut bed, "2", "does not let this controller in").await;
+    all_wait(&mut bed, "2", "denies this controller access").await;
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     let refused = adapter.counted("cloud_adapter_calls_refused_total", "reason").await.unwrap();
     let refused: f64 = refused.values().sum();
@@ -96,7 +96,7 @@ async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
     kubelet.pods(&format!("10.244.1{number}.0/24")).register(&client).await.unwrap();
     service(&format!("web-{number}")).port(80).create(&client).await.unwrap();
     for name in CONTROLLERS {
-        bed.unready(name, "not reachable since").await.unwrap();
+        bed.unready(name, "unreachable since").await.unwrap();
     }
     for (kind, name, reason) in [
         ("Node", "new", "CloudProviderUnavailable"),
@@ -188,7 +188,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
 
     bed.cluster.control_plane.stop_apiserver().await.unwrap();
     for name in CONTROLLERS {
-        bed.unready(name, "not reachable since").await.unwrap();
+        bed.unready(name, "unreachable since").await.unwrap();
     }
     bed.cluster.control_plane.start_apiserver().await.unwrap();
 

@@ -272,7 +272,7 @@ async fn the_provided_node_ip_comes_first_or_the_node_waits() {
     bed.patch_node("n5", &json!({ "metadata": { "annotations": { NODE_IP: "192.0.2.77" } } })).await.unwrap();
     let log = bed.cluster.pods.get("node-controller").unwrap().log();
     let noticed = eventually("the log reports it", bed.within, || async {
-        let left = |line: &str| line.contains("Addresses are not updated") && line.contains("n5");
+        let left = |line: &str| line.contains("Refused to update node addresses") && line.contains("n5");
         ensure!(fs::read_to_string(&log)?.lines().any(left), "no such log line");
         Ok(())
     });
@@ -390,7 +390,7 @@ async fn by_hand(bed: &mut Bed) {
     bed.initialised("handmade").await.unwrap();
 
     bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
-    bed.unready("node-controller", "not reachable since").await.unwrap();
+    bed.unready("node-controller", "unreachable since").await.unwrap();
     let edits = json!({ "metadata": { "labels": { TYPE[0]: "edited", TYPE[1]: null } } });
     bed.patch_node("handmade", &edits).await.unwrap();
     bed.until_node("handmade", "has the deprecated label of the type", |node| {

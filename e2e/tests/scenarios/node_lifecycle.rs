@@ -127,7 +127,7 @@ async fn a_mass_deletion_is_held_and_reported() {
     });
     let whole = whole.await.unwrap();
     let told = whole.message.unwrap_or_default();
-    assert!(told.contains("at most 1 may be deleted"), "{told}");
+    assert!(told.contains("the limit is 1 per"), "{told}");
     let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
     let lease = leases.get("cloud-node-controller").await.unwrap();
     let about = whole.involved_object;
@@ -248,7 +248,7 @@ async fn deletions_during_an_outage_are_found_and_may_be_held() {
 /// The autoscaler removes some nodes. The outage of the adapter is reported on the controller's own pages, and on none of the nodes.
 async fn unavailable_adapter_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
     bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
-    bed.unready("node-controller", "not reachable since").await.unwrap();
+    bed.unready("node-controller", "unreachable since").await.unwrap();
     let asked = questions(bed).await;
     for name in removed {
         let taint = json!({ "spec": { "taints": [{ "key": AUTOSCALER, "effect": "NoSchedule" }] } });

@@ -205,7 +205,7 @@ async fn many_vanish(bed: &mut Bed, names: &[&str]) {
     kill_process(controller, Signal::CONT).unwrap();
     for name in names {
         let told = bed.told("Service", name, "OrphanHeld").await.unwrap();
-        assert!(told.contains("3 of 5 load balancers have no Service, more than"), "{told}");
+        assert!(told.contains("3 of 5 load balancers have no Service, above the limit"), "{told}");
     }
 }
 

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// With this number, each node can have two pod networks, and the simulated cloud can create all instances.
+/// Maximum number of nodes. Up to this number, each node can have two pod networks, and the simulated cloud can create all instances.
 const NODES_MAX: i64 = 10_000;
-/// With this number, each Service can have a node port, including those that scenarios add.
+/// Maximum number of Services. Up to this number, each Service can have a node port, including Services that scenarios add.
 const SERVICES_MAX: i64 = 1_300;
 
 const ABOUT: &str = "Measures the controllers and the adapter on a large cluster, and compares the \
                      results with the targets";
 
-// One line per paragraph: clap wraps them to the width of the terminal.
+// Each paragraph is one line, because clap wraps it to the width of the terminal.
 const LONG_ABOUT: &str = "Measures the controllers and the adapter on a large cluster, and compares the results with the targets.
 
 Starts etcd, kube-apiserver and a simulated cloud with a latency of 50 ms, installs the chart with Helm, and runs the four processes as the chart describes them, all built for release. Nodes and Services are created through the API server. There are no kubelets: the benchmark reports the status of each node every 5 minutes, as kubelets do while nothing changes. It does not renew their Leases, which no measured process reads. Vendor calls are counted by the cloud, writes to the API server by its audit log, memory and CPU time by the kernel.
@@ -44,7 +44,7 @@ Exit codes:
 )]
 #[command(about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub struct Args {
-    /// Also measure a cloud controller manager in Go: with ten workers, and with its own defaults, which takes hours at full size
+    /// Also measure a cloud controller manager in Go: with ten workers, and with its defaults, which takes hours at full size
     #[arg(long)]
     pub peer: bool,
     /// Run only this scenario; may be repeated
@@ -62,14 +62,14 @@ pub struct Args {
     /// Duration of the steady state; other scenarios with a fixed duration take a fraction of it
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u16).range(5..=7200))]
     pub seconds: u16,
-    /// Record where the CPU time goes in a restart and when one node joins, and keep the recordings of `perf` in this folder. Needs `perf`;
+    /// Record how CPU time is spent in a restart and when one node joins, and keep the recordings of `perf` in this folder. Needs `perf`;
     /// the programs are built once more, with frame pointers and symbols
     #[arg(long, value_name = "DIR")]
     pub profile: Option<PathBuf>,
     /// Write all measurements to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Measure nothing, and write docs/benchmarks.md from files of earlier runs; later files take precedence
+    /// Do not measure, but write docs/benchmarks.md from files of earlier runs; later files take precedence
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "peer", "profile", "scenarios"])]
     pub write_docs: Vec<PathBuf>,
 }
@@ -79,19 +79,19 @@ pub struct Args {
 pub enum Scenario {
     /// A fifth of the nodes joins at once
     Join,
-    /// Calls, memory and CPU time at a quarter, half and all of the size
+    /// Calls, memory and CPU time at a quarter of the size, half the size, and full size
     Growth,
-    /// The routes of all nodes, two per node
+    /// The creation of the routes of all nodes, two per node
     Routes,
-    /// Nothing happens
+    /// No changes: the steady state
     Steady,
     /// A fifth of the nodes is not ready for a while
     NotReady,
-    /// One node joins, and all load balancers are updated, while users create new ones
+    /// One node joins, and all load balancers are updated, while users create new Services
     OneMore,
     /// Nodes leave, as the cluster autoscaler removes them
     Leave,
-    /// Half as many Services again are created at once
+    /// Users create half as many Services again, all at once
     Crowd,
     /// Each controller is restarted
     Restart,
@@ -104,7 +104,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// The name on the command line and in files.
+    /// The name of the scenario on the command line and in files.
     #[must_use]
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -112,7 +112,7 @@ impl Scenario {
 }
 
 impl Args {
-    /// The scenarios to measure, in their order.
+    /// The scenarios to measure, in order.
     #[must_use]
     pub fn wanted(&self) -> Vec<Scenario> {
         let asked = |it: &&Scenario| self.scenarios.is_empty() || self.scenarios.contains(it);

@@ -1,4 +1,4 @@
-//! Builds one program into the cache. Incomplete programs are never visible there, and only one process builds at a time.
+//! Builds one program into the cache. The cache never shows incomplete programs, and only one process builds at a time.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,21 +12,21 @@ use crate::locate::Error;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
 
-/// The beginning of the names of build directories. The holder of the lock may remove those of an interrupted build.
+/// The prefix of the names of build directories. The holder of the lock may remove directories of an interrupted build.
 const WORK: &str = ".build-";
-/// The interval at which a running build is checked.
+/// The interval at which a running build is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
-/// Keeps other processes from building until it is dropped.
+/// Prevents builds by other processes until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Waits for builds of other processes to end.
+    /// Waits until no other process builds.
     pub(crate) fn take(cache: &Path, progress: &mut dyn Progress) -> Result<Self, Error> {
         fs::create_dir_all(cache).map_err(|source| io_error("cannot create the cache", cache, source))?;
         let path = cache.join(".lock");
@@ -40,7 +40,7 @@ impl Lock {
     }
 }
 
-/// Builds the recipe and returns the path of the finished executable. The lock proves that no other process builds.
+/// Builds the recipe and returns the path of the complete executable. The lock proves that no other process builds.
 pub(crate) fn build(
     recipe: &Recipe,
     cache: &Path,
@@ -72,7 +72,7 @@ fn go_build(recipe: &Recipe, to: &Path, output: File) -> Command {
         .arg(to)
         .arg(recipe.tool.package())
         .current_dir(&recipe.module)
-        // The pinned versions apply, whatever workspace or flags the user has set.
+        // The pinned versions apply, even if the user has set a workspace or flags.
         .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly"), ("GOWORK", "off")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -80,7 +80,7 @@ fn go_build(recipe: &Recipe, to: &Path, output: File) -> Command {
     command
 }
 
-/// Whether the build succeeded. Ctrl-C ends the child, too, because it is in the same process group.
+/// Waits for the build, and returns whether it succeeded. Ctrl-C also ends the child, because it is in the same process group.
 #[expect(clippy::disallowed_methods, reason = "a compiler runs in real time, which no test pauses")]
 fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
     let start = Instant::now();
@@ -93,7 +93,7 @@ fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
     }
 }
 
-/// One rename makes the complete program visible.
+/// Moves the complete program into the cache with one rename.
 fn publish(recipe: &Recipe, cache: &Path, work: &Path) -> Result<PathBuf, Error> {
     let slot = cache.join(recipe.slot());
     if slot.exists() {
@@ -108,7 +108,7 @@ fn remove_left_overs(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(WORK) {
-            // What cannot be removed only takes up space; the next build tries again.
+            // Files that cannot be removed only take up space; the next build tries again.
             fs::remove_dir_all(entry.path()).ok();
         }
     }

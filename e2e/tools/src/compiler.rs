@@ -1,4 +1,4 @@
-//! Checks whether the Go in `PATH` can build: an old one prints unhelpful errors for a newer `go.mod`.
+//! Checks whether the Go compiler in `PATH` is new enough: an old one prints unhelpful errors for a newer `go.mod`.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::tool::Tool;
 /// The first version that downloads a newer compiler when a module requires one.
 const FETCHES_ITS_LIKE: (u64, u64) = (1, 21);
 
-/// Fails if there is no Go, or if it is too old. A Go with an unknown version is accepted.
+/// Returns an error if Go is missing or too old. Accepts a Go with an unknown version.
 pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
     let mut command = Command::new(go);
-    // In a directory without a go.mod, so that Go does not download a newer version.
+    // The command runs in a directory without a go.mod, so that Go does not download a newer version.
     command.args(["env", "GOVERSION"]).current_dir("/").env("GOTOOLCHAIN", "local").env("GOWORK", "off");
     let answer = command.stdin(Stdio::null()).output().map_err(|source| start_error(tool, go, source))?;
     if !answer.status.success() {
@@ -25,7 +25,7 @@ pub(crate) fn check(tool: Tool, go: &Path) -> Result<(), Error> {
     }
 }
 
-/// The version in words, if it is too old.
+/// Describes the version if it is too old.
 fn too_old(answer: &str) -> Option<String> {
     if answer.is_empty() {
         return Some("older than go1.16, which reports no version".to_owned());

@@ -2,12 +2,12 @@
 
 use clap::{Parser, ValueEnum};
 
-/// With this number, each node has a pod network, and the simulated cloud can create all instances in one call.
+/// Maximum number of nodes. Up to this number, each node has a pod network, and the simulated cloud can create all instances in one call.
 const NODES_MAX: i64 = 1000;
 
 const ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane";
 
-// One line per paragraph: clap wraps them to the width of the terminal.
+// Each paragraph is one line, because clap wraps it to the width of the terminal.
 const LONG_ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane.
 
 Starts etcd, kube-apiserver and a simulated cloud on loopback (or uses OpenStack, see --cloud), installs the chart with Helm, and runs the four processes with the flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets its load balancer, another node joins and leaves, the adapter is killed while it creates a load balancer, the controllers are restarted, and the Services are deleted. Each step prints its results, its duration and its vendor calls, as counted by the cloud; a table at the end summarises them.

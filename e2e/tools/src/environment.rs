@@ -1,4 +1,4 @@
-//! The environment variables that decide where programs are searched. No other module reads the environment.
+//! The environment variables that determine where programs are searched. No other module reads the environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::locate::Error;
 
-/// Where to search, and where to build.
+/// The places to search, and the place for builds.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// `KUBEBUILDER_ASSETS`: a directory with ready programs.
@@ -23,7 +23,7 @@ impl Environment {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// Returns an error if neither `XDG_CACHE_HOME` nor `HOME` names a place for the cache.
+    /// Returns an error if neither `XDG_CACHE_HOME` nor `HOME` gives a folder for the cache.
     pub fn of_this_process() -> Result<Self, Error> {
         let cache = cache_root(env::var_os("XDG_CACHE_HOME"), env::home_dir()).ok_or(Error::NoCache)?;
         Ok(Self {
@@ -35,7 +35,7 @@ impl Environment {
     }
 }
 
-/// The XDG base directory rules: a relative `XDG_CACHE_HOME` is ignored.
+/// Follows the XDG base directory rules, which ignore a relative `XDG_CACHE_HOME`.
 fn cache_root(xdg: Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let named = xdg.map(PathBuf::from).filter(|dir| dir.is_absolute());
     named.or_else(|| home.filter(|dir| dir.is_absolute()).map(|dir| dir.join(".cache")))

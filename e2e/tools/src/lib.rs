@@ -1,20 +1,21 @@
-//! Finds the four programs of a control plane for tests: etcd, kube-apiserver, kubectl and helm; and, on request, those of a cluster with
-//! nodes that run pods: [`Tool::CLUSTER`].
+//! Finds the four programs of a control plane for tests: etcd, kube-apiserver, kubectl and helm. On request also finds those of a cluster
+//! with nodes that run pods: [`Tool::CLUSTER`].
 //!
-//! Each is searched in this order:
+//! Each program is searched in this order:
 //!
 //! 1. the directory named by `KUBEBUILDER_ASSETS`;
 //! 2. `PATH`;
 //! 3. the cache, `$XDG_CACHE_HOME/cloud-controllers/tools` (else `~/.cache/...`);
-//! 4. built with Go from the module that pins its version, beside this crate, and put into the cache.
+//! 4. a build with Go from the module that pins the program's version, next to this crate, which is put into the cache.
 //!
-//! A program of the first two is used only if it reports the required major and minor version; otherwise a note says why it was skipped.
-//! Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of the pins is part
-//! of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
+//! A program from the first two places is used only if it reports the required major and minor version; otherwise a note gives the reason
+//! for skipping it. Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of
+//! the pins is part of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
 //!
-//! The command lines of the [`demo`] and of the [`mod@bench`] are here, too, so that they can be checked before those are built.
+//! The command lines of the [`demo`] and of the [`mod@bench`] are in this crate, so that they can be checked before those programs are
+//! built.
 //!
-//! Cost: milliseconds if everything exists, about 6 minutes on two cores to build all four, and 3 more for those of a cluster.
+//! Cost: milliseconds if all programs exist, about 6 minutes on two cores to build all four, and 3 more for those of a cluster.
 
 pub mod bench;
 mod build;

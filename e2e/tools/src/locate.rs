@@ -1,4 +1,4 @@
-//! Searches the places for a suitable program.
+//! Searches all places for a suitable program.
 
 use std::fmt;
 use std::io;
@@ -38,26 +38,26 @@ pub struct Found {
     pub origin: Origin,
 }
 
-/// The places, in the order of the search.
+/// The places where programs are searched, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `KUBEBUILDER_ASSETS`.
     Assets,
     /// `PATH`.
     Path,
-    /// Built by an earlier call.
+    /// The cache, filled by an earlier build.
     Cache,
-    /// Built by this call.
+    /// A build by this call.
     Built,
 }
 
 /// The reason why a program is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No directory for the cache.
+    /// There is no directory for the cache.
     #[error("neither XDG_CACHE_HOME nor HOME names a directory; set XDG_CACHE_HOME to a writable one")]
     NoCache,
-    /// No Go compiler.
+    /// There is no Go compiler.
     #[error(
         "{tool} {} is not in KUBEBUILDER_ASSETS, PATH or the cache, and cannot be built because `go` \
          is not in PATH; install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a \
@@ -146,10 +146,10 @@ impl fmt::Display for Origin {
 
 /// Finds one program, or builds it.
 ///
-/// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if it has to be built.
+/// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if the program has to be built.
 ///
 /// # Errors
-/// Returns an error if it can neither be found nor be built.
+/// Returns an error if the program can neither be found nor be built.
 pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
     let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
     for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {
@@ -167,13 +167,13 @@ pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) 
     }
     let lock = Lock::take(&environment.cache, progress)?;
     if path.is_file() {
-        // The process that held the lock may have built it.
+        // The process that held the lock before may have built the program.
         return Ok(found(path, Origin::Cache));
     }
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))
 }
 
-/// Checks the version of a file with the right name.
+/// Checks the version of an executable file with the right name.
 enum Verdict {
     Absent,
     PassedOver(String),
@@ -187,14 +187,15 @@ fn judge(tool: Tool, path: &Path) -> Verdict {
     let shown = path.display();
     let answer = match Command::new(path).args(tool.version_args()).stdin(Stdio::null()).output() {
         Ok(answer) => answer,
-        Err(error) => return Verdict::PassedOver(format!("{shown}: it does not start: {error}")),
+        Err(error) => return Verdict::PassedOver(format!("{shown}: cannot start: {error}")),
     };
     match Version::find(&String::from_utf8_lossy(&answer.stdout)) {
         Some(version) if version.stands_in_for(tool.version()) => Verdict::Good(path.to_path_buf(), version),
-        Some(version) => {
-            Verdict::PassedOver(format!("{shown}: it is {version}, but {} is required", tool.version()))
-        }
-        None => Verdict::PassedOver(format!("{shown}: it does not report its version")),
+        Some(version) => Verdict::PassedOver(format!(
+            "{shown}: the version is {version}, but {} is required",
+            tool.version()
+        )),
+        None => Verdict::PassedOver(format!("{shown}: does not report its version")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reports the progress of a build: a line that is updated on a terminal, or a line from time to time elsewhere.
+//! Reports the progress of a build: on a terminal as one line that is updated, otherwise as a new line from time to time.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -13,11 +13,11 @@ const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// Receives the events of a search.
 pub trait Progress: fmt::Debug {
-    /// A detail for troubleshooting, such as a program that was skipped.
+    /// A detail for troubleshooting, such as the reason for skipping a program.
     fn note(&mut self, note: &str);
     /// A message for the user.
     fn say(&mut self, line: &str);
-    /// A build begins; `total` is the time of a cold build on two cores.
+    /// A build begins; `total` is the usual time of a build without a cache on two cores.
     fn begin(&mut self, tool: Tool, total: Duration);
     /// The build continues; called several times a second.
     fn tick(&mut self, elapsed: Duration);
@@ -25,7 +25,7 @@ pub trait Progress: fmt::Debug {
     fn end(&mut self);
 }
 
-/// Reports nothing.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 
@@ -44,7 +44,7 @@ pub struct Terminal {
     build: Option<Build>,
 }
 
-/// The build that is shown now.
+/// The build that is currently shown.
 #[derive(Debug)]
 struct Build {
     tool: Tool,
@@ -59,13 +59,13 @@ impl Terminal {
         Self { notes: false, build: None }
     }
 
-    /// Shows notes, too.
+    /// Shows builds and notes.
     pub fn with_notes() -> Self {
         Self { notes: true, build: None }
     }
 
     fn line(&self, text: &str) {
-        // Standard error may be closed; the search continues.
+        // Printing fails if standard error is closed; the search continues.
         std::io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
     }
 }
@@ -122,7 +122,7 @@ fn spinner(text: String) -> ProgressBar {
         .with_message(text)
 }
 
-/// `45s`, `3m05s`.
+/// Formats a duration: `45s`, `3m05s`.
 fn clock(time: Duration) -> String {
     let (minutes, seconds) = (time.as_secs() / 60, time.as_secs() % 60);
     if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds:02}s") }

@@ -13,7 +13,7 @@ const PACKAGE: &str = "prometheus";
 const SERVER: &str = "prometheus";
 const CHECKER: &str = "promtool";
 
-/// Both programs, of one version.
+/// Both programs, in the same version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prometheus {
     /// The server, which scrapes and answers queries.
@@ -23,12 +23,12 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Finds both, and downloads them if they are missing.
+    /// Finds both programs, and downloads them if they are missing.
     ///
-    /// Cost: none if they exist; otherwise a download of 20 MB.
+    /// Cost: none if both exist; otherwise a download of 20 MB.
     ///
     /// # Errors
-    /// Returns an error if they are not found and apt cannot download them.
+    /// Returns an error if the programs are not found and apt cannot download them.
     pub fn get(environment: &Environment) -> Result<Self, Error> {
         let slot = environment.cache.join("prometheus-debian");
         let places = environment.path.iter().cloned().chain([slot.join("usr/bin")]);
@@ -43,9 +43,9 @@ impl Prometheus {
         match (Self::within(&slot.join("usr/bin")), moved) {
             (Some(found), _) => Ok(found),
             (None, Err(error)) => Err(error),
-            (None, Ok(_)) => {
-                Err(Error::NoPrometheus { output: "the package has no such programs".to_owned() })
-            }
+            (None, Ok(_)) => Err(Error::NoPrometheus {
+                output: "the package does not contain prometheus and promtool".to_owned(),
+            }),
         }
     }
 
@@ -55,14 +55,15 @@ impl Prometheus {
     }
 }
 
-/// The package, below `root` in this directory.
+/// Downloads the package and unpacks it below `root` in this directory.
 fn unpack(dir: &Path) -> Result<(), Error> {
     let io = |source| Error::Io { what: "cannot create", path: dir.to_path_buf(), source };
     fs::create_dir_all(dir).map_err(io)?;
     run(dir, "apt-get", &["download", "--quiet", PACKAGE].map(OsStr::new))?;
     let files = fs::read_dir(dir).map_err(io)?.flatten().map(|entry| entry.path());
     let package = files.into_iter().find(|path| path.extension() == Some(OsStr::new("deb")));
-    let package = package.ok_or_else(|| Error::NoPrometheus { output: "apt-get left no file".to_owned() })?;
+    let package =
+        package.ok_or_else(|| Error::NoPrometheus { output: "apt-get downloaded no file".to_owned() })?;
     run(dir, "dpkg", &[OsStr::new("--extract"), package.as_os_str(), OsStr::new("root")])
 }
 

@@ -12,7 +12,7 @@ use crate::tool::Tool;
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub(crate) tool: Tool,
-    /// The folder of the module that pins the version.
+    /// The folder of the Go module that pins the version.
     pub(crate) module: PathBuf,
     digest: String,
 }

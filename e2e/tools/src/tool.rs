@@ -12,7 +12,7 @@ pub enum Tool {
     Etcd,
     /// The Kubernetes API server.
     KubeApiserver,
-    /// kubectl; the RBAC tests ask it for the rights of an identity.
+    /// kubectl. The RBAC tests use it to list the rights of an identity.
     Kubectl,
     /// Helm, which installs the chart.
     Helm,
@@ -67,7 +67,7 @@ impl Tool {
         }
     }
 
-    /// The version that is built. Found programs must have the same major and minor version. A test compares it with `<module>/go.mod`.
+    /// The version to build. Programs that are found must have the same major and minor version. A test compares it with `<module>/go.mod`.
     pub fn version(self) -> Version {
         match self {
             Self::Etcd => Version::new(3, 6, 8),
@@ -82,7 +82,7 @@ impl Tool {
         }
     }
 
-    /// The folder, beside this crate's `src`, of the Go module that pins the version.
+    /// The folder of the Go module that pins the version; it is next to this crate's `src`.
     pub(crate) fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -114,7 +114,7 @@ impl Tool {
         }
     }
 
-    /// The linker flags. They set the version, which `go build` sets only for etcd.
+    /// The linker flags that set the version, which `go build` sets only for etcd.
     pub(crate) fn ldflags(self) -> String {
         let version = self.version();
         let variables = match self {
@@ -154,7 +154,7 @@ impl Tool {
         }
     }
 
-    /// How long a cold build takes on two cores, measured, with the modules already downloaded.
+    /// The measured time of a build without a cache on two cores, with the modules already downloaded.
     pub(crate) fn build_time(self) -> Duration {
         Duration::from_secs(match self {
             Self::Etcd => 30,

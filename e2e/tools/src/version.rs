@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Major, minor and patch; suffixes (`-rc.1`, `+build`) are dropped.
+/// Major, minor and patch version; suffixes (`-rc.1`, `+build`) are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The major version.

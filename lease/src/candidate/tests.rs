@@ -26,7 +26,7 @@ fn candidate(now: Instant) -> Candidate {
     Candidate::new("a", Timing::default(), now)
 }
 
-/// A candidate that leads in term 5 since `now`.
+/// Returns a candidate that has led in term 5 since `now`.
 fn leader(now: Instant) -> Candidate {
     let mut leader = candidate(now);
     leader.saw(now, Some(released(4)));
@@ -34,7 +34,7 @@ fn leader(now: Instant) -> Candidate {
     leader
 }
 
-/// Acquires a lease of this version, with this value of `transitions`.
+/// Acquires a lease of this version. `transitions`: the new value of `leaseTransitions`.
 fn acquire(transitions: u32, version: Option<&str>) -> Step {
     // If the Lease has no acquire time, the epoch is the number of transitions.
     let after = u64::from(transitions) - 1;
@@ -72,7 +72,7 @@ async fn an_emptied_or_missing_lease_is_taken_after_its_duration() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
     let begin = Instant::now();
-    // It was released, emptied, or never held at that time. Now another process relies on it.
+    // In the restored record, the Lease was released, emptied, or never held. Now another process relies on it.
     for (found, transitions) in [(released(2), 2), (record(None, 2, 0), 2), (Record::default(), 0)] {
         let mut standby = candidate(begin);
         standby.saw(begin, Some(record(Some("b"), 4, 0)));
@@ -88,7 +88,7 @@ async fn an_old_observation_creates_no_lease() {
     let begin = Instant::now();
     let mut fresh = candidate(begin);
     fresh.saw(begin, None);
-    // It may have existed and been deleted again.
+    // Another client may have created and deleted the Lease again.
     let now = begin + 12 * SECOND;
     assert_eq!(fresh.decide(now), Step::Look);
     fresh.saw(now, None);
@@ -118,7 +118,7 @@ async fn consecutive_terms_end_with_a_term_of_another_process() {
     let begin = Instant::now();
     for (found, since) in [
         (record(Some("a"), 5, 1), 5),
-        // An acquisition of this process whose success was not reported.
+        // This process acquired the Lease without getting an answer.
         (record(Some("a"), 6, 2), 5),
         (record(None, 5, 1), 5),
         (record(None, 5, 2), 5),
@@ -144,7 +144,7 @@ async fn a_held_lease_is_taken_after_its_duration_unchanged() {
     standby.saw(begin, Some(record(Some("b"), 4, 0)));
     let renewed = begin + 9 * SECOND;
     standby.saw(renewed, Some(record(Some("b"), 4, 9)));
-    // Another version of the same record, such as after an edited annotation, is not a sign of life.
+    // The same record in another version, such as after an edited annotation, is not a renewal.
     let edited = Record { version: "edited".into(), ..record(Some("b"), 4, 9) };
     standby.saw(begin + 18 * SECOND, Some(edited));
     let expires = renewed + 10 * SECOND;
@@ -160,7 +160,7 @@ async fn the_holder_of_a_deleted_lease_is_waited_for() {
     standby.saw(begin + SECOND, None);
     standby.saw(begin + 5 * SECOND, None);
     standby.saw(begin + 10 * SECOND, None);
-    // It may have been renewed unobserved before it was deleted.
+    // The holder may have renewed the Lease, unobserved, before its deletion.
     assert_eq!(standby.decide(begin + 10 * SECOND), Step::Wait(begin + 11 * SECOND));
     assert_eq!(standby.decide(begin + 11 * SECOND), acquire(5, None));
 }
@@ -202,7 +202,7 @@ async fn a_refused_renewal_is_followed_by_a_read_and_a_retry() {
     leader.saw(now, Some(edited));
     assert_eq!(leader.decide(now), Step::Renew { version: "edited".into() });
     leader.failed(now, now);
-    assert_eq!(leader.decide(now), Step::Wait(now + 2 * SECOND), "no busy loop");
+    assert_eq!(leader.decide(now), Step::Wait(now + 2 * SECOND), "the candidate runs in a busy loop");
 }
 
 #[tokio::test(start_paused = true)]

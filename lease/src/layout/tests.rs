@@ -23,20 +23,20 @@ async fn a_new_division_starts_once_all_leases_are_free() {
         (3, vec![fresh, fresh, (Division::Unknown, false)], Opening::No),
         (1, vec![fresh], Opening::No),
         (1, vec![fresh, fresh], Opening::New { before: None }),
-        // This division, also while others of its Leases are held.
+        // The first Lease states this division; others of its Leases may be held.
         (2, vec![(set(2, NONE), false), (set(2, NONE), false)], Opening::Ours),
-        // Another division.
+        // The first Lease states another division.
         (2, vec![(set(3, NONE), true), fresh], Opening::No),
         (2, vec![(set(3, NONE), true), fresh, fresh], Opening::New { before: Some(3) }),
         (2, vec![(set(3, NONE), false), fresh, fresh], Opening::No),
         (2, vec![(set(3, NONE), true), fresh, (set(3, NONE), false)], Opening::No),
         (3, vec![(set(1, NONE), true), fresh, fresh], Opening::New { before: Some(3) }),
         (1, vec![(set(3, NONE), true), (set(3, NONE), false), fresh], Opening::No),
-        // This division, although its writer died before it observed the end of another.
+        // The first Lease states this division, but its writer died before it observed the end of another division.
         (2, vec![(set(2, Some(3)), true), fresh], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, fresh], Opening::New { before: Some(3) }),
-        // Recreated while other Leases of its division are held.
+        // The first Lease was recreated while others of its division are held.
         (2, vec![fresh, (set(2, NONE), false)], Opening::New { before: Some(2) }),
         (2, vec![fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![fresh, (set(3, NONE), false), fresh], Opening::No),
@@ -70,7 +70,7 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
             other.view.free_from = Some(now);
             other.looked(taken);
         }),
-        "it expired after that read: its holder may have renewed it"
+        "it expired after that read, so its holder may have renewed it"
     );
     assert!(settled(&|other| {
         *other = place(set(2, NONE), false, now);
@@ -85,7 +85,7 @@ async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     let mut first = place(set(2, NONE), false, begin);
     assert!(confirmed_in(2, &first, begin, now).is_none());
     first.until = Some(now);
-    assert!(confirmed_in(2, &first, begin, now).is_none(), "held by this process until a moment ago");
+    assert!(confirmed_in(2, &first, begin, now).is_none(), "held by this process until shortly before");
     first.until = Some(now + Timing::default().retry);
     assert!(confirmed_in(2, &first, begin, now).is_some());
     first.until = None;
@@ -99,7 +99,7 @@ async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     }
 }
 
-/// Two processes with fixed steps, in every interleaving.
+/// Two processes with fixed steps, tested in every interleaving.
 fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
     let (Some((first, ones)), Some((second, others))) = (one.split_first(), other.split_first()) else {
         return vec![[one, other].concat()];
@@ -112,13 +112,13 @@ fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Crossing {
-    /// The old one takes the third Lease, which it held before.
+    /// The old process takes the third Lease, which it held before.
     OldTakes,
-    /// It reads the first Lease.
+    /// The old process reads the first Lease.
     OldLooks,
-    /// The new one has observed all Leases free, and takes the first.
+    /// The new process has observed all Leases free, and takes the first one.
     NewTakes,
-    /// It reads these Leases.
+    /// The new process reads this Lease.
     NewLooks(usize),
 }
 
@@ -129,7 +129,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
     let free = |shards| place(set(shards, NONE), true, begin);
     let (mut old_works, mut new_works) = (0, 0);
     for steps in interleaved(&[OldTakes, OldLooks], &[NewTakes, NewLooks(1), NewLooks(2)]) {
-        // The contents of the Leases, and the holder of the third one.
+        // The contents of the Leases, and the holder of the third Lease.
         let (mut first, mut third_is_held) = (set(3, NONE), false);
         let (mut seen_by_old, mut seen_by_new) = (free(3), [free(3), free(3), free(3)]);
         let (mut old_took, mut new_took) = (None, None);
@@ -144,7 +144,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
                 }
                 NewTakes => {
                     let Opening::New { before } = opening(2, &seen_by_new, now) else {
-                        panic!("all are free")
+                        panic!("all Leases are free")
                     };
                     first = set(2, before);
                     seen_by_new[0].division = first;
@@ -180,7 +180,7 @@ async fn a_missing_lease_is_clear_after_its_duration() {
         (3, vec![used.clone(), place(set(2, NONE), true, now), missing(false)], Opening::No),
         (1, vec![used.clone(), missing(false)], Opening::No),
         (1, vec![used, missing(true)], Opening::New { before: Some(2) }),
-        // The second Lease still states what the first one has lost.
+        // The second Lease still states the division that the first one has lost.
         (1, vec![first.clone(), place(set(3, NONE), true, now)], Opening::No),
         (1, vec![first, place(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
     ] {

@@ -50,7 +50,7 @@ impl Model {
         act(&Shares { me, timing: timing(), seats: views.iter().collect(), refused: &refused })
     }
 
-    /// Lets this replica act once on this seat, if there is something to do.
+    /// Lets this replica act once on this seat, if an action is due.
     fn act(&mut self, me: &str, at: usize) -> bool {
         let now = self.now;
         let seat = self.seats[at].clone();
@@ -74,7 +74,7 @@ impl Model {
         true
     }
 
-    /// Lets all replicas act, in an order given by the numbers, until none has anything to do.
+    /// Lets all replicas act, in an order given by the numbers, until none of them has an action.
     fn settle(&mut self, order: &[usize]) {
         let mut order = order.iter().copied().cycle();
         for _ in 0..100 {
@@ -237,6 +237,6 @@ async fn a_seat_is_granted_to_replicas_with_two_fewer() {
     assert_eq!(
         granted(["me"; 6], ["you", "you", "you"], timing().duration),
         [],
-        "the asking replica may be dead"
+        "the replica that asks may be dead"
     );
 }

@@ -30,12 +30,12 @@ async fn a_replica_without_shard_support_works_alone() {
     let gone = replicas.remove(at);
     let said = || server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"].clone();
     let before = said();
-    // The other one is not faster than the old one.
+    // Delays the other replica, so that the old one is faster.
     replicas[0].freeze(Instant::now() + SECOND);
     gone.stop.cancel();
     old.leads().await;
     watcher.pass(&replicas, 5 * SECOND).await;
-    assert_eq!(said(), before, "of an earlier term");
+    assert_eq!(said(), before, "still from an earlier term");
     for _ in 0..60 {
         assert_eq!(replicas[0].held(), 0);
         watcher.pass(&replicas, SECOND).await;
@@ -65,7 +65,7 @@ async fn a_recreated_first_lease_hides_no_other_division() {
         let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 3)).into();
         watcher.until(&replicas, is_fair).await;
         let at = first(&replicas);
-        // The replica that would recreate it is not reachable; the other one works.
+        // The replica that would recreate the Lease is gone, and another one works.
         drop(replicas.remove(at));
         replicas.push(Replica::start(&server, "x", 1));
         server.put((!missing).then(|| json!({ "metadata": { "name": "cloud-adapter" } })));
@@ -95,10 +95,10 @@ async fn a_new_division_ends_earlier_work() {
     replicas[1].stop.cancel();
     watcher.pass(&replicas, SECOND).await;
     replicas.pop();
-    assert_eq!(server.lease_of(2)["spec"]["acquireTime"], epoch, "no replica wrote it");
+    assert_eq!(server.lease_of(2)["spec"]["acquireTime"], epoch, "no replica wrote the Lease");
     watcher.until(&replicas, is_fair).await;
     for (shard, visit) in visits.iter().enumerate() {
-        assert!(!visit.is_valid(), "of shard {shard}");
+        assert!(!visit.is_valid(), "the visit in shard {shard} is still valid");
     }
     assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_some_and(|visit| visit.is_valid())));
 }

@@ -1,4 +1,4 @@
-//! Terms that end in order, and by force.
+//! Terms that end with a release, and terms that end because the holder was killed.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ async fn a_released_lease_is_taken_within_a_second() {
     assert_eq!(first.leads().await.0, BEGIN);
     let mut second = start(&server, "second@10.0.0.2:8443");
     second.follows(Some("first@10.0.0.1:8443")).await;
-    // Between two of its reads.
+    // The time is now between two reads of the second candidate.
     tokio::time::advance(Duration::from_millis(500)).await;
 
     let stopped = Instant::now();
     first.stop.cancel();
     let (epoch, _) = second.leads().await;
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
-    assert_eq!(epoch, BEGIN + 1, "both in one second");
+    assert_eq!(epoch, BEGIN + 1, "both terms began in one second");
     assert_eq!(server.lease()["spec"]["holderIdentity"], json!("second@10.0.0.2:8443"));
     assert_eq!(server.lease()["spec"]["leaseTransitions"], json!(2));
     first.follows(Some("first@10.0.0.1:8443")).await;
-    first.task.join_next().await.expect("ran").expect("ends in order");
+    first.task.join_next().await.expect("ran").expect("it ends after its release");
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,13 +49,13 @@ async fn the_lease_of_a_killed_leader_is_taken_once_it_expired() {
     first.leads().await;
     let mut second = start(&server, "second");
     second.follows(Some("first")).await;
-    // After some renewals.
+    // Lets the leader renew several times.
     tokio::time::sleep(Duration::from_secs(31)).await;
     let (_, valid_until) = first.leads().await;
     drop(first);
     let killed = Instant::now();
     second.leads().await;
-    assert!(Instant::now() > valid_until, "no other process may act before");
+    assert!(Instant::now() > valid_until, "no other process may act before the lease expires");
     assert!(killed.elapsed() <= Duration::from_secs(12), "{:?}", killed.elapsed());
 }
 

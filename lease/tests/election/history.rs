@@ -12,9 +12,9 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Maximum pause of a process.
+/// Longest pause of a process.
 const PAUSE: Duration = Duration::from_secs(25);
-/// Time after which shares must be fair: what was lost has expired, and requested seats were handed over.
+/// Time after which shares must be fair: lost Leases have expired, and requested seats were handed over.
 const SETTLES: Duration = Duration::from_secs(45);
 
 struct History {
@@ -27,8 +27,8 @@ struct History {
     watcher: Watcher,
     started: u32,
     shards: u16,
-    /// Leases are deleted and emptied. In these histories the number of shards does not change, because docs/decisions/0009 excludes both
-    /// at a time.
+    /// Whether Leases are deleted and emptied. In these histories the number of shards does not change, because docs/decisions/0009 does
+    /// not allow both at the same time.
     by_hand: bool,
 }
 
@@ -141,7 +141,7 @@ impl History {
         }
     }
 
-    /// All replicas use one number of shards, and there are no more faults.
+    /// Lets all replicas use one number of shards, without further faults.
     fn peace(&mut self) {
         for replica in &mut self.stopping {
             replica.stop.cancel();
@@ -192,7 +192,7 @@ async fn history((seed, by_hand): (u64, bool), replicas: u16, shards: u16, net: 
         let moves = history.watcher.moves;
         history.run(10 * SECOND, false).await;
         if net.lost == 0 && net.millis < 500 {
-            assert_eq!(history.watcher.moves, moves, "and it stays so");
+            assert_eq!(history.watcher.moves, moves, "the shares stay the same");
         }
     }
     history.watcher
@@ -211,7 +211,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
-            // A deleted Lease has lost its epoch: then clocks must not differ by more than its duration.
+            // A deleted Lease has lost its epoch, so clocks must not differ by more than its duration.
             let skew = if seed.1 { 3 } else { 3600 };
             history(seed, replicas, shards, Net { millis, lost, skew }).await
         });

@@ -29,18 +29,18 @@ async fn a_leaving_replica_finishes_its_work_and_takes_nothing() {
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 7).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
     watcher.pass(&replicas, Duration::from_mins(1)).await;
-    assert!(visit.is_valid() && replicas[0].held() == 1, "for as long as the work takes");
+    assert!(visit.is_valid() && replicas[0].held() == 1, "held for as long as the work takes");
     drop(visit);
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 8).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
 
-    // Although all seats are free now.
+    // The leaving replica takes no seat, although all are free now.
     drop(replicas.pop());
     let taken = transitions(&server);
     watcher.pass(&replicas, Duration::from_mins(1)).await;
     assert_eq!((replicas[0].held(), transitions(&server)), (0, taken));
     replicas[0].stop.cancel();
-    replicas[0].task.join_next().await.expect("ran").expect("ends in order");
+    replicas[0].task.join_next().await.expect("ran").expect("it ends after its release");
 }
 
 #[tokio::test(start_paused = true)]

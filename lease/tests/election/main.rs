@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::server::FakeServer;
 
-/// The second in which a fake API server is created.
+/// The second in which each fake API server is created.
 const BEGIN: u64 = 1_800_000_000;
 
 /// A running elector. Dropping it ends it as if killed.
@@ -61,17 +61,17 @@ fn start(server: &FakeServer, identity: &str) -> Running {
 }
 
 impl Running {
-    /// Waits until it leads; returns the epoch and until when.
+    /// Waits until this elector leads. Returns the epoch, and the time until which it may rely on the lease.
     async fn leads(&mut self) -> (u64, Instant) {
         let leads = |now: &Leadership| matches!(now, Leadership::Leader { .. });
         let now = tokio::time::timeout(Duration::from_mins(5), self.leadership.wait_for(leads)).await;
-        match &*now.expect("in time").expect("runs") {
+        match &*now.expect("it leads in time").expect("runs") {
             Leadership::Leader { valid_until, epoch, .. } => (*epoch, *valid_until),
             Leadership::Follower { .. } => panic!("waited for a leader"),
         }
     }
 
-    /// The epoch of the first of its consecutive terms. It must lead.
+    /// The epoch of the first of its consecutive terms. Panics if this elector does not lead.
     fn since(&self) -> u64 {
         match &*self.leadership.borrow() {
             Leadership::Leader { since, .. } => *since,
@@ -79,10 +79,10 @@ impl Running {
         }
     }
 
-    /// Waits until it follows this holder.
+    /// Waits until this elector follows the given holder.
     async fn follows(&mut self, holder: Option<&str>) {
         let wanted = Leadership::Follower { holder: holder.map(str::to_owned) };
         let now = self.leadership.wait_for(|now| *now == wanted);
-        tokio::time::timeout(Duration::from_mins(5), now).await.expect("in time").expect("runs");
+        tokio::time::timeout(Duration::from_mins(5), now).await.expect("it follows in time").expect("runs");
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the tests of one elector with one shard.
+//! Runs the tests of `Elector` with an elector for one shard.
 
 use crate::{BEGIN, FakeServer, server, start_one_shard as start};
 

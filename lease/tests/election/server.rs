@@ -34,7 +34,7 @@ struct State {
     /// Creation time of the server.
     born: Instant,
     leases: BTreeMap<String, Value>,
-    /// The version in which a Lease was deleted.
+    /// The version at which a Lease was deleted.
     gone: BTreeMap<String, u64>,
     version: u64,
     mood: Mood,
@@ -44,22 +44,22 @@ struct State {
     writes: u64,
 }
 
-/// How it answers.
+/// How the server answers.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) enum Mood {
     #[default]
     Well,
     /// Connections are refused.
     Away,
-    /// No request is answered.
+    /// No request gets an answer.
     Silent,
-    /// Writes are carried out and not answered.
+    /// Writes are executed but get no answer.
     Forgetful,
-    /// All requests are carried out, and answered after two seconds.
+    /// All requests are executed, and answered after two seconds.
     Slow,
 }
 
-/// Duration of a request, and its answer. `None`: never.
+/// How long a request takes, and how long its answer takes. `None`: never arrives.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) there: Option<Duration>,
@@ -102,7 +102,7 @@ impl FakeServer {
         Self(Arc::new((Mutex::new(state), watch::Sender::new(()))))
     }
 
-    /// A client of it. Must be called in a tokio runtime.
+    /// A client of this server. Must be called in a tokio runtime.
     pub(crate) fn client(&self) -> Client {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
@@ -117,7 +117,7 @@ impl FakeServer {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
             let (this, way) = (this.clone(), way());
-            // A request in flight arrives, whether its caller still waits or not.
+            // A request in flight arrives, whether or not its caller still waits.
             let mut task = JoinSet::new();
             let (answer, answered) = oneshot::channel();
             task.spawn(async move {
@@ -222,8 +222,10 @@ impl FakeServer {
     }
 
     fn watch(&self, query: &str, cut: Option<watch::Receiver<bool>>) -> Result<Answer, BoxError> {
-        let name =
-            query.split("fieldSelector=metadata.name%3D").nth(1).expect("a field selector for one Lease");
+        let name = query
+            .split("fieldSelector=metadata.name%3D")
+            .nth(1)
+            .expect("the field selector must name one Lease");
         let name = name.split('&').next().unwrap_or_default().to_owned();
         if !self.state().may_watch {
             return answer(StatusCode::FORBIDDEN, &refusal(StatusCode::FORBIDDEN));
@@ -292,7 +294,7 @@ impl State {
         }
     }
 
-    /// The change after a version, if there is one to report.
+    /// Returns the change after a version, if there is one to report.
     fn event_after(&self, name: &str, after: u64) -> Option<(Value, u64)> {
         if self.mood == Mood::Silent {
             return None;
@@ -322,7 +324,7 @@ fn typed(lease: &Value) -> Value {
     lease
 }
 
-/// RFC 7386.
+/// Applies a JSON merge patch. Source: RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
@@ -344,7 +346,7 @@ fn merge(target: &mut Value, patch: &Value) {
 fn refusal(status: StatusCode) -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.as_u16(),
-        "reason": status.canonical_reason().unwrap_or_default().replace(' ', ""), "message": "as the test wants it",
+        "reason": status.canonical_reason().unwrap_or_default().replace(' ', ""), "message": "as the test requests it",
     })
 }
 

@@ -33,13 +33,13 @@ async fn a_newcomer_is_given_its_share_in_order() {
         replicas.push(Replica::start(&server, name, 8));
         let took = watcher.until(&replicas, is_fair).await;
         assert!(took <= 5 * SECOND, "{name}: {took:?}");
-        assert_eq!(watcher.moves, moves, "{name}: no more moves than necessary");
+        assert_eq!(watcher.moves, moves, "{name}: more moves than necessary");
     }
     let writes = server.writes();
     watcher.pass(&replicas, Duration::from_mins(2)).await;
-    assert_eq!(watcher.moves, 8, "and it stays so");
+    assert_eq!(watcher.moves, 8, "the shares stay the same");
     let writes = server.writes() - writes;
-    assert!(writes <= 8 * 60 + 8, "{writes} writes in two minutes: no more than renewals");
+    assert!(writes <= 8 * 60 + 8, "{writes} writes in two minutes: more than renewals");
     for shard in 0..8 {
         assert_eq!(
             server.lease_of(shard)["metadata"]["annotations"]["cloudadapter.dev/wanted-by"],
@@ -68,7 +68,7 @@ async fn shards_of_a_stopped_replica_are_taken_at_once() {
     let took = watcher.until(&replicas, is_fair).await;
     assert!(took <= 2 * SECOND, "{took:?}");
     assert_eq!(stopped.held(), 0);
-    stopped.task.join_next().await.expect("ran").expect("ends in order");
+    stopped.task.join_next().await.expect("ran").expect("it ends after its release");
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn more_replicas_than_shards_stand_by() {
     replicas.retain(|replica| replica.held() == 0);
     let took = watcher.until(&replicas, is_fair).await;
     assert!(took <= 14 * SECOND, "{took:?}");
-    // One of them may have been faster in both.
+    // One of the replicas may have been faster to take the seats in both cases.
     assert!(watcher.moves <= moves + 3, "{moves}, then {}", watcher.moves);
 }
 
@@ -108,8 +108,8 @@ async fn a_seat_is_handed_over_once_no_work_is_in_progress() {
     let clones = visits.clone();
     replicas.push(Replica::start(&server, "b", 2));
     watcher.pass(&replicas, 10 * SECOND).await;
-    assert_eq!(replicas[0].held(), 2, "work is in progress in both");
-    assert!(visits.iter().all(|visit| visit.is_valid()), "and may continue");
+    assert_eq!(replicas[0].held(), 2, "work is in progress in both seats");
+    assert!(visits.iter().all(|visit| visit.is_valid()), "the work may continue");
     let entered: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
     assert_eq!(entered.len(), 1, "no new work begins in the requested seat");
     drop((visits, entered));
@@ -170,13 +170,13 @@ async fn another_number_of_shards_waits_until_all_of_the_old_are_free() {
         let mut all: Vec<_> = ["c", "d"].map(|name| Replica::start(&server, name, new)).into();
         all.append(&mut before);
         watcher.pass(&all, 30 * SECOND).await;
-        assert_eq!(all[0].held() + all[1].held(), 0, "{old} to {new}: nothing yet");
+        assert_eq!(all[0].held() + all[1].held(), 0, "{old} to {new}: too early");
         let last = all.pop().expect("one");
         last.stop.cancel();
         watcher.pass(&all, 30 * SECOND).await;
-        // The only Lease is free for a moment; one of the replicas that want it is faster.
+        // The only Lease is free for a moment. One of the replicas that want it is faster.
         let passed_on = all[2].held() == usize::from(old) || old == 1 && all[2].held() == 0;
-        assert!(passed_on, "{old} to {new}: the other old one");
+        assert!(passed_on, "{old} to {new}: taken by the other old replica");
         let last = all.pop().expect("one");
         last.stop.cancel();
         let took = watcher.until(&all, |all| all[0].held() + all[1].held() == usize::from(new)).await;

@@ -39,7 +39,7 @@ async fn a_slow_api_server_has_a_leader() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(Instant::now() < leader.leads().await.1, "it renews in time");
     }
-    assert_eq!(server.lease()["spec"]["leaseTransitions"], json!(1), "in one term");
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], json!(1), "the holder changed only once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,9 +28,9 @@ use crate::{FakeServer, server::Way, settings};
 pub(crate) struct Net {
     /// Maximum delay of a request or an answer, in milliseconds.
     pub(crate) millis: u64,
-    /// Per mille of requests, and of answers, that are lost.
+    /// How many of 1,000 requests, and of 1,000 answers, are lost.
     pub(crate) lost: u64,
-    /// Maximum difference of wall clocks from the server's, in seconds.
+    /// Maximum difference between a replica's wall clock and the server's, in seconds.
     pub(crate) skew: u64,
 }
 
@@ -39,11 +39,11 @@ pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
     pub(crate) seats: Vec<Seat>,
-    /// Makes it release each Lease as soon as no work is in progress in its shard.
+    /// Makes this replica release each Lease as soon as no work is in progress in its shard.
     pub(crate) leaving: CancellationToken,
-    /// Makes it release all Leases, and end.
+    /// Makes this replica release all Leases, and end.
     pub(crate) stop: CancellationToken,
-    /// Works in seats.
+    /// The task that works in seats.
     pub(crate) visits: Vec<Work>,
     cut: watch::Sender<bool>,
     frozen: Arc<Mutex<Instant>>,
@@ -93,7 +93,7 @@ impl Replica {
             };
             Way { there: way(), back: way(), cut: is_cut.clone() }
         });
-        // In both directions, in seconds.
+        // Clocks differ in both directions. In seconds.
         let skew = i64::try_from(dice.below(2 * net.skew + 1)).expect("fits");
         let skew = skew - i64::try_from(net.skew).expect("fits");
         let wall = server.wall() + SignedDuration::from_secs(skew);
@@ -107,7 +107,7 @@ impl Replica {
         Self { name: name.to_owned(), shards, seats, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
-    /// Pauses it until then, without its noticing.
+    /// Pauses the replica until this time, without its noticing.
     pub(crate) fn freeze(&self, until: Instant) {
         *self.frozen.lock().expect("not poisoned") = until;
     }
@@ -120,7 +120,7 @@ impl Replica {
         *self.cut.borrow()
     }
 
-    /// The terms that it relies on now, by the clock: shard and epoch.
+    /// Returns the terms that the replica relies on now, by the clock: shard and epoch.
     pub(crate) fn terms(&self) -> Vec<(usize, u64)> {
         let term = |(at, seat): (usize, &Seat)| match &*seat.leadership().borrow() {
             Leadership::Leader { valid_until, epoch, .. } if Instant::now() < *valid_until => {
@@ -145,7 +145,7 @@ pub(crate) struct Watcher {
     relied: BTreeMap<(usize, String), Instant>,
     /// When each number of shards was last used for work.
     divided: BTreeMap<u16, Instant>,
-    /// Whether Leases were deleted: then clocks that differ by more than a duration may cause a repeated or lower epoch.
+    /// Whether Leases were deleted. Then clocks that differ by more than a duration may cause a repeated or lower epoch.
     pub(crate) forgets: bool,
     division: u16,
     /// How often a shard moved to another replica.
@@ -166,7 +166,7 @@ impl Watcher {
                     panic!("{other} and {} work in shard {shard}", replica.name);
                 }
                 let (others, name) = *division.get_or_insert((replica.shards, &replica.name));
-                assert_eq!(others, replica.shards, "divisions of {name} and {}", replica.name);
+                assert_eq!(others, replica.shards, "different divisions in use: {name} and {}", replica.name);
                 let term = (epoch, replica.name.clone());
                 self.relied.insert((shard, replica.name.clone()), Instant::now());
                 self.divided.insert(replica.shards, Instant::now());
@@ -184,13 +184,14 @@ impl Watcher {
         }
     }
 
-    /// Checks that no other replica worked on the shard since the work began, and that the work is in the term that its replica relies on.
+    /// Checks that no other replica has worked on the shard since the work began, and that the work belongs to the term that its replica
+    /// relies on.
     fn check_work(&self, replica: &Replica, work: &Work) {
         let Work { shard, began, visit, .. } = work;
         let name = &replica.name;
         for ((at, other), relied) in &self.relied {
             let meanwhile = at == shard && other != name && relied > began;
-            assert!(!meanwhile, "{other} had shard {shard}, in which {name} still works");
+            assert!(!meanwhile, "{other} got shard {shard}, in which {name} still works");
         }
         for (division, last) in &self.divided {
             let meanwhile = *division != replica.shards && last > began;
@@ -200,7 +201,7 @@ impl Watcher {
         assert!(replica.terms().contains(&term), "{name}: a visit without a term");
     }
 
-    /// Checks for this long.
+    /// Checks for this duration.
     pub(crate) async fn pass(&mut self, replicas: &[Replica], time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -221,7 +222,7 @@ impl Watcher {
     }
 }
 
-/// Whether each shard is held, and none has two more than another.
+/// Whether each shard is held, and no replica holds two more shards than another.
 pub(crate) fn is_fair(replicas: &[Replica]) -> bool {
     let held: Vec<_> = replicas.iter().map(Replica::held).collect();
     let (fewest, most) = (held.iter().min().expect("some"), held.iter().max().expect("some"));
@@ -229,7 +230,7 @@ pub(crate) fn is_fair(replicas: &[Replica]) -> bool {
     held.iter().sum::<usize>() == shards && most - fewest <= 1
 }
 
-/// A process that can be paused as by SIGSTOP.
+/// A process that can be paused, as with SIGSTOP.
 struct Freezable {
     inner: Pin<Box<dyn Future<Output = ()> + Send>>,
     until: Arc<Mutex<Instant>>,

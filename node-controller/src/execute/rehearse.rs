@@ -1,4 +1,4 @@
-//! Dry run: what the controller would write to a node. It needs no request: the caches hold all that is needed.
+//! Dry run: computes what the controller would write to a node. The caches suffice, so a dry run sends no request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     reconcile::Reconciler,
 };
 
-/// Plans for nodes as the workers do.
+/// Makes plans for nodes with the same code as the workers.
 pub(crate) struct Rehearsals {
     pub(crate) reconciler: Arc<Reconciler>,
     /// Nodes that may be deleted.
@@ -41,7 +41,7 @@ impl Rehearsals {
     }
 
     fn of_node(&self, node: &Node) -> Rehearsal {
-        // The last write is not planned again while the cache lags behind it.
+        // While the cache does not show the last write, that write is not planned again.
         if self.reconciler.executor.is_ahead_of(node) {
             return Rehearsal::default();
         }

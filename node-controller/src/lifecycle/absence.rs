@@ -1,7 +1,7 @@
-//! The cloud's answers about instances that may be gone, and whether they prove it. Pure: every time is an argument.
+//! Keeps the cloud's answers about instances that may be gone, and decides whether they prove it. Pure: every time is an argument.
 //!
-//! A single answer proves nothing. The second must come a minimum time later, about the same node and instance, be observed later by the
-//! vendor, and no other answer may come in between. A proof expires; while it is needed, it is renewed.
+//! A single answer proves nothing. A second answer confirms the first if it comes a minimum time later, concerns the same node and
+//! instance, was observed later by the vendor, and no other answer came in between. A proof expires, and is renewed while it is needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use tokio::time::Instant;
 
 use crate::plan::Node;
 
-/// Older answers are ignored.
+/// Age after which an answer is ignored.
 const KEEP: Duration = Duration::from_mins(10);
-/// A proof on which the controller could not act yet is renewed after this time.
+/// Age after which a proof is renewed if the controller could not act on it yet.
 const RENEW: Duration = Duration::from_mins(5);
-/// Instances of another cloud are asked about again after this time, in case the adapter's region was changed.
+/// Interval after which the controller asks again about instances of another cloud, in case the adapter's region was changed.
 const FOREIGN: Duration = Duration::from_hours(1);
-/// Pause for a node that was deleted and is still in the cache.
+/// Pause before the controller considers a deleted node again, which may still be in the cache.
 const LINGER: Duration = Duration::from_mins(1);
-/// After any other answer the cloud is asked again with backoff. The backoff starts again when the cloud's listing ceases to show the
-/// instance, since the answer may then have changed.
+/// Backoff after any other answer. The backoff is reset when the cloud's listing ceases to show the instance, since the answer may have
+/// changed by then.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-/// A node and its instance. A node that was recreated under the name has another UID.
+/// A node and its instance. A recreated node of the same name has another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
     pub(super) uid: String,
@@ -42,7 +42,7 @@ impl Subject {
     }
 }
 
-/// Whether the cache shows the instance, which may be ending.
+/// Whether the cache shows the instance, even if the instance is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Yes,
@@ -52,13 +52,13 @@ pub(super) enum Shown {
 /// The cloud's answer about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Gone, with evidence observed at this time of the adapter's clock.
+    /// The instance is gone, with evidence observed at this time of the adapter's clock.
     Gone { observed: Timestamp },
-    /// It exists, and may be switched off.
+    /// The instance exists, and may be switched off.
     Exists { stopped: bool },
-    /// The cloud does not show it, which proves nothing.
+    /// The cloud does not show the instance, which proves nothing.
     NotVisible,
-    /// It belongs to another cloud or region.
+    /// The instance belongs to another cloud or region.
     Foreign,
     /// The cloud returned an error.
     Failed { error: String, retry_after: Option<Duration> },
@@ -67,45 +67,45 @@ pub(super) enum Answer {
 /// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// No answer yet.
+    /// The cloud has not answered yet.
     Nothing,
     /// The cloud returned an error.
     Failed {
         /// The adapter's error text.
         error: String,
-        /// The answer before was an error, too.
+        /// Whether the previous answer was an error, too.
         repeated: bool,
     },
-    /// It exists.
+    /// The instance exists.
     Exists { stopped: bool },
-    /// The cloud does not show it.
+    /// The cloud does not show the instance.
     NotVisible,
-    /// It belongs to another cloud or region.
+    /// The instance belongs to another cloud or region.
     Foreign,
-    /// The cloud says that it is gone.
+    /// The cloud reports that the instance is gone.
     Gone {
         /// Time of the last such answer.
         last: Instant,
         /// Time of the observation on the adapter's clock.
         observed: Timestamp,
-        /// The cloud gave the answer twice, far enough apart.
+        /// The cloud reported the absence twice, far enough apart.
         confirmed: bool,
     },
-    /// Its node was deleted.
+    /// The node was deleted.
     Deleted,
 }
 
 #[derive(Debug)]
 struct Case {
     heard: Heard,
-    /// When to ask the cloud.
+    /// Next time at which the controller asks the cloud.
     due: Instant,
-    /// The cloud's retry delay ends at this time.
+    /// End of the retry delay that the cloud asked for.
     peace: Instant,
     shown: Shown,
-    /// Number of consecutive answers that were no proof.
+    /// Number of consecutive answers without a proof.
     fruitless: u32,
-    /// The cloud did not show it, and could not prove that it is gone.
+    /// The cloud did not show the instance, and could not prove that it is gone.
     unproven: bool,
 }
 
@@ -114,7 +114,7 @@ struct Case {
 pub(super) struct Ledger {
     confirm_after: Duration,
     cases: BTreeMap<Subject, Case>,
-    /// The nodes that the brake held and that have shown no sign of life since. Missing knowledge is not a sign of life.
+    /// Nodes that the brake held and that have shown no sign of life since. A missing answer is not a sign of life.
     held: BTreeSet<Subject>,
 }
 
@@ -123,7 +123,7 @@ impl Ledger {
         Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
-    /// Forgets all other nodes: a node that was ready in between, or whose instance was seen, starts again.
+    /// Drops the state of all other nodes: a node that was ready in between, or whose instance was seen, needs two new answers.
     pub(super) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
         let mut before = mem::take(&mut self.cases);
         for (subject, shown) in subjects {
@@ -133,18 +133,18 @@ impl Ledger {
         }
     }
 
-    /// Handles a sign of life: forgets the answers about these nodes and ignores requests that are under way.
+    /// Handles a sign of life: drops the answers about these nodes and ignores the answers to requests that are in progress.
     pub(super) fn forget(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.cases.retain(|subject, _| !whom(subject));
         self.release(whom);
     }
 
-    /// Marks nodes as held by the brake.
+    /// Records that the brake holds these nodes.
     pub(super) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
         self.held.extend(subjects);
     }
 
-    /// Ends the hold of nodes.
+    /// Records that the brake no longer holds these nodes.
     pub(super) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.held.retain(|subject| !whom(subject));
     }
@@ -154,12 +154,12 @@ impl Ledger {
         self.held.clone()
     }
 
-    /// Returns the nodes about which the cloud is to be asked now.
+    /// Returns the nodes about which the controller must ask the cloud now.
     pub(super) fn due(&self, now: Instant) -> Vec<Subject> {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
 
-    /// Whether the cloud failed to prove an absence for any of them: such requests need witnesses.
+    /// Whether the cloud failed to prove the absence of any of these instances: such requests need witnesses.
     pub(super) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
         subjects.iter().filter_map(|subject| self.cases.get(subject)).any(|case| case.unproven)
     }
@@ -188,7 +188,7 @@ impl Ledger {
         case.due = case.peace.max(now + BACKOFF.pause(case.fruitless));
     }
 
-    /// Records the deletion of a node. The cache may lag and still show the node: it is left alone for a while.
+    /// Records the deletion of a node. The controller ignores the node for a while, since a lagging cache may still show it.
     pub(super) fn deleted(&mut self, subject: &Subject, now: Instant) {
         if let Some(case) = self.cases.get_mut(subject) {
             *case = Case { heard: Heard::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
@@ -213,7 +213,7 @@ impl Case {
         Self { heard: Heard::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
     }
 
-    /// The backoff for answers from before the listing lost the instance does not apply to the answers after it.
+    /// Resets the backoff if the listing has lost the instance since the last answer.
     fn is_shown(&mut self, shown: Shown, now: Instant) {
         let ceases = (self.shown, shown) == (Shown::Yes, Shown::No);
         if ceases && self.fruitless > 0 {
@@ -226,12 +226,12 @@ impl Case {
     fn gone(&mut self, observed: Timestamp, (asked, now): (Instant, Instant), confirm_after: Duration) {
         self.fruitless = 0;
         let (confirmed, last) = match self.heard {
-            // The answer is from a cache, or the clock went back: it counts as a first answer at best.
+            // The answer comes from a cache, or the adapter's clock went back: the answer counts at most as a first answer.
             Heard::Gone { observed: before, .. } if observed <= before => (false, now),
             Heard::Gone { last, .. } if now.duration_since(last) >= KEEP => (false, now),
             Heard::Gone { confirmed: true, .. } => (true, now),
             Heard::Gone { last, .. } if asked.saturating_duration_since(last) >= confirm_after => (true, now),
-            // Too soon to confirm: the time of the first answer is kept.
+            // The answer is too early to confirm the first one, whose time is kept.
             Heard::Gone { last, .. } => (false, last),
             Heard::Nothing
             | Heard::Failed { .. }

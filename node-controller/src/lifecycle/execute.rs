@@ -1,7 +1,7 @@
-//! Writes the shutdown taint and deletes nodes. Before each write it reads the node from the API server.
+//! Writes the shutdown taint and deletes nodes. Before each write, this module reads the node from the API server.
 //!
-//! The cache lags behind, and these writes must not rely on it: a node that is ready again is neither tainted nor deleted, and a node that
-//! was recreated under the same name is another node.
+//! The cache lags, so these writes do not rely on it: a node that is ready again is neither tainted nor deleted, and a node that was
+//! recreated under the same name is a different node.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 use super::{notices, plan::Change};
 use crate::{events::about, execute::patch_params, mirror::NO_SCHEDULE, plan::Node};
 
-/// Number of attempts: another client may write the same node at the same moment.
+/// Maximum number of attempts: another client may write the same node at the same moment.
 const TRIES: u32 = 5;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -32,11 +32,11 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// Outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The node is deleted, or waits for a finalizer of another controller.
+    /// The node is deleted, or is being deleted and has a finalizer of another controller.
     Deleted,
-    /// The node was recreated or is ready again: the next pass decides.
+    /// The node was recreated or is ready again, so the next pass decides.
     Stale,
-    /// The API server refused.
+    /// The API server refused the deletion.
     Failed,
     /// The API server did not answer, or answered with a server error.
     Unknown,
@@ -53,8 +53,8 @@ impl Ended {
         }
     }
 
-    /// Classifies an error. A held request was never sent. A request without an answer may have been executed, and so may one for which a
-    /// server, or a proxy before it, returned a server error.
+    /// Classifies an error. A request that was held back was never sent. A request without an answer, or with a server error from the API
+    /// server or a proxy, may have been executed.
     fn without_success(error: &kube_api::Error) -> Self {
         match (error, error.status()) {
             (kube_api::Error::Held(Held::NotLeading | Held::DryRun), _) => Self::Failed,
@@ -63,7 +63,7 @@ impl Ended {
         }
     }
 
-    /// Whether the brake counts it.
+    /// Whether the brake counts this outcome.
     pub(super) fn may_have_gone(self) -> bool {
         matches!(self, Self::Deleted | Self::Unknown)
     }
@@ -82,7 +82,7 @@ impl Executor {
 
     /// Adds or removes the taint, unless the node was recreated, its readiness has changed, or the taint is already as planned.
     ///
-    /// Cost: one read and one write; after each conflict both are repeated, at most five times.
+    /// Cost: one read and one write. After a conflict both are repeated, up to five times.
     pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
         let mut tries = 1;
         loop {
@@ -102,7 +102,7 @@ impl Executor {
         let live = within(self.api.get(&node.name)).await?;
         let wanted = change == Change::Add;
         let has = has_taint_with(&live, SHUTDOWN, NO_SCHEDULE);
-        // Only ready nodes lose the taint, only others get it: if readiness has changed, the next pass decides.
+        // Only ready nodes lose the taint, and only other nodes get it. If the readiness has changed, the next pass decides.
         if !is_same(&live, node) || is_ready(&live) == wanted || has == wanted {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Executor {
             let (key, effect) = (SHUTDOWN.to_owned(), NO_SCHEDULE.to_owned());
             wanted_taints.push(core::Taint { key, effect, ..core::Taint::default() });
         }
-        // The taints are one list: the resource version guards taints that another client adds.
+        // All taints are one list, so the patch tests the resource version: another client may have added a taint.
         let patch = json!({
             "metadata": { "uid": node.uid, "resourceVersion": live.metadata.resource_version },
             "spec": { "taints": wanted_taints },
@@ -127,9 +127,9 @@ impl Executor {
     ///
     /// Cost: one read and one write.
     pub(super) async fn delete(&self, node: &Node, recorder: &Recorder) -> Ended {
-        // An instance that is missing in another scope of the cloud was never there.
+        // In another scope of the cloud the instance never existed, so its absence there proves nothing.
         if let Err(refusal) = self.adapter.may_change() {
-            debug!(node = node.name, %refusal, "Node is not deleted");
+            debug!(node = node.name, %refusal, "Refused to delete the node");
             return Ended::Failed;
         }
         let live = match within(self.api.get(&node.name)).await {

@@ -1,10 +1,10 @@
-//! The deletion brake, and the deletions that it has allowed. Pure: every time is an argument.
+//! Holds the deletion brake and the deletions that the brake has allowed. Pure: every time is an argument.
 //!
-//! A deletion without an answer may have been executed, so the brake counts it: once per node, however often it is retried, from the last
-//! attempt on.
+//! A deletion without an answer may have been executed, so the brake counts it. Each node counts once, from its last attempt on, however
+//! often its deletion is retried.
 //!
-//! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. A cloud that reports
-//! four instances as gone, and then only three and an error, has not revoked what tripped the brake.
+//! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. If a cloud reports
+//! first four instances as gone and later three and an error, the cause that tripped the brake still exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,16 +20,16 @@ use crate::plan::Node;
 #[derive(Debug)]
 pub(super) struct Gate {
     brake: Brake,
-    /// Last attempt to delete each node that the brake counts, by UID. The nodes may be gone or not.
+    /// Time of the last attempt to delete each node that the brake counts, by UID. Some of these nodes may still exist.
     counted: BTreeMap<String, Instant>,
 }
 
-/// The nodes that the gate judges.
+/// The nodes that the gate decides about.
 #[derive(Debug)]
 pub(super) struct Crowd {
-    /// Their instances are proven to be gone.
+    /// Nodes whose instances are proven to be gone.
     pub(super) proven: Vec<Arc<Node>>,
-    /// Held before, with no sign of life since. Their proof may have expired.
+    /// Nodes that were held before and have shown no sign of life since. Their proof may have expired.
     pub(super) held: Vec<Arc<Node>>,
     /// All nodes that count for the brake's percentage, including the proven and the held ones.
     pub(super) present: Vec<Arc<Node>>,
@@ -39,7 +39,7 @@ pub(super) struct Crowd {
 #[derive(Debug)]
 pub(super) struct Judgement {
     pub(super) going: Vec<Arc<Node>>,
-    /// Not deleted for as long as the verdict says.
+    /// Nodes that are not deleted while the verdict applies.
     pub(super) held: Vec<Arc<Node>>,
     pub(super) verdict: Verdict,
 }
@@ -57,13 +57,14 @@ impl Gate {
         self.brake.limits()
     }
 
-    /// Judges the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted and do
-    /// not count, and neither do retries.
+    /// Decides about the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted
+    /// and do not count; neither do retries.
     pub(super) fn judge(&mut self, crowd: Crowd, now: Instant) -> Judgement {
         let window = self.brake.limits().window;
         self.counted.retain(|_, at| now.duration_since(*at) < window);
         let is_counted = |node: &Arc<Node>| self.counted.contains_key(&node.uid);
-        // The brake adds the nodes that it has counted; some of them may still exist, after a failed attempt or with a finalizer.
+        // The brake adds the nodes that it has already counted. Some of them may still exist, after a failed attempt or because of a
+        // finalizer.
         let n_nodes = crowd.present.iter().filter(|node| !is_counted(node)).count();
         let (again, new): (Vec<_>, Vec<_>) = crowd.proven.into_iter().partition(is_counted);
         let (let_go, asking): (Vec<_>, Vec<_>) = new.into_iter().partition(|node| node.life.let_go);

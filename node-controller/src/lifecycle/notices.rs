@@ -1,7 +1,7 @@
-//! The Events about the end of nodes.
+//! Defines the Events about the shutdown and the deletion of nodes.
 //!
-//! Each pass, every few seconds, finds again why a node stays. An Event is emitted when the condition begins, and re-emitted each hour
-//! while it lasts, since Events are kept for an hour. That a node belongs to another cloud is reported once.
+//! Each pass, every few seconds, finds the same reasons why a node is not deleted. An Event is emitted when a condition begins, and
+//! re-emitted each hour while it lasts, since Events are kept for an hour. The Event for a node of another cloud is emitted only once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,15 +26,15 @@ use crate::{events::about, plan::Node};
 const ACTION: &str = "Delete";
 /// Interval after which an Event is re-emitted while its condition lasts.
 const REMIND: Duration = Duration::from_hours(1);
-/// The cloud returned an error. Errors come and go; those with the same gist count as one condition.
+/// The cloud returned an error. Errors with the same gist count as one condition, since errors come and go.
 const FAILED: &str = "CloudProviderFailed";
 /// The brake has tripped.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
-/// Emitted once per process: it lasts as long as the node, and may be intended.
+/// Emitted once per process, since the condition lasts as long as the node and may be intended.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
 /// The plan for a node whose instance is proven to be gone.
 pub(crate) const GOES: &str = "delete the node: its instance is gone";
-/// Number of nodes that a notice about all of them lists by name.
+/// Maximum number of nodes that the notice about all nodes lists by name.
 const NAMED: usize = 10;
 
 /// The controller is about to delete the node. The note and the reason are those of the former cloud controller manager.
@@ -49,16 +49,16 @@ pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
     Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
 }
 
-/// The notices of a pass about the nodes that stay.
+/// The notices of a pass about nodes that are not deleted.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
 
 impl Notices {
     pub(super) fn not_visible(&mut self, node: &Node) {
         let note = format!(
-            "The node is not ready but is not deleted: the cloud does not show its instance {}, \
-             which does not prove that it is gone. If you know that it is gone, delete the node: kubectl \
-             delete node {}",
+            "The node is not ready but is not deleted: the cloud does not show its instance {}, but \
+            has not proven that the instance is gone. If you know that it is gone, delete the node: \
+            kubectl delete node {}",
             id(node),
             node.name
         );
@@ -74,12 +74,13 @@ impl Notices {
         self.warn(node, "InstanceForeign", note);
     }
 
-    /// The scheme of the node's provider ID is not the scheme of this cloud.
+    /// The scheme of the node's provider ID differs from the scheme of this cloud.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
         let note = format!(
             "Ignoring the node: its instance {} belongs to another cloud than the cloud adapter's, \
-             whose provider IDs begin with {scheme}://. The controller does not update its addresses, \
-             labels and taints, and does not delete it when its instance is gone: kubectl delete node {}",
+            whose provider IDs begin with {scheme}://. The controller does not update the node's \
+            addresses, labels and taints, and does not delete the node when its instance is gone. To \
+            delete it: kubectl delete node {}",
             id(node),
             node.name
         );
@@ -89,7 +90,7 @@ impl Notices {
     pub(super) fn failed(&mut self, node: &Node, error: &str) {
         let note = format!(
             "The node is not ready but is not deleted: the cloud returned an error for its instance \
-             {}; the controller asks again with backoff: {error}",
+            {} ({error}). The controller asks again with backoff",
             id(node)
         );
         self.warn(node, FAILED, note);
@@ -97,8 +98,8 @@ impl Notices {
 
     pub(super) fn delayed(&mut self, node: &Node, limits: Limits) {
         let note = format!(
-            "Deletion is delayed although instance {} does not exist in the cloud provider: the \
-             controller has just started, and spreads deletions over {}. {}",
+            "Deletion is delayed although instance {} does not exist in the cloud provider. The \
+            controller has just started and spreads deletions over {}. {}",
             id(node),
             words(limits.window),
             command(node)
@@ -112,8 +113,8 @@ impl Notices {
     pub(super) fn held(&mut self, node: &Node, n_held: usize, allowance: usize, limits: Limits) {
         let note = format!(
             "Deletion is held although instance {} does not exist in the cloud provider: {n_held} \
-             nodes would be deleted, and at most {allowance} may be within {}. Check that the cloud \
-             adapter has the right credentials, project and region. {}",
+            nodes would be deleted; the limit is {allowance} per {}. Check that the cloud adapter has \
+            the right credentials, project and region. {}",
             id(node),
             words(limits.window),
             command(node)
@@ -121,7 +122,7 @@ impl Notices {
         self.warn(node, "DeletionHeld", note);
     }
 
-    /// Adds a notice on the object that represents all nodes: of `n_nodes`, at most `allowance` may be deleted.
+    /// Adds a notice on the object that represents all nodes. `n_nodes` is the number of all nodes, and `allowance` the limit.
     pub(super) fn tripped(
         &mut self,
         regarding: ObjectReference,
@@ -135,25 +136,25 @@ impl Notices {
         }
         let note = format!(
             "All node deletions are held: {} of {n_nodes} nodes do not exist in the cloud provider \
-             any more ({}), and at most {allowance} may be deleted within {}. Check that the cloud \
-             adapter has the right credentials, project and region. To delete them anyway, annotate each \
-             of them: kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
+            any more ({}); the limit is {allowance} per {}. Check that the cloud adapter has the right \
+            credentials, project and region. To delete them anyway, annotate each of them: kubectl \
+            annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
             held.len(),
             names.join(", "),
             words(limits.window)
         );
         let notice = Notice { kind: Kind::Warning, reason: TRIPPED, action: ACTION, note };
-        // First, since there may be more notices than the recorder takes at once.
+        // This notice comes first, since there may be more notices than the recorder takes at once.
         self.0.insert(0, (regarding, notice));
     }
 
-    /// The notes of the tripped brake.
+    /// Returns the notes about the tripped brake.
     pub(super) fn tripped_words(&self) -> Vec<String> {
         let tripped = self.0.iter().filter(|(_, notice)| notice.reason == TRIPPED);
         tripped.map(|(_, notice)| notice.note.clone()).collect()
     }
 
-    /// The same for the status pages: nodes that may be deleted, and nodes that are deleted now.
+    /// Returns the notices for the status pages, and adds the plans for nodes that may be deleted and nodes that are deleted now.
     pub(super) fn findings<'a>(
         &self,
         candidates: impl Iterator<Item = &'a Node>,
@@ -183,7 +184,7 @@ impl Notices {
     }
 }
 
-/// One example of each notice, for the reference.
+/// Returns one example of each notice, for the reference page.
 #[cfg(test)]
 pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     let limits = Limits { share: 30, number: 50, window: Duration::from_mins(10) };
@@ -191,7 +192,7 @@ pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     all.not_visible(node);
     all.foreign(node);
     all.of_another_cloud(node, "openstack");
-    all.failed(node, "VENDOR_AUTH: the token is rejected");
+    all.failed(node, "VENDOR_AUTH: the token was rejected");
     all.delayed(node, limits);
     all.held(node, 40, 30, limits);
     all.tripped(ObjectReference::default(), &held, (100, 30), limits);
@@ -207,7 +208,7 @@ pub(super) struct Board {
     told: BTreeMap<Said, Instant>,
 }
 
-/// The object by name and UID, the reason, and the gist of the cloud's error: numbers in it may change.
+/// Key of a condition: the object by name and UID, the reason, and the gist of the cloud's error, whose numbers may change.
 pub(super) type Said = (Option<String>, Option<String>, &'static str, String);
 
 impl Board {
@@ -220,8 +221,8 @@ impl Board {
         &self.recorder
     }
 
-    /// Emits notices that are new or due for re-emission. A condition that ends is forgotten, so that its return is reported. A notice that
-    /// the recorder has no capacity for is retried in a later pass. Returns the notices that were emitted now.
+    /// Emits notices that are new or due for re-emission, and returns those. A condition that has ended is forgotten, so that it is
+    /// reported if it begins again. If the recorder has no capacity for a notice, a later pass retries it.
     pub(super) fn show(&mut self, notices: Notices) -> BTreeSet<Said> {
         let mut shown = BTreeSet::new();
         let now = Instant::now();
@@ -242,7 +243,7 @@ impl Board {
     }
 }
 
-/// Marks findings whose Event was emitted now: the status page shows its note until the next Event.
+/// Marks findings whose Event was emitted now: the status page shows the Event's note until the next Event.
 pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet<Said>) {
     for (object, finding) in found {
         let named = |(_, uid, ..): &&Said| uid.as_ref() == Some(&object.uid);
@@ -252,7 +253,7 @@ pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet
     }
 }
 
-/// What a dry run shows about a node's shutdown taint.
+/// Returns what a dry run shows about a node's shutdown taint.
 pub(super) fn would_taint(node: &Node, change: Change) -> (Object, Finding) {
     let plan = match change {
         Change::Add => format!("add the taint {SHUTDOWN}: its instance is switched off"),
@@ -262,7 +263,7 @@ pub(super) fn would_taint(node: &Node, change: Change) -> (Object, Finding) {
     (Object::node(&node.name, &node.uid), finding)
 }
 
-/// Marks the nodes that a dry run does not delete.
+/// Adds the reason to all nodes that a dry run does not delete.
 pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     for node in going {
         let finding = found.get_mut(&Object::node(&node.name, &node.uid));
@@ -270,7 +271,7 @@ pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     }
 }
 
-/// The command that releases a node from the brake.
+/// Returns the command that releases a node from the brake.
 fn command(node: &Node) -> String {
     format!("To delete it anyway: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
 }
@@ -279,7 +280,7 @@ fn id(node: &Node) -> &str {
     node.provider_id.as_deref().unwrap_or_default()
 }
 
-/// Formats a duration as flags have it, such as `10m`.
+/// Formats a duration in the syntax of flags, such as `10m`.
 fn words(duration: Duration) -> String {
     SignedDuration::try_from(duration)
         .map_or_else(|_| format!("{duration:?}"), |duration| format!("{duration:#}"))
@@ -306,7 +307,7 @@ mod tests {
             board.show(notices).len()
         };
         let shown =
-            ["429, wait 3 s", "429, wait 5 s", "the token is rejected", "429, wait 7 s"].map(&mut show);
+            ["429, wait 3 s", "429, wait 5 s", "the token was rejected", "429, wait 7 s"].map(&mut show);
         assert_eq!(shown, [1, 0, 1, 0]);
     }
 }

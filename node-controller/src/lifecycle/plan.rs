@@ -1,4 +1,4 @@
-//! Pure: which nodes get or lose the shutdown taint, and for which the cloud is asked whether their instances are gone.
+//! Decides which nodes get or lose the shutdown taint, and about which nodes the controller asks the cloud. Pure.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::plan::{Instance, Node, Ready};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) cloud: View,
-    /// The cached instance with the node's provider ID. For the taint alone, also the instance with the name of a node without a provider
-    /// ID.
+    /// The cached instance with the node's provider ID. If the node has none, the instance with the node's name, which is used only for the
+    /// taint.
     pub(super) instance: Option<&'a Instance>,
     /// The conclusion from the cloud's answers about this node.
     pub(super) heard: Option<&'a Heard>,
@@ -21,14 +21,14 @@ pub(super) struct Facts<'a> {
     pub(super) scheme: Option<&'a str>,
 }
 
-/// How reliable the cache of the cloud is.
+/// Reliability of the cache of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum View {
-    /// Incomplete, or the adapter is unavailable: no conclusion is drawn.
+    /// The cache is incomplete, or the adapter is unavailable. Nothing can be concluded from the cache.
     None,
-    /// Complete, but the last listing of the vendor is old: instances in it existed, and may have changed since.
+    /// The cache is complete, but the vendor's last listing is old: the instances in it existed, and may have changed since.
     Old,
-    /// Complete and recent.
+    /// The cache is complete and recent.
     Fresh,
 }
 
@@ -39,8 +39,8 @@ pub(super) enum Change {
     Remove,
 }
 
-/// A ready node loses the taint; a node that is not ready gets it if its instance is switched off. An existing taint stays until the node
-/// is ready.
+/// Plans the change of the taint. A ready node loses the taint; a node that is not ready gets it if its instance is switched off. An
+/// existing taint stays until the node is ready.
 pub(super) fn taint(node: &Node, facts: &Facts<'_>) -> Option<Change> {
     match (node.life.ready, node.life.shutdown) {
         _ if node.life.deleting => None,
@@ -60,10 +60,10 @@ fn is_stopped(facts: &Facts<'_>) -> bool {
     }
 }
 
-/// Whether to ask the cloud about the node's instance: it may be gone, or the cache is too old to tell that it is switched off.
+/// Whether to ask the cloud about the node's instance: the instance may be gone, or the cache is too old to show that it is switched off.
 ///
-/// Only by the node's provider ID, and only if its scheme is this cloud's: names prove nothing. The instance of an uninitialised node may
-/// be so new that the vendor does not show it yet.
+/// The controller asks only by provider ID, and only if its scheme is this cloud's, since names prove nothing. It does not ask about very
+/// new uninitialised nodes, whose instances the vendor may not show yet.
 pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_age: Duration) -> bool {
     if node.life.ready == Ready::True || node.life.deleting || facts.cloud == View::None {
         return false;
@@ -79,7 +79,7 @@ pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_ag
 }
 
 /// Whether a node that the brake held still shows no sign of life. An unavailable or old cache is not a sign of life. A node that is being
-/// deleted is not held any more.
+/// deleted is no longer held.
 pub(super) fn is_lifeless(node: &Node, facts: &Facts<'_>) -> bool {
     let is_listed = facts.cloud == View::Fresh && facts.instance.is_some_and(|instance| !instance.ends);
     node.life.ready == Ready::NotTrue && !node.life.deleting && !is_listed
@@ -91,13 +91,14 @@ pub(super) fn is_of(node: &Node, scheme: Option<&str>) -> bool {
     id.is_some_and(|id| Some(id.scheme()) == scheme)
 }
 
-/// Whether the node is initialised and its provider ID has another scheme than the given one. An invalid provider ID says nothing.
+/// Whether the node is initialised and its provider ID has another scheme than the given one. Returns false for an invalid provider ID.
 pub(super) fn is_of_another(node: &Node, scheme: &str) -> bool {
     let id = node.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
     id.is_some_and(|id| id.scheme() != scheme) && !node.is_uninitialised() && !node.life.deleting
 }
 
-/// Compares the creation time on the API server's clock with the local clock. A node without a creation time counts as new.
+/// Whether the node has at least this age. Compares the API server's clock with the local clock. A node without a creation time counts as
+/// new.
 fn is_older(node: &Node, now: Timestamp, minimum_age: Duration) -> bool {
     let age = node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok());
     age.is_some_and(|age| age >= minimum_age)

@@ -1,4 +1,4 @@
-//! Asks the cloud whether instances are gone: live, all in one call.
+//! Asks the cloud with live requests whether instances are gone, many in one call.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use super::absence::{Answer, Subject};
 use crate::mirror::trim_instance;
 
-/// Maximum number of references in one call, as the contract says.
+/// Maximum number of references in one call. Source: contract.
 pub(super) const BATCH: usize = 500;
 
-/// Asks the cloud, live. Returns one answer per subject, in their order; subjects and witnesses together are at most [`BATCH`]. Cost: one
-/// call; the adapter makes one vendor call if the vendor supports batches, else one per instance.
+/// Sends a live request to the cloud. Returns one answer per subject, in the same order; subjects and witnesses together are at most
+/// [`BATCH`]. Cost: one call. The adapter makes one vendor call if the vendor supports batches, else one per instance.
 ///
-/// Witnesses are provider IDs of known instances. The adapter needs them for its proof; their results are ignored.
+/// Witnesses are provider IDs of known instances. The adapter needs them for its proof. Their results are ignored.
 pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[String]) -> Vec<Answer> {
     let ids = subjects.iter().map(|subject| &subject.provider_id).chain(witnesses);
     let reference =
@@ -35,7 +35,7 @@ pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[St
 
 fn answer(result: InstanceResult) -> Answer {
     match result.existence() {
-        // The instance of a result may be ending; that it has ended only `GONE` says, with evidence.
+        // An instance in a result may be ending. Only `GONE`, with evidence, means that it has ended.
         Existence::Exists => {
             let stopped = result.instance.map(trim_instance).is_some_and(|instance| instance.stopped);
             Answer::Exists { stopped }
@@ -54,7 +54,7 @@ fn answer(result: InstanceResult) -> Answer {
     }
 }
 
-/// When the absence was observed. A result without a method or a time proves nothing.
+/// Returns when the absence was observed. A result without a method or a time proves nothing.
 fn evidence(result: &InstanceResult) -> Option<Timestamp> {
     let evidence = result.evidence.as_ref().filter(|evidence| evidence.method() != Method::Unspecified)?;
     let observed = evidence.observed_at.as_ref()?;

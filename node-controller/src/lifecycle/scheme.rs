@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::mirror::Mirrors;
 
-/// Pause between two requests to an adapter that does not report it.
+/// Pause before the controller asks an adapter again that has not reported the scheme.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The part of this cloud's provider IDs before `://`. Clones share the state.
@@ -24,7 +24,7 @@ impl Scheme {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the adapter after each new connection, since it may be another adapter. Cost: no vendor call.
+    /// Asks the adapter after each new connection, since another adapter may have answered. Cost: no vendor call.
     pub(super) async fn follow(&self, mirrors: &Mirrors, adapter: &Adapter) {
         let (mut links, mut connections) = (mirrors.instances.links(), mirrors.instances.connections());
         // The cache owns the senders: waiting fails only when the process stops.
@@ -42,7 +42,8 @@ impl Scheme {
             match adapter.get_info().await {
                 Ok(info) if info.provider.is_empty() => {
                     warn!(
-                        "The cloud adapter does not report the scheme of its provider IDs: no node is deleted"
+                        "The cloud adapter does not report the scheme of its provider IDs; no node \
+                        is deleted until it does"
                     );
                 }
                 Ok(info) => return self.set(info.provider),
@@ -57,7 +58,7 @@ impl Scheme {
     fn set(&self, scheme: String) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_deref() != Some(scheme.as_str()) {
-            info!(scheme, "Nodes with this provider ID scheme belong to this cloud");
+            info!(scheme, "Learned the provider ID scheme of this cloud");
             *known = Some(scheme.into());
         }
     }

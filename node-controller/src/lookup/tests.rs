@@ -1,4 +1,4 @@
-//! For which node an answer is, and for how long.
+//! Tests for which node an answer is valid, and for how long.
 
 use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::testing::{NodeBuilder, instance, node};
@@ -11,7 +11,7 @@ fn trimmed(node: NodeBuilder) -> Node {
     trim_node(&node.uninitialised().build())
 }
 
-/// The answer for an instance in this state.
+/// Returns the answer for an instance in this state.
 fn answer_in(state: InstanceState, node: &Node) -> Answer {
     let instance = Some(instance("sim://north/i-1").named("a").state(state).build());
     answer(

@@ -1,4 +1,4 @@
-//! Which fields the caches keep.
+//! Tests which fields the caches keep.
 
 use controller_core::testing::{instance, node};
 use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};

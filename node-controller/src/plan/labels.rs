@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{Instance, Pairs};
 
-/// Type, zone and region: each under its current name and under the older name that some clients still read.
+/// Type, zone and region, each under its current name and under the older name that some clients still read.
 pub(crate) const PAIRS: [[&str; 2]; 3] = [
     ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"],
     ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"],
@@ -13,10 +13,10 @@ pub(crate) const PAIRS: [[&str; 2]; 3] = [
 
 type Labels = BTreeMap<String, String>;
 
-/// Number of former values kept per label: more changes than a node misses while its API server is unavailable.
+/// Number of former values kept per label. A node hardly misses more changes while the API server is unavailable.
 const FORMER_MAX: usize = 4;
 
-/// Former values of extra labels by key, oldest first. A node that has such a value got it from this controller.
+/// Former values of extra labels by key, oldest first. If a node has such a value, this controller wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Former(BTreeMap<String, Vec<String>>);
 
@@ -49,7 +49,7 @@ pub(crate) struct Withheld {
 pub(crate) enum Why {
     /// The domain is reserved for Kubernetes.
     KubernetesOwn,
-    /// Not a valid label: the API server would refuse the whole patch.
+    /// The label is invalid, and the API server would refuse the whole patch.
     NoLabel,
     /// The node already has another value under this key.
     Taken {
@@ -68,7 +68,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Returns the labels that differ on a node that is being initialised, and the vendor's labels that it does not get.
+/// Returns the labels that differ on a node that is being initialised, and the vendor's labels that the node does not get.
 pub(super) fn of_a_new_node(labels: &Pairs, instance: &Instance) -> (Labels, Vec<Withheld>) {
     let differing = of_a_known_node(labels, instance);
     let illegal = ours(instance).filter(|(_, value)| !is_value(value)).map(|([today, _], value)| Withheld {
@@ -91,11 +91,10 @@ pub(super) fn of_a_new_node(labels: &Pairs, instance: &Instance) -> (Labels, Vec
     (differing, withheld)
 }
 
-/// Returns the labels that differ on a node that is known to run on the instance: type, zone, region, and the vendor's extra labels that
-/// are allowed.
+/// Returns the labels that differ on a node whose instance is known: type, zone, region, and the vendor's extra labels that are allowed.
 ///
-/// Type, zone and region follow the cloud under both names, if the value is a valid label value. Extra labels are added and never removed;
-/// a different value is overwritten only if it is a former value from the cloud.
+/// Type, zone and region follow the cloud under both names, if the value is a valid label value. Extra labels are added and never removed.
+/// A different value is overwritten only if it is a former value from the cloud.
 pub(super) fn of_a_known_node(labels: &Pairs, instance: &Instance) -> Labels {
     let extras = instance.extra_labels.iter().filter(|(key, value)| match labels.get(key) {
         _ if !is_label(key, value) || is_kubernetes_own(key) => false,
@@ -119,12 +118,12 @@ fn ours(instance: &Instance) -> impl Iterator<Item = (&'static [&'static str; 2]
     PAIRS.iter().zip([&instance.instance_type, &instance.zone, &instance.region])
 }
 
-/// Returns the labels that differ on a node whose instance is not known: the older names follow the current ones.
+/// Returns the labels that differ on a node whose instance is not known: only the older names are updated, from the current ones.
 pub(super) fn mirrored(labels: &Pairs) -> Labels {
     PAIRS.iter().filter_map(|pair| mirror(labels, pair)).collect()
 }
 
-/// The current name takes precedence; it is copied from the older one only if it is absent.
+/// The current name takes precedence. It is copied from the older name only if it is absent.
 fn mirror(labels: &Pairs, [today, older]: &[&str; 2]) -> Option<(String, String)> {
     match (labels.get(today), labels.get(older)) {
         (Some(value), other) if other != Some(value) => Some(((*older).to_owned(), value.to_owned())),

@@ -1,13 +1,13 @@
-//! Pairs of texts in one allocation: thousands of nodes are cached, and a map takes half a kilobyte before it holds a text.
+//! Stores pairs of strings in one allocation. Thousands of nodes are cached, and even an empty map would take half a kilobyte.
 
 use std::fmt;
 
 /// Ordered pairs, such as labels or addresses. Immutable once built.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pairs {
-    /// All texts, concatenated.
+    /// All strings, concatenated.
     text: Box<str>,
-    /// End of each text.
+    /// End of each string.
     ends: Box<[u32]>,
 }
 

@@ -1,4 +1,4 @@
-//! The annotation `alpha.kubernetes.io/provided-node-ip`, which selects and orders the cloud's addresses.
+//! Implements the annotation `alpha.kubernetes.io/provided-node-ip`, which selects and orders the cloud's addresses.
 //!
 //! Kubelets and users rely on every detail of this rule; the table in the tests defines it.
 
@@ -9,16 +9,19 @@ use super::Address;
 /// Why the annotation cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// Neither an IP address nor two with one comma between them.
+    /// The value is neither an IP address nor two of them with one comma in between.
     #[error(
-        "{0:?} is not an IP address: expected one, or two of different families with a comma between them"
+        "{0:?} is invalid: expected an IP address, or two addresses of different families separated by a comma"
     )]
     NotAnAddress(String),
     /// More than two addresses, or two of one family.
-    #[error("{0:?} is not an IP address or two of different families with a comma between them")]
+    #[error(
+        "{0:?} has too many addresses, or two of the same family: expected an IP address, or two \
+    addresses of different families separated by a comma"
+    )]
     NotAPair(String),
     /// `0.0.0.0` or `::` together with another address.
-    #[error("{0:?} contains an unspecified address together with another one")]
+    #[error("{0:?} contains an unspecified address together with another address")]
     Unspecified(String),
     /// The cloud does not list the address.
     #[error("the cloud lists no address {0} for this node")]
@@ -27,8 +30,8 @@ pub(crate) enum Error {
 
 /// Orders and filters the cloud's addresses according to the annotation's value.
 ///
-/// First, for each provided IP, every equal address of any type; then all addresses of types that matched no provided IP. The cloud's
-/// spelling is kept.
+/// The result begins, for each provided IP, with every equal address of any type. All addresses of types that matched no provided IP
+/// follow. The cloud's spelling is kept.
 pub(super) fn apply(value: &str, cloud: &[Address]) -> Result<Vec<Address>, Error> {
     let provided = parse(value)?;
     let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! The decisions about nodes, each case with its plan; every plan must settle.
+//! Tests the plan of each case. Each plan is executed on a copy of the node and must leave the node in sync.
 
 use insta::assert_snapshot;
 use proptest::prelude::{Just, Strategy as _, prop, prop_oneof, proptest};
@@ -78,7 +78,7 @@ impl Instance {
     }
 }
 
-/// The same instance with these extra labels.
+/// Returns the same instance with these extra labels.
 fn with<K: AsRef<str>, V: AsRef<str>>(labels: &Pairs, more: impl IntoIterator<Item = (K, V)>) -> Pairs {
     let mut all: BTreeMap<String, String> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
@@ -114,7 +114,7 @@ fn settled(node: &Node, instance: &Instance) -> Plan {
     let first = plan(node, &Sighting::Seen(instance));
     let after = carried_out(node, &first);
     let second = plan(&after, &Sighting::Seen(instance));
-    assert!(second.actions.is_empty(), "does not settle, the second plan is:\n{second}");
+    assert!(second.actions.is_empty(), "the plan does not settle, the second plan is:\n{second}");
     first
 }
 
@@ -446,7 +446,7 @@ fn waiting_node_gets_a_reason_and_a_retry() {
     ");
 }
 
-/// Few values, so that they often coincide.
+/// Few values, so that equal values are frequent.
 fn any_address() -> impl proptest::strategy::Strategy<Value = Address> {
     let types = prop::sample::select(vec!["InternalIP", "ExternalIP", "Hostname"]);
     let texts = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "192.0.2.1", "a"]);

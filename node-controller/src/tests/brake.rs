@@ -1,4 +1,4 @@
-//! The brake on deletions, with the whole controller.
+//! Tests the deletion brake with the whole controller.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ async fn brake_holds_all_nodes_and_reports_each_once() {
     }
     let whole = world.kube.events().into_iter().find(|event| event.contains("NodeDeletionBrakeTripped"));
     let whole = whole.expect("one Event for all nodes");
-    assert!(whole.contains("4 of 10") && whole.contains("at most 3 may be deleted within 10m"), "{whole}");
+    assert!(whole.contains("4 of 10") && whole.contains("the limit is 3 per 10m"), "{whole}");
     let objects = world.kube.event_objects();
     let whole = objects.iter().find(|event| event.reason.as_deref() == Some("NodeDeletionBrakeTripped"));
-    let about = whole.map(|event| &event.involved_object).expect("it has an object");
+    let about = whole.map(|event| &event.involved_object).expect("the Event has an object");
     let about = (about.kind.as_deref(), about.name.as_deref(), about.uid.as_deref());
     assert_eq!(about, (Some("Namespace"), Some("kube-system"), Some("cluster-uid")), "without an election");
     let held = |event: &&String| event.contains(" DeletionHeld n1: ");
@@ -38,9 +38,9 @@ async fn brake_holds_all_nodes_and_reports_each_once() {
     let told = events.iter().filter(held).count();
     assert!((5..=6).contains(&told), "each hour: {told}");
 
-    // One node less, and the number of the others is allowed.
+    // One node less is gone, and the number of the other nodes is allowed.
     world.set_ready("n0", "True");
-    eventually("the others are deleted", || world.n_deletions() == 3).await;
+    eventually("the other nodes are deleted", || world.n_deletions() == 3).await;
 }
 
 /// The cloud reports four nodes as gone, and then returns an error for one of them.
@@ -80,7 +80,7 @@ async fn tripped_brake_is_released_only_by_signs_of_life() {
             "listed" => world.cloud.put(instance(&id("n0")).named("n0")),
             _ => world.set_ready("n0", "True"),
         }
-        eventually("the number of the others is allowed", || world.n_deletions() == 3).await;
+        eventually("the number of the other nodes is allowed", || world.n_deletions() == 3).await;
         assert!(world.exists("n0"), "{trouble}");
     }
 }
@@ -96,7 +96,7 @@ async fn node_deleted_by_a_user_is_not_held() {
     sleep(Duration::from_mins(20)).await;
     assert_eq!(world.n_deletions(), 0);
     world.kube.delete::<Node>(&ObjectName::cluster("n0"));
-    eventually("three are allowed", || world.n_deletions() == 3).await;
+    eventually("three deletions are allowed", || world.n_deletions() == 3).await;
 }
 
 // Behaviour: ND12
@@ -114,7 +114,7 @@ async fn all_held_nodes_are_reported_in_several_passes() {
     assert!(world.has_event("NodeDeletionBrakeTripped", "1500 of 1500"));
     sleep(Duration::from_mins(4)).await;
     let told = world.kube.events().iter().filter(|event| event.contains(" DeletionHeld ")).count();
-    assert_eq!(told, n_nodes, "each of them, once");
+    assert_eq!(told, n_nodes, "each of them is deleted once");
 }
 
 // Behaviour: ND12
@@ -129,7 +129,7 @@ async fn only_released_nodes_are_deleted() {
     world.let_go("n1", "uid-somebody-else");
     eventually("the node is deleted", || !world.exists("n0")).await;
     sleep(Duration::from_mins(5)).await;
-    assert_eq!(world.n_deletions(), 1, "four are still too many");
+    assert_eq!(world.n_deletions(), 1, "four nodes are still too many");
     world.let_go("n1", "uid-n1");
     eventually("the last three are allowed", || world.n_deletions() == 5).await;
 }
@@ -148,7 +148,7 @@ async fn release_is_not_a_proof_of_absence() {
 async fn one_of_three_nodes_is_deleted_per_window() {
     let world = running(3).await;
     world.lose("n0");
-    eventually("one is deleted", || !world.exists("n0")).await;
+    eventually("one node is deleted", || !world.exists("n0")).await;
     world.lose("n1");
     sleep(Duration::from_mins(8)).await;
     assert!(world.exists("n1"));
@@ -170,7 +170,7 @@ async fn repeated_restarts_do_not_raise_the_limit() {
     }
     assert!(
         world.exists("n0") && world.exists("n1"),
-        "3 of 10 are allowed in 10 minutes: the second after 3:20"
+        "3 of 10 are allowed in 10 minutes, and the second after 3:20"
     );
     assert!(world.has_event("DeletionDelayed", "n0: Deletion is delayed"), "{:?}", world.kube.events());
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
@@ -204,7 +204,7 @@ async fn many_absent_nodes_share_calls() {
     world.start();
     sleep(Duration::from_mins(2)).await;
     assert!(world.has_event("NodeDeletionBrakeTripped", "600 of 600"));
-    assert_eq!(world.cloud.calls("BatchGetInstances"), 4, "twice two batches");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 4, "two batches, twice");
 }
 
 // Behaviour: ND12
@@ -220,7 +220,7 @@ async fn unanswered_deletion_counts_once() {
     eventually("three of ten are allowed", || !world.exists("n1") && !world.exists("n2")).await;
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
     world.kube.heal();
-    eventually("it is deleted, too", || !world.exists("n0")).await;
+    eventually("the node is deleted, too", || !world.exists("n0")).await;
 }
 
 // Behaviour: ND13

@@ -1,4 +1,4 @@
-//! The cost of each event, in calls to the adapter and in writes to the API server. The README has the same figures.
+//! Tests the cost of each event, in calls to the adapter and in writes to the API server. The README has the same figures.
 
 use std::{pin::Pin, time::Duration};
 
@@ -14,7 +14,7 @@ use super::world::World;
 
 /// Number of nodes in the world, all of them in sync.
 const NODES: usize = 20;
-/// Every event has been handled after this time, and the brake allows its maximum again.
+/// Time after which every event has been handled, and the brake allows its maximum again.
 const OVER: Duration = Duration::from_mins(11);
 
 fn id(n: usize) -> String {
@@ -43,9 +43,9 @@ struct Row {
     name: &'static str,
     act: fn(&mut World) -> Done<'_>,
     calls: u32,
-    /// Writes to Nodes.
+    /// Number of writes to Nodes.
     writes: usize,
-    /// Events created.
+    /// Number of Events created.
     events: usize,
 }
 
@@ -155,7 +155,7 @@ fn rows() -> Vec<Row> {
                     }
                 })
             },
-            // 500 per call.
+            // A call has up to 500 references.
             2,
             1200,
             600,
@@ -169,7 +169,7 @@ fn rows() -> Vec<Row> {
                     }
                 })
             },
-            // At once, and after 1 s, 2 s, 4 s and on to 256 s, for all of them.
+            // At once, and after 1 s, 2 s, 4 s and so on up to 256 s, for all nodes together.
             10,
             0,
             5,
@@ -244,7 +244,7 @@ fn rows() -> Vec<Row> {
                 }
                 at_once(|| ())
             },
-            // At once, and after 5 s, 10 s, 20 s and on to 300 s, for all of them.
+            // At once, and after 5 s, 10 s, 20 s and so on up to 300 s, for all nodes together.
             8,
             0,
             5,
@@ -265,7 +265,7 @@ fn rows() -> Vec<Row> {
                 (0..10).for_each(|n| lose(world, n));
                 at_once(|| ())
             },
-            // Twice, and renewed every 5 minutes.
+            // Asked twice, and renewed every 5 minutes.
             4,
             0,
             11,

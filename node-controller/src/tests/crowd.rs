@@ -1,5 +1,4 @@
-//! Histories after the brake has tripped: no held node is deleted before enough of them have shown a sign of life that the number of the
-//! others is allowed.
+//! Tests histories after the brake has tripped: no held node is deleted before the number of nodes without a sign of life is allowed.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +13,7 @@ use super::{
 };
 
 const NODES: usize = 10;
-/// Allowed by the default percentage.
+/// Number of deletions that the default percentage allows.
 const MAY_GO: usize = 3;
 
 /// An event.
@@ -22,9 +21,9 @@ const MAY_GO: usize = 3;
 enum Moment {
     /// The instance is lost, or its absence can be proven again.
     Ends(usize),
-    /// It is not listed any more, and its absence cannot be proven.
+    /// The instance is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
-    /// The cloud returns an error for it, or answers again.
+    /// The cloud returns an error for the instance, or answers again.
     Untold(usize),
     /// The kubelet stops its heartbeats.
     Silent(usize),
@@ -56,8 +55,8 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// The nodes that the brake holds: the reference knows only signs of life, not proofs. That a node has shown one and is lost again, the
-/// controller must find out.
+/// Returns the nodes that the brake holds. The reference knows only signs of life, not proofs: the controller must find out that a node has
+/// shown a sign of life and is lost again.
 async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
     let name = |n: usize| format!("n{n}");
     match moment {

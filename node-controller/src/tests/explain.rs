@@ -1,4 +1,4 @@
-//! The status page of a node, compared with its Events.
+//! Tests the status page of a node, compared with the node's Events.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl World {
         self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// The note of the last Event with this reason on a node.
+    /// Returns the note of the last Event with this reason on a node.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.told(reason, node)
     }
@@ -41,7 +41,7 @@ async fn node_without_an_instance_waits_with_the_text_of_its_event() {
     assert!(seen.attempts > 3 && seen.next_try.is_some(), "{} {:?}", seen.attempts, seen.next_try);
     assert_eq!(world.unsettled(), ["a"]);
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, world.unsettled().len()), (State::Settled, 0));
@@ -93,9 +93,9 @@ async fn refused_writes_are_explained_and_absent_nodes_forgotten() {
     assert_eq!((world.unsettled(), world.explained("b").known), (vec!["a".to_owned()], false));
     world.kube.put::<Node>(node("a").uid("anew").uninitialised());
     calm().await;
-    assert_eq!(world.unsettled(), ["a"], "the new one alone");
+    assert_eq!(world.unsettled(), ["a"], "only the new node");
     world.kube.heal();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     assert!(world.unsettled().is_empty());
 }
@@ -129,7 +129,7 @@ async fn tripped_brake_is_shown_for_each_node_and_as_a_whole() {
     let told = world.told("NodeDeletionBrakeTripped", "kube-system").expect("for all of them");
     assert_eq!((status.unsettled, status.held_back), (4, vec![told]));
     world.set_ready("n0", "True");
-    eventually("the others are deleted", || world.n_deletions() == 3).await;
+    eventually("the other nodes are deleted", || world.n_deletions() == 3).await;
     calm().await;
     let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));

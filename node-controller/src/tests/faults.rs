@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter. Nothing
-//! is lost, no node is deleted, and requests are not repeated in a tight loop.
+//! Tests an API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter.
+//! Updates are not lost, no node is deleted, and requests are not repeated in a tight loop.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::world::{World, calm};
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
 
-/// A world in which these instances have existed for a while.
+/// Returns a world in which these instances have existed for a while.
 async fn machines(names: &[&str]) -> World {
     let world = World::new();
     for name in names {
@@ -58,7 +58,7 @@ async fn repeated_conflicts_lose_no_foreign_write() {
     world.stop().await;
 }
 
-/// The first write has the UID of the deleted node: the new node gets a write of its own, and no warning is emitted.
+/// The first write has the UID of the deleted node. The new node gets its own write, and no warning is emitted.
 #[tokio::test(start_paused = true)]
 async fn node_recreated_before_a_write_is_initialised_silently() {
     for (name, from, n_writes) in [("addresses", joining("a"), 3), ("labels", node("a").at("10.0.0.1"), 3)] {
@@ -72,7 +72,7 @@ async fn node_recreated_before_a_write_is_initialised_silently() {
         });
         world.kube.put::<Node>(from.provider_id("sim://north/a"));
         world.start();
-        eventually("the new one is initialised", || {
+        eventually("the new node is initialised", || {
             world.is_initialised("a") && world.node("a").metadata.uid.as_deref() == Some("uid-2")
         })
         .await;
@@ -94,7 +94,7 @@ async fn conflicts_without_a_change_are_retried() {
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 10, "8 failures, then addresses and the rest");
+    assert_eq!(world.kube.writes().len(), 10, "8 failures, then the addresses and the other fields");
     world.stop().await;
 }
 
@@ -116,7 +116,7 @@ async fn hanging_write_does_not_block_other_nodes() {
     world.stop().await;
 }
 
-/// Few writes at once are allowed, every write hangs, and many nodes wait for a permit.
+/// Few concurrent writes are allowed, every write hangs, and many nodes wait for a permit.
 // Behaviour: P6
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_permit_does_not_make_a_worker_unhealthy() {
@@ -149,7 +149,7 @@ async fn addresses_that_cannot_be_written_keep_the_taint() {
     assert_eq!(
         paths.into_iter().collect::<Vec<_>>(),
         ["/api/v1/nodes/a/status"],
-        "nothing else is tried before"
+        "no other write is tried before"
     );
     world.kube.heal();
     eventually("the node is initialised", || world.is_initialised("a")).await;
@@ -157,7 +157,7 @@ async fn addresses_that_cannot_be_written_keep_the_taint() {
     world.stop().await;
 }
 
-/// The watch works, but one call is never answered.
+/// The watch works, but one call never gets an answer.
 // Behaviour: W5
 #[tokio::test(start_paused = true)]
 async fn unanswered_look_up_is_retried_and_blocks_no_other_node() {
@@ -166,7 +166,7 @@ async fn unanswered_look_up_is_retried_and_blocks_no_other_node() {
     world.cloud.slow("BatchGetInstances", Duration::from_hours(1));
     world.kube.put::<Node>(joining("a"));
     world.start();
-    eventually("the question", || world.cloud.calls("BatchGetInstances") == 1).await;
+    eventually("the cloud is asked", || world.cloud.calls("BatchGetInstances") == 1).await;
     let asked = Instant::now();
     world.cloud.slow("BatchGetInstances", Duration::ZERO);
     world.kube.put::<Node>(joining("b"));
@@ -181,7 +181,9 @@ async fn unanswered_look_up_is_retried_and_blocks_no_other_node() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_api_server_causes_no_duplicate_action() {
-    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+    for (seconds, name) in
+        [(5, "slow"), (20, "the answer is too slow, so the controller does not wait for it")]
+    {
         let mut world = machines(&["a"]).await;
         world.kube.order(Fault::slow(seconds * SECOND).on_writes());
         world.kube.put::<Node>(joining("a"));
@@ -234,7 +236,7 @@ async fn expired_watch_costs_one_listing() {
     world.kube.put::<Node>(joining("b"));
     eventually("b is initialised", || world.is_initialised("b")).await;
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 4, "two per node");
+    assert_eq!(world.kube.writes().len(), 4, "two writes per node");
     world.stop().await;
 }
 
@@ -255,13 +257,13 @@ async fn objects_without_expected_fields_are_harmless() {
     world.kube.put::<Node>(read("empty", serde_json::json!({ "metadata": {}, "spec": {}, "status": {} })));
     world.kube.put::<Node>(joining("a"));
     world.start();
-    eventually("those that have a taint are initialised", || {
+    eventually("the nodes that have a taint are initialised", || {
         world.is_initialised("a") && world.is_initialised("bare")
     })
     .await;
     assert_eq!(world.addresses("bare"), ["InternalIP=10.0.0.1"]);
     tokio::time::sleep(LONG).await;
-    assert_eq!(world.kube.writes().len(), 4, "two per node that had the taint");
+    assert_eq!(world.kube.writes().len(), 4, "two writes per node that had the taint");
     world.stop().await;
 }
 
@@ -291,8 +293,10 @@ async fn partly_upgraded_adapter_is_waited_for() {
         tokio::time::sleep(LONG).await;
         assert!(world.cloud.calls(rpc) < 400, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
         world.cloud.with(rpc);
-        eventually("both are initialised", || world.is_initialised("a") && world.is_initialised("late"))
-            .await;
+        eventually("both nodes are initialised", || {
+            world.is_initialised("a") && world.is_initialised("late")
+        })
+        .await;
         world.stop().await;
     }
 }
@@ -306,8 +310,8 @@ async fn hanging_watch_is_restarted() {
     world.start();
     tokio::time::sleep(LONG).await;
     world.kube.put::<Node>(joining("b"));
-    eventually("both are initialised", || world.is_initialised("a") && world.is_initialised("b")).await;
-    assert_eq!(world.kube.writes().len(), 4, "two per node");
+    eventually("both nodes are initialised", || world.is_initialised("a") && world.is_initialised("b")).await;
+    assert_eq!(world.kube.writes().len(), 4, "two writes per node");
     world.stop().await;
 }
 
@@ -318,7 +322,7 @@ async fn silent_adapter_is_reported_on_the_node() {
     world.cloud.hang(true);
     world.kube.put::<Node>(joining("a"));
     world.start();
-    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "not reachable since"))
+    eventually("the Event is emitted", || world.has_event("CloudProviderUnavailable", "unreachable since"))
         .await;
     tokio::time::sleep(LONG).await;
     assert_eq!(world.kube.writes().len(), 0);
@@ -338,6 +342,6 @@ async fn hanging_calls_make_the_controller_unready() {
     let reported = eventually("readiness names the call", || world.health.readiness().is_err_and(silent));
     tokio::time::timeout(90 * SECOND, reported)
         .await
-        .expect("within a minute, and the time until it is asked");
+        .expect("within a minute, in addition to the time until the first request");
     world.stop().await;
 }

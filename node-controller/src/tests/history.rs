@@ -1,4 +1,4 @@
-//! Any history of instances, nodes, cloud and API server: no node is deleted whose instance is not proven to be gone.
+//! Tests any history of instances, nodes, cloud and API server: no node is deleted unless its instance is proven to be gone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::world::{World, id, known};
 /// Few nodes, so that each has many events.
 const NODES: usize = 3;
 
-/// The controller notices within this time that a connection is back.
+/// Time within which the controller notices that a connection works again.
 const CATCH_UP: Duration = Duration::from_secs(15);
 
 /// An event.
@@ -20,11 +20,11 @@ const CATCH_UP: Duration = Duration::from_secs(15);
 enum Moment {
     /// The instance is lost, and the cloud can prove it.
     Ends(usize),
-    /// It is not listed any more, and its absence cannot be proven.
+    /// The instance is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
-    /// It exists (again).
+    /// The instance exists (again).
     IsThere(usize),
-    /// The cloud returns an error for it, or answers again.
+    /// The cloud returns an error for the instance, or answers again.
     Untold(usize),
     Ready(usize, bool),
     /// The node is registered again under its name.
@@ -63,7 +63,7 @@ struct Sight {
 struct Truth {
     name: String,
     uid: String,
-    /// When the absence could first and last be proven, with no sign of life before or since.
+    /// When the absence could be proven first and last, without a sign of life in between or since.
     proofs: Option<(Instant, Instant)>,
 }
 
@@ -88,7 +88,7 @@ impl Truth {
         }
     }
 
-    /// Whether the controller has deleted it; then that must have been right.
+    /// Whether the controller has deleted the node. If so, checks that the deletion was right.
     #[track_caller]
     fn judge(&self, world: &World, history: &[(u64, Moment)]) -> bool {
         let there = world.node(&self.name).metadata.uid;

@@ -1,4 +1,4 @@
-//! New and known nodes when other clients write them, too, and when the API server fails.
+//! Tests new and known nodes if other clients write them, too, and if the API server fails.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::world::{World, calm};
 const ZONE: &str = "topology.kubernetes.io/zone";
 const OLDER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
-/// A world with one initialised node `a`.
+/// Returns a world with one initialised node `a`.
 async fn initialised() -> World {
     let mut world = World::new();
     calm().await;
@@ -52,7 +52,7 @@ async fn a_node_without_addresses_keeps_its_taint() {
     sleep(Duration::from_mins(30)).await;
     assert!(!world.is_initialised("a"));
     world.kube.heal();
-    eventually("it continues", || world.is_initialised("a")).await;
+    eventually("the controller continues", || world.is_initialised("a")).await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
 
@@ -62,7 +62,7 @@ async fn restart_between_addresses_and_taint_continues() {
     let mut world = World::new();
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
-    // The first write is that of the addresses; the second and all later ones fail.
+    // The first write has the addresses. The second and all later writes fail.
     world.kube.before_next_write(|_: &FakeKube| ());
     world.kube.before_next_write(|kube: &FakeKube| kube.order(Fault::status(503).on(Verb::Patch, "nodes")));
     world.start();
@@ -72,7 +72,7 @@ async fn restart_between_addresses_and_taint_continues() {
     let before = world.kube.writes().len();
     world.kube.heal();
     world.start();
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     calm().await;
     assert_eq!(world.kube.writes().len(), before + 1, "the addresses are not written twice");
 }
@@ -132,7 +132,7 @@ async fn older_label_follows_the_current_one_without_a_cloud() {
     let world = initialised().await;
     world.cloud.away(true);
     sleep(Duration::from_mins(1)).await;
-    // Its instance is still in the cache, which decides.
+    // The node's instance is still in the cache, which decides.
     set_label(&world.kube, ZONE, Some("by-hand"));
     eventually("the cloud's value takes precedence", || world.label("a", ZONE).as_deref() == Some("north-1"))
         .await;
@@ -161,7 +161,7 @@ async fn extra_labels_follow_the_cloud_and_foreign_ones_stay() {
     world.cloud.put(machine.clone().label("example.com/rack", "r1").label("example.com/owner", "cloud"));
     eventually("it is added", || rack().as_deref() == Some("r1")).await;
     world.cloud.put(machine.clone().label("example.com/rack", "r2").label("example.com/owner", "cloud-2"));
-    eventually("it follows", || rack().as_deref() == Some("r2")).await;
+    eventually("the node follows the cloud", || rack().as_deref() == Some("r2")).await;
     set_label(&world.kube, "example.com/rack", Some("mine"));
     calm().await;
     assert_eq!(rack().as_deref(), Some("mine"), "a user's value stays");
@@ -219,7 +219,7 @@ async fn instance_of_another_project_is_not_selected_by_name() {
     calm().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
-    // As a hybrid node: initialised, and without a provider ID.
+    // Like a hybrid node: initialised, and without a provider ID.
     world.cloud.put(instance("sim://north/i-3").named("c").at("10.0.0.3"));
     world.kube.put::<Node>(node("c"));
     world.start();
@@ -242,7 +242,7 @@ async fn instance_of_another_project_is_not_selected_by_name() {
     assert!(events.iter().any(told), "{events:?}");
 
     world.cloud.moves_to("fake");
-    eventually("it is initialised", || world.is_initialised("b")).await;
+    eventually("the node is initialised", || world.is_initialised("b")).await;
 }
 
 /// The watch has not reported yet that the adapter was replaced.
@@ -275,11 +275,11 @@ async fn instance_without_addresses_leaves_its_node_tainted() {
     assert!(!world.is_initialised("a"));
     assert!(world.has_event("InstanceWithoutAddresses", "no address"), "{:?}", world.kube.events());
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
 
-/// A cluster in which some nodes have the ID with the region and some without, and an adapter that lists one of the forms.
+/// In a cluster, some nodes have the ID with the region and others without it, and the adapter lists one of the forms.
 #[tokio::test(start_paused = true)]
 async fn both_forms_of_a_provider_id_are_followed() {
     for (listed, written) in [("sim:///a", "sim://north/a"), ("sim://north/a", "sim:///a")] {
@@ -294,7 +294,7 @@ async fn both_forms_of_a_provider_id_are_followed() {
         calm().await;
         world.cloud.put(machine("10.0.0.2"));
         let addresses = || world.addresses("a").contains(&"InternalIP=10.0.0.2".to_owned());
-        tokio::time::timeout(Duration::from_secs(60), eventually("it follows", addresses))
+        tokio::time::timeout(Duration::from_secs(60), eventually("the node follows the cloud", addresses))
             .await
             .expect(written);
         world.stop().await;

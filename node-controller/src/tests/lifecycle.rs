@@ -1,4 +1,4 @@
-//! The end of nodes, with the whole controller.
+//! Tests the end of nodes with the whole controller.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn node_is_deleted_when_its_instance_is_proven_gone() {
     .await;
     let events = world.kube.event_objects();
     let event =
-        events.iter().find(|event| event.reason.as_deref() == Some("DeletingNode")).expect("it is there");
+        events.iter().find(|event| event.reason.as_deref() == Some("DeletingNode")).expect("the node exists");
     assert_eq!(event.type_.as_deref(), Some("Normal"));
     assert_eq!(event.reporting_component.as_deref(), Some("cloud-node-lifecycle-controller"));
     assert_eq!(event.involved_object.uid.as_deref(), Some("uid-n1"));
@@ -100,7 +100,7 @@ async fn ready_node_is_never_deleted() {
     world.cloud.end(&id("n1"));
     sleep(Duration::from_hours(1)).await;
     assert!(world.exists("n1"));
-    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "the cloud is not even asked");
+    assert_eq!(world.cloud.calls("BatchGetInstances"), 0, "the cloud is not asked");
 }
 
 // Behaviour: ND6
@@ -114,7 +114,7 @@ async fn unproven_absence_deletes_nothing_and_is_reported() {
     sleep(Duration::from_hours(6)).await;
     assert!(world.exists("n1"));
     assert_eq!(world.n_deletions(), 0);
-    // 5 s doubling to 5 min.
+    // The delay doubles from 5 s to 5 min.
     let questions = world.cloud.calls("BatchGetInstances");
     assert!((70..=80).contains(&questions), "{questions}");
 }
@@ -204,12 +204,12 @@ async fn initialised_node_of_another_cloud_is_reported_once() {
     assert_eq!(told.len(), 2, "aws and down, once each: {told:#?}");
     assert!(told.iter().all(|event| !event.contains(" odd:") && !event.contains(" n0:")), "{told:#?}");
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
-    // Reported again when it begins again.
+    // The Event is emitted again when the condition begins again.
     world.cloud.edit(|state| state.info.provider = "aws".to_owned());
     world.cloud.away(true);
     sleep(Duration::from_secs(30)).await;
     world.cloud.away(false);
-    eventually("the others are reported", || {
+    eventually("the other nodes are reported", || {
         world.has_event("InstanceOfAnotherCloud", "sim://north/n0 belongs")
     })
     .await;
@@ -236,7 +236,7 @@ async fn node_whose_instance_returns_stays() {
     sleep(Duration::from_secs(20)).await;
     world.cloud.edit(|state| drop(state.instances.remove(&id("n1"))));
     sleep(Duration::from_secs(29)).await;
-    assert!(world.exists("n1"), "it starts again");
+    assert!(world.exists("n1"), "the proof starts again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn short_sign_of_life_counts() {
         sleep(Duration::from_millis(10)).await;
         world.lose("n1");
         sleep(Duration::from_secs(29)).await;
-        assert!(world.exists("n1"), "{name}: it starts again");
+        assert!(world.exists("n1"), "{name}: the proof starts again");
         eventually("the node is deleted", || !world.exists("n1")).await;
     }
 }
@@ -277,7 +277,7 @@ async fn short_sign_of_life_counts() {
 #[tokio::test(start_paused = true)]
 async fn node_that_becomes_ready_at_the_last_moment_stays() {
     let world = running(3).await;
-    // The cache of the nodes is disconnected: it does not show the changes.
+    // The cache of the nodes is disconnected, so it does not show the changes.
     world.lose("n1");
     eventually("the cloud was asked", || world.cloud.calls("BatchGetInstances") == 1).await;
     sleep(Duration::from_secs(5)).await;
@@ -298,7 +298,7 @@ async fn node_that_changes_before_its_deletion_is_checked_again() {
         });
     });
     world.lose("n1");
-    eventually("the node is deleted all the same", || !world.exists("n1")).await;
+    eventually("the node is deleted in spite of this", || !world.exists("n1")).await;
     assert_eq!(world.n_deletions(), 2, "the first attempt was refused");
     assert!(!world.has_event("DeletingNodeFailed", ""), "{:?}", world.kube.events());
 }
@@ -313,7 +313,7 @@ async fn recreated_node_is_not_deleted_for_the_old_one() {
     });
     world.cloud.put(instance("sim://north/new").named("n1"));
     world.lose("n1");
-    eventually("it is attempted", || world.n_deletions() == 1).await;
+    eventually("the call is attempted", || world.n_deletions() == 1).await;
     sleep(Duration::from_mins(10)).await;
     assert_eq!(world.node("n1").metadata.uid.as_deref(), Some("uid-new"));
     assert_eq!(world.n_deletions(), 1);
@@ -384,8 +384,8 @@ async fn unavailable_api_server_only_delays() {
     eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
-/// The bound in the README, from when the node is not ready and its instance not listed, if the cloud can prove the absence only after this
-/// time.
+/// The bound in the README counts from when the node is not ready and its instance is not listed; here the cloud can prove the absence only
+/// after this time.
 fn bound(unproven_for: Duration) -> Duration {
     let settings = SETTINGS.lifecycle;
     2 * unproven_for + Duration::from_secs(5) + settings.confirm_after + 2 * settings.period
@@ -438,7 +438,7 @@ async fn adapter_gets_witnesses_of_the_cluster() {
     assert!(["n0", "n2", "n3"].iter().all(|name| world.exists(name)));
     let asked: Vec<usize> =
         world.cloud.read(|state| state.batch_gets.iter().map(|request| request.refs.len()).collect());
-    assert_eq!(asked, [1, 3, 3], "witnesses after a failed proof, and then each time");
+    assert_eq!(asked, [1, 3, 3], "each request after a failed proof has witnesses");
 }
 
 #[tokio::test(start_paused = true)]

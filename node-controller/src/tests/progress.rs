@@ -1,4 +1,4 @@
-//! Whether the queue is connected to the health check.
+//! Tests whether the queue is connected to the health check.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::world::World;
 #[tokio::test(start_paused = true)]
 async fn stuck_workers_make_the_process_unhealthy() {
     let mut world = World::new();
-    // Flags do not allow zero: it simulates workers that are all stuck.
+    // Flags do not allow zero, which simulates workers that are all stuck.
     world.settings.workers = 0;
     world.start();
     sleep(Duration::from_mins(10)).await;
@@ -21,6 +21,6 @@ async fn stuck_workers_make_the_process_unhealthy() {
     sleep(Duration::from_mins(4)).await;
     assert_eq!(world.health.liveness(), Ok(()), "within the allowed time");
     sleep(Duration::from_mins(2)).await;
-    let error = world.health.liveness().expect_err("no worker takes it");
+    let error = world.health.liveness().expect_err("no worker takes the key");
     assert!(error.starts_with("Nodes: keys are due, and no worker has taken one for "), "{error}");
 }

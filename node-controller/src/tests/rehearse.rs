@@ -1,4 +1,4 @@
-//! The page of plans for nodes, and a controller in dry run.
+//! Tests the page of plans for nodes, and a controller in dry run.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl World {
         self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// Writes to the API server.
+    /// Number of writes to the API server.
     fn spent(&self) -> usize {
         self.kube.writes().len() + self.kube.events().len()
     }

@@ -1,4 +1,4 @@
-//! A waiting node's Event is re-emitted before the API server forgets it, as the same Event and without a request.
+//! Tests that a waiting node's Event is re-emitted before the API server drops it, as the same Event and without a request to the adapter.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::world::{World, calm, id};
 
-/// How often this reason was emitted for the node, all in one Event.
+/// Returns how often this reason was emitted for the node, with all repeats counted in one Event.
 fn told(world: &World, reason: &str) -> i32 {
     let events = world.kube.event_objects();
     let counts: Vec<i32> = events
@@ -23,14 +23,14 @@ fn told(world: &World, reason: &str) -> i32 {
     counts.first().copied().unwrap_or_default()
 }
 
-/// At 0, 30, 60, 90 and 120 minutes, each within two minutes, and what that costs.
+/// The Event is emitted at 0, 30, 60, 90 and 120 minutes, each time within two minutes. Returns the cost of this.
 async fn is_told_for_two_hours(world: &World, reason: &str) {
     let (asked, written) = (world.cloud.calls("BatchGetInstances"), world.kube.writes().len());
     for times in 1..=5 {
         sleep(Duration::from_mins(2)).await;
         assert_eq!(told(world, reason), times, "{:?}", world.kube.events());
         sleep(Duration::from_mins(27)).await;
-        assert_eq!(told(world, reason), times, "not sooner: {:?}", world.kube.events());
+        assert_eq!(told(world, reason), times, "not earlier: {:?}", world.kube.events());
         sleep(Duration::from_mins(1)).await;
     }
     assert_eq!((world.cloud.calls("BatchGetInstances"), world.kube.writes().len()), (asked, written));
@@ -69,6 +69,6 @@ async fn ambiguous_name_is_reported_until_one_instance_is_left() {
     eventually("the Event is emitted", || told(&world, "InstanceAmbiguous") == 1).await;
     is_told_for_two_hours(&world, "InstanceAmbiguous").await;
     world.cloud.put(instance(&id("2")).named("b").at("10.0.0.1"));
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     is_told_no_more(&world, "InstanceAmbiguous").await;
 }

@@ -1,4 +1,4 @@
-//! Two replicas that share the nodes.
+//! Tests two replicas that share the nodes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{NAMES, controller};
 const LASTS: Duration = Duration::from_hours(10);
 const N_NODES: usize = 40;
 
-/// A replica with these shards of four.
+/// Starts a replica with these shards of four.
 fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = usize>) -> (Seats, Replica) {
     let seats = Seats::new("node-controller", 4);
     shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
@@ -25,7 +25,7 @@ fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = 
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
 
-/// Without those to the Lease.
+/// Returns the writes, except those to the Lease.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -54,12 +54,12 @@ async fn replicas_initialise_each_node_once_and_take_over() {
     eventually("three quarters are initialised", || done(&[0, 1, 2])).await;
     calm().await;
     let ours = (0..N_NODES).filter(|n| of.of(&uid(*n)) != 3).count();
-    assert_eq!(n_writes(&world), 2 * ours, "two writes a node, by the replica that has it");
+    assert_eq!(n_writes(&world), 2 * ours, "two writes per node, by the replica that has the node's shard");
     assert!((0..N_NODES).filter(|n| of.of(&uid(*n)) == 3).all(|n| !world.is_initialised(&format!("n{n}"))));
 
     second.give(3, LASTS);
     eventually("all nodes are initialised", || done(&[0, 1, 2, 3])).await;
-    // The shard moves: nothing is left to do.
+    // The shard moves to another replica, which has nothing to do.
     first.take(1);
     second.give(1, LASTS);
     calm().await;
@@ -79,18 +79,18 @@ async fn replicas_share_the_deletion_limit() {
     let (_second, _running) = replica(&world.kube, &world.cloud, [2, 3]);
     tokio::time::sleep(world::WARM).await;
     let of = first.shards();
-    // One in the shards of each replica.
+    // One node is in a shard of each replica.
     let lost = [[0, 1], [2, 3]].map(|shards| (0..N_NODES).find(|n| shards.contains(&of.of(&uid(*n)))));
-    let lost = lost.map(|n| format!("n{}", n.expect("one of them")));
+    let lost = lost.map(|n| format!("n{}", n.expect("one of the nodes")));
     lost.iter().for_each(|name| world.lose(name));
-    eventually("both are deleted", || lost.iter().all(|name| !world.exists(name))).await;
-    assert_eq!(world.n_deletions(), 2, "each of them once");
+    eventually("both nodes are deleted", || lost.iter().all(|name| !world.exists(name))).await;
+    assert_eq!(world.n_deletions(), 2, "each node is deleted once");
     (0..N_NODES)
         .map(|n| format!("n{n}"))
         .filter(|name| !lost.contains(name))
         .for_each(|name| world.lose(&name));
     tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!(world.n_deletions(), 2, "the brakes of both hold the nodes");
+    assert_eq!(world.n_deletions(), 2, "the brakes of both replicas hold the nodes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,18 +106,18 @@ async fn brake_starts_again_for_an_acquired_shard() {
     seats.give(2, LASTS);
     seats.give(3, LASTS);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    // Allowed for a brake that has run for a window: 30 % of 40 nodes.
+    // A brake that has run for a window allows this: 30 % of 40 nodes.
     (0..6).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(
         world.n_deletions() <= 1,
-        "the replica that had the other half may have deleted some: {}",
+        "the replica that had the other half may have deleted some nodes: {}",
         world.n_deletions()
     );
-    eventually("they are deleted in time", || world.n_deletions() == 6).await;
+    eventually("the nodes are deleted in time", || world.n_deletions() == 6).await;
 }
 
-/// A Lease that could not be renewed in time, and that no other replica took.
+/// A Lease could not be renewed in time, and no other replica acquired it.
 #[tokio::test(start_paused = true)]
 async fn brake_remembers_deletions_across_a_lapse() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The shutdown taint, with the whole controller.
+//! Tests the shutdown taint with the whole controller.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn stopped_instance_taints_its_node_until_it_is_ready() {
     sleep(Duration::from_mins(1)).await;
     assert!(!world.has_shutdown_taint("n1"), "it is ready");
     world.set_ready("n1", "Unknown");
-    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    eventually("the node is tainted", || world.has_shutdown_taint("n1")).await;
     let ours = Taint { key: SHUTDOWN.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     assert_eq!(taints(&world.node("n1")), [other.clone(), ours]);
     sleep(Duration::from_hours(1)).await;
@@ -39,14 +39,14 @@ async fn stopped_instance_taints_its_node_until_it_is_ready() {
 
     world.cloud.put(instance(&id("n1")).named("n1"));
     sleep(Duration::from_mins(1)).await;
-    assert!(world.has_shutdown_taint("n1"), "it stays until the node is ready");
+    assert!(world.has_shutdown_taint("n1"), "the taint stays until the node is ready");
     world.set_ready("n1", "True");
     eventually("the taint is removed", || !world.has_shutdown_taint("n1")).await;
     assert_eq!(taints(&world.node("n1")), [other]);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }
 
-/// Names may be misleading: they are enough for a taint, which is removed when the node is ready, and never for a deletion.
+/// Names may be misleading. They are enough for a taint, which is removed when the node is ready, but never for a deletion.
 // Behaviour: ND3
 #[tokio::test(start_paused = true)]
 async fn node_without_provider_id_is_tainted_by_name_but_never_deleted() {
@@ -62,7 +62,7 @@ async fn node_without_provider_id_is_tainted_by_name_but_never_deleted() {
         world.kube.put::<Node>(node(name).ready(ready));
     }
     world.start();
-    eventually("it is tainted", || world.has_shutdown_taint("one")).await;
+    eventually("the node is tainted", || world.has_shutdown_taint("one")).await;
     world.cloud.end("sim://north/i-1");
     sleep(WARM).await;
     for name in ["two", "ready", "none"] {
@@ -88,7 +88,7 @@ async fn shutdown_taint_keeps_other_taints() {
     }
     world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
     world.set_ready("n1", "Unknown");
-    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    eventually("the node is tainted", || world.has_shutdown_taint("n1")).await;
     let node = world.node("n1");
     let keys: Vec<&str> = taints(&node).iter().map(|taint| taint.key.as_str()).collect();
     assert_eq!(keys, ["t0", "t1", "t2", SHUTDOWN]);
@@ -100,7 +100,7 @@ async fn ready_node_loses_the_taint_without_an_adapter() {
     let world = running(3).await;
     world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
     world.set_ready("n1", "Unknown");
-    eventually("it is tainted", || world.has_shutdown_taint("n1")).await;
+    eventually("the node is tainted", || world.has_shutdown_taint("n1")).await;
     world.lose("n2");
     world.cloud.hang(true);
     sleep(Duration::from_secs(5)).await;
@@ -124,7 +124,7 @@ async fn repeated_conflicts_do_not_prevent_the_taint() {
     }
     world.cloud.put(instance(&id("n1")).named("n1").state(InstanceState::Stopped));
     world.set_ready("n1", "Unknown");
-    eventually("it is tainted in the third pass", || world.has_shutdown_taint("n1")).await;
+    eventually("the node is tainted in the third pass", || world.has_shutdown_taint("n1")).await;
     assert_eq!(taints(&world.node("n1")).len(), 13, "no taint was lost");
     assert_eq!(world.kube.writes().len(), 13);
 }

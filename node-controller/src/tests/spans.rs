@@ -1,4 +1,4 @@
-//! Work for many nodes at once has a trace of its own, linked to the reconciles that need it.
+//! Tests that work for many nodes at once has its own trace, linked to the reconciles that need the work.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use traces::testing::{Recorder, SpanData, attribute};
 
 use super::world::{World, id, known};
 
-/// The root above the first span of this name.
+/// Returns the root above the first span of this name.
 fn root<'a>(ended: &'a [SpanData], name: &str) -> &'a SpanData {
     let span = ended.iter().find(|span| span.name == name).expect(name);
     let trace = span.span_context.trace_id();
@@ -30,7 +30,7 @@ async fn look_up_trace_is_linked_to_its_reconciles() {
     world.start();
     world.put_unlisted(&id("a"), "a");
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("it is initialised", || world.is_initialised("a")).await;
+    eventually("the node is initialised", || world.is_initialised("a")).await;
     world.stop().await;
 
     let ended = recorder.ended();
@@ -58,7 +58,7 @@ async fn deletion_trace_is_linked_to_its_request() {
     let ended = recorder.ended();
     let deleted = ended.iter().find(|span| span.name == "delete nodes").expect("the deletion");
     assert_eq!(attribute(deleted, "nodes"), "1");
-    let [asked] = links_to(&ended, deleted).try_into().expect("one question");
+    let [asked] = links_to(&ended, deleted).try_into().expect("one request");
     assert_eq!(asked.name, "ask about absent nodes");
     let call = ended.iter().rev().find(|span| span.name == "BatchGetInstances").expect("the call");
     assert_eq!(call.parent_span_id, asked.span_context.span_id());

@@ -1,4 +1,4 @@
-//! The two fakes and the controller between them.
+//! Builds the two fakes and the controller that connects them.
 
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ pub(super) const SETTINGS: Settings = Settings {
     },
 };
 
-/// The brake starts empty: after this time it allows its maximum per window.
+/// The brake starts without allowance. After this time it allows its maximum per window.
 pub(super) const WARM: Duration = Duration::from_secs(601);
 
 /// A running controller with both fakes.
 pub(super) struct World {
     pub(super) kube: FakeKube,
     pub(super) cloud: FakeCloud,
-    /// Its settings.
+    /// The settings of the controller.
     pub(super) settings: Settings,
-    /// Whether it is in dry run.
+    /// Whether the controller is in dry run.
     pub(super) dry_run: bool,
     pub(super) health: Health,
     pub(super) explain: Explain,
@@ -93,7 +93,7 @@ impl World {
         self.node(name).spec?.provider_id
     }
 
-    /// An instance that look-ups find and no watch shows yet.
+    /// Adds an instance that look-ups find and the watch does not show yet.
     pub(super) fn put_unlisted(&self, id: &str, name: &str) {
         self.cloud.edit(|state| {
             state.unlisted.push(id.to_owned());
@@ -121,7 +121,7 @@ impl World {
         self.kube.writes().iter().filter(|write| write.method == "DELETE").count()
     }
 
-    /// The instance is lost, and the kubelet with it.
+    /// The instance is lost, and the kubelet stops.
     pub(super) fn lose(&self, name: &str) {
         self.cloud.end(&id(name));
         self.set_ready(name, "Unknown");
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// Like `node`, initialised and with an instance.
+/// Like `node`, but initialised and with an instance.
 pub(super) fn known(name: &str) -> NodeBuilder {
     let values = ["small", "north-1", "north"];
     let labels = PAIRS.iter().zip(values).flat_map(|(pair, value)| pair.map(|key| (key, value)));
@@ -146,7 +146,7 @@ pub(super) fn id(name: &str) -> String {
     format!("sim://north/{name}")
 }
 
-/// This many nodes `n0`, `n1`, ... with instances, and a controller that has run for a while.
+/// Returns a world with this number of nodes `n0`, `n1`, ... with instances, and a controller that has run for a while.
 pub(super) async fn running(n_nodes: usize) -> World {
     let mut world = World::new();
     for n in 0..n_nodes {
@@ -159,7 +159,7 @@ pub(super) async fn running(n_nodes: usize) -> World {
     world
 }
 
-/// Long enough for all reactions to a change, shorter than late retries.
+/// Waits long enough for all reactions to a change, but not for late retries.
 pub(super) async fn calm() {
     sleep(Duration::from_secs(20)).await;
 }

@@ -1,17 +1,17 @@
-//! Pages of docs/reference whose tables, between markers, are written only by these tests.
+//! Pages of docs/reference whose tables stand between markers. Only these tests write the tables.
 
 use std::{env, fs, path::PathBuf};
 
 /// One page.
 pub(crate) struct Document {
-    /// File name in `docs/reference`.
+    /// The page's file name in `docs/reference`.
     pub(crate) name: &'static str,
 }
 
 const END: &str = "<!-- End of what is written. -->\n";
 
 impl Document {
-    /// Fails unless the table of a process equals `table`; writes it if `UPDATE_REFERENCE` is set.
+    /// Fails unless the table of a process equals `table`. If `UPDATE_REFERENCE` is set, writes the table instead.
     #[track_caller]
     #[expect(clippy::panic, reason = "a failed test")]
     pub(crate) fn assert(&self, process: &str, table: &str) {
@@ -33,7 +33,7 @@ impl Document {
         }
     }
 
-    /// The rows that the tables of these processes lack.
+    /// Returns the rows that the tables of these processes lack.
     #[expect(clippy::panic, reason = "a failed test")]
     pub(crate) fn without(&self, processes: &[&str], rows: Vec<String>) -> Vec<String> {
         let text = self.read();
@@ -59,7 +59,7 @@ impl Document {
     }
 }
 
-/// A table with this header.
+/// Formats a table with this header.
 pub(crate) fn table(head: &str, rows: &[String]) -> String {
     let columns = head.matches('|').count().saturating_sub(1);
     let mut table = format!("\n{head}\n|{}\n", " --- |".repeat(columns));
@@ -75,7 +75,7 @@ fn begin(process: &str) -> String {
     format!("<!-- Written by `cargo xtask metrics`: {process} -->\n")
 }
 
-/// The text before the table of a process, the table, and the text after it.
+/// Splits the page into the text before the table of a process, the table, and the text after it.
 fn split<'a>(text: &'a str, process: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let begin = begin(process);
     let (before, rest) = text.split_once(&begin)?;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 /// An Event that a process may emit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
-    /// Such as `Synced`.
+    /// The Event's reason, such as `Synced`.
     pub reason: &'static str,
-    /// `Normal` or `Warning`.
+    /// The Event's type: `Normal` or `Warning`.
     pub kind: &'static str,
     /// An example of its message.
     pub words: String,
 }
 
-/// One line for each reason and type, sorted by reason; of several messages, the first.
+/// Returns one line for each reason and type, sorted by reason. If there are several messages, the line has the first one.
 pub(crate) fn rows(events: &[Event]) -> Vec<String> {
     let mut first: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for Event { reason, kind, words } in events {

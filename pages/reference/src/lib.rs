@@ -1,6 +1,7 @@
-//! For tests: docs/reference/metrics.md and docs/reference/events.md, whose tables are generated from what the processes export and emit.
+//! For tests: docs/reference/metrics.md and docs/reference/events.md. Their tables are generated from the metrics that the processes export
+//! and from the Events that they emit.
 //!
-//! A unit test of each process triggers everything once, since a metric with labels is not exported before, and passes its page to
+//! A unit test of each process triggers every metric once, because a metric with labels is not exported before, and passes its page to
 //! [`assert_up_to_date`]. If `UPDATE_REFERENCE` is set, the table is written instead of compared. An end-to-end test searches the pages of
 //! real processes for metrics that those tests missed: [`unlisted`]. `cargo xtask check reasons` does the same for Events.
 
@@ -14,17 +15,17 @@ pub use event::Event;
 const METRICS: Document = Document { name: "metrics.md" };
 const EVENTS: Document = Document { name: "events.md" };
 
-/// Fails unless the table of a process has exactly the metrics of its page, except those in the tables of `beside`. `page`: in the
-/// OpenMetrics format.
+/// Fails unless the table of a process has exactly the metrics of `page`, except those in the tables of the processes `beside`. `page` is
+/// in the OpenMetrics format.
 ///
 /// # Panics
-/// Panics if they differ, or the document has no such table; the message says how to write it.
+/// Panics if the metrics differ, or if the document has no such table. The message says how to write the table.
 #[track_caller]
 pub fn assert_up_to_date(process: &str, beside: &[&str], page: &str) {
     METRICS.assert(process, &table("| metric | type | labels | unit | |", &unlisted(beside, page)));
 }
 
-/// The rows of a page that are missing in the tables of these processes.
+/// Returns the rows of a page that are missing in the tables of these processes.
 ///
 /// # Panics
 /// Panics if the document cannot be read or lacks one of the tables.
@@ -36,7 +37,7 @@ pub fn unlisted(processes: &[&str], page: &str) -> Vec<String> {
 /// Fails unless the table of a process has exactly these Events.
 ///
 /// # Panics
-/// Panics if they differ, or the document has no such table; the message says how to write it.
+/// Panics if the Events differ, or if the document has no such table. The message says how to write the table.
 #[track_caller]
 pub fn assert_events_up_to_date(process: &str, events: &[Event]) {
     EVENTS.assert(process, &table("| reason | type | what it says, for instance |", &event::rows(events)));

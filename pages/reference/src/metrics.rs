@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// One metric, from its description and its samples.
+/// One metric, as its description and its samples show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,
     unit: String,
     help: String,
-    /// In the order of the samples.
+    /// Labels in the order of the samples.
     labels: Vec<String>,
     /// The upper bounds of a histogram, without the infinite one.
     bounds: Vec<String>,
-    /// Whether there is a sample. The description alone does not show the labels.
+    /// Whether the page has a sample of the metric. The description alone does not show the labels.
     shown: bool,
 }
 
-/// One line for each metric, sorted by name.
+/// Returns one line for each metric, sorted by name.
 pub(crate) fn rows(page: &str) -> Vec<String> {
     let cell = |text: &str| if text.is_empty() { " ".to_owned() } else { format!(" {text} ") };
     let row = |(name, metric): (&String, &Metric)| {
@@ -33,7 +33,7 @@ pub(crate) fn rows(page: &str) -> Vec<String> {
     metrics(page).iter().map(row).collect()
 }
 
-/// By name. Samples follow their description.
+/// Parses the metrics, by name. The samples of a metric follow its description.
 fn metrics(page: &str) -> BTreeMap<String, Metric> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     let mut current = String::new();
@@ -71,7 +71,7 @@ fn metrics(page: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// Names and values of a sample's labels. A value may contain commas and quotes.
+/// Parses the names and values of a sample's labels. A value may contain commas and quotes.
 fn labels(sample: &str) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     let Some((_, mut rest)) = sample.split_once('{') else { return labels };

@@ -15,23 +15,23 @@ pub struct AdapterStatus {
     pub version: String,
     /// Random ID of the process.
     pub instance_id: String,
-    /// Cluster ID in the latest requests of controllers. Empty: there was no request yet.
+    /// Cluster ID in the latest requests of controllers. Empty: the adapter has received no request yet.
     pub cluster_id: String,
-    /// Whether this replica calls the vendor. The report of a standby covers only its own process, without queue and tasks.
+    /// Whether this replica calls the vendor. The report of a standby covers only its own process, without the queue and tasks.
     pub leader: bool,
     /// Address of the leader, if a standby knows it.
     pub leader_address: Option<String>,
-    /// The scope that the credentials can access. `None`: not known yet.
+    /// The scope that the credentials can access. `None`: the scope is not known yet.
     pub scope: Option<String>,
-    /// Why the cloud cannot be used, according to the last self-check.
+    /// Why the cloud cannot be used, as found by the last self-check.
     pub trouble: Option<String>,
-    /// Hash of the configuration in force.
+    /// Hash of the current configuration.
     pub config_revision: String,
     /// Token buckets, by name.
     pub budgets: Vec<Budget>,
     /// Calls that wait for a budget, by controller.
     pub queues: Vec<Queue>,
-    /// State of the circuit breakers, one per family.
+    /// States of the circuit breakers, one for each family.
     pub breakers: Vec<Breaker>,
     /// The cached listings.
     pub snapshots: Vec<Snapshot>,
@@ -49,21 +49,21 @@ pub struct AdapterStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Budget {
-    /// Its name, such as `loadbalancer`.
+    /// Name of the bucket, such as `loadbalancer`.
     pub bucket: String,
-    /// Calls per second granted now.
+    /// Current number of calls per second.
     pub rate: f64,
     /// Configured calls per second.
     pub ceiling: f64,
-    /// Calls that may be sent at once now.
+    /// Number of calls that may be sent immediately.
     pub tokens: f64,
-    /// Calls that wait for this bucket.
+    /// Number of calls that wait for this bucket.
     pub queued: u64,
-    /// End of the pause that the vendor asked for.
+    /// End of the pause that the vendor has requested.
     pub paused_until: Option<Timestamp>,
-    /// Calls sent so far.
+    /// Number of calls sent so far.
     pub calls: u64,
-    /// Calls throttled so far.
+    /// Number of calls that the vendor has throttled so far.
     pub throttled: u64,
     /// The last ten minutes in steps of five seconds, newest first.
     pub history: Vec<Step>,
@@ -75,11 +75,11 @@ pub struct Budget {
 pub struct Step {
     /// How long ago the step ended.
     pub seconds_ago: u64,
-    /// Calls sent during the step.
+    /// Number of calls sent during the step.
     pub calls: u64,
-    /// Calls waiting at its end.
+    /// Number of calls that waited at the end of the step.
     pub queued: u64,
-    /// Calls per second granted at its end.
+    /// Permitted calls per second at the end of the step.
     pub rate: f64,
 }
 
@@ -87,7 +87,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Queue {
-    /// The bucket that the calls wait for: the most restrictive one that they pay from.
+    /// The bucket that the calls wait for: the most restrictive of the buckets that they use.
     pub bucket: String,
     /// `TRAFFIC`, `INTERACTIVE`, `LIFECYCLE` or `BACKGROUND`.
     pub class: String,
@@ -107,7 +107,7 @@ pub struct Breaker {
     pub family: String,
     /// State of the circuit breaker.
     pub state: BreakerState,
-    /// If the breaker is open: time of the next attempt.
+    /// Time of the next attempt, if the breaker is open.
     pub retry_at: Option<Timestamp>,
 }
 
@@ -115,12 +115,12 @@ pub struct Breaker {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BreakerState {
-    /// Closed: calls pass.
+    /// Closed: calls are sent.
     #[default]
     Closed,
-    /// Half-open: one call at a time passes as a test.
+    /// Half-open: one call at a time is sent as a test.
     HalfOpen,
-    /// Open: no call passes, because too many failed.
+    /// Open: no call is sent, because too many calls have failed.
     Open,
 }
 
@@ -130,13 +130,13 @@ pub enum BreakerState {
 pub struct Snapshot {
     /// Name of the collection, such as `load-balancers`.
     pub collection: String,
-    /// Age of the content. `None`: nothing was listed yet.
+    /// Age of the content. `None`: the collection was not listed yet.
     pub age_seconds: Option<f64>,
-    /// Age at which it is listed again while there is a watch.
+    /// Age at which the collection is listed again, if there is a watch.
     pub target_age_seconds: f64,
     /// Number of objects.
     pub items: u64,
-    /// Increases with each change.
+    /// Version of the content, which increases with each change.
     pub revision: u64,
     /// Why the last listing failed.
     pub error: Option<String>,
@@ -150,13 +150,13 @@ pub struct Task {
     pub key: String,
     /// `NAMESPACE/NAME` of the Service.
     pub name: String,
-    /// What the task waits for now.
+    /// What the task is waiting for.
     pub waits_for: String,
     /// How long the task has been running.
     pub since_seconds: f64,
-    /// Number of completed changes.
+    /// Number of changes that are complete.
     pub done: u64,
-    /// Total number of changes, as far as known.
+    /// Total number of changes, as far as the number is known.
     pub total: u64,
 }
 
@@ -172,7 +172,7 @@ pub struct VendorWrite {
     pub object: Option<String>,
     /// The controller that requested it.
     pub controller: String,
-    /// `ok`, or the error.
+    /// `ok`, or the error that the vendor returned.
     pub outcome: String,
 }
 

@@ -13,12 +13,12 @@ pub struct ControllerStatus {
     pub version: String,
     /// ID of the cluster whose objects in the cloud the controller manages.
     pub cluster_id: String,
-    /// Number of shards into which the objects are divided.
+    /// Number of shards that divide the objects.
     pub shards: u32,
-    /// The shards that this replica holds now.
+    /// The shards that this replica holds.
     pub held: Vec<u32>,
-    /// Whether both caches were listed since the start. Until then, missing objects may exist. `None`: an older process, which does not
-    /// report this.
+    /// Whether both caches have been listed completely since the start. Until then, the report may lack objects that exist. `None`: the
+    /// process is older and does not report this.
     pub listed: Option<bool>,
     /// The adapter that the controller calls.
     pub adapter: AdapterLink,
@@ -28,13 +28,13 @@ pub struct ControllerStatus {
     pub unsettled: u64,
     /// The objects that have not been ready for longest: at most 10, oldest first. `/explain` has all of them.
     pub waits: Vec<Waiting>,
-    /// Actions that are withheld as a precaution, such as by the deletion brake, in the words of the Event.
+    /// Actions that the controller withholds as a precaution, for example because of the deletion brake, in the words of the Event.
     pub held_back: Vec<String>,
     /// Whether the controller only plans and changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Load balancers of its shards without a Service: at most 200, released ones first, then oldest first.
+    /// Load balancers without a Service, in the shards of this replica: at most 200, released ones first, then oldest first.
     pub orphans: Vec<Orphan>,
-    /// Number of further such load balancers.
+    /// Number of further load balancers without a Service.
     pub more_orphans: u64,
 }
 
@@ -42,13 +42,13 @@ pub struct ControllerStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Waiting {
-    /// `Service` or `Node`.
+    /// Kind of the object: `Service` or `Node`.
     pub kind: String,
     /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
     /// Since when it is not ready.
     pub since: Option<Timestamp>,
-    /// What it waits for, in the words of the Event. `None`: work is in progress.
+    /// What the object waits for, in the words of the Event. `None`: work is in progress.
     pub waits_for: Option<String>,
     /// The adapter's typed reason, if the adapter refused.
     pub reason: Option<String>,
@@ -64,11 +64,11 @@ pub struct Orphan {
     pub key: String,
     /// The vendor's IDs of the objects.
     pub vendor_ids: Vec<String>,
-    /// When this process found it. `None`: its Service may still appear, or was just deleted.
+    /// Time at which this process found the load balancer. `None`: its Service may still appear, or was just deleted.
     pub since: Option<Timestamp>,
-    /// Whether an operator has allowed its deletion.
+    /// Whether an operator has allowed the deletion of the load balancer.
     pub released: bool,
-    /// Why it still exists, in the words of the Event.
+    /// Why the load balancer still exists, in the words of the Event.
     pub waits_for: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct Orphan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdapterLink {
-    /// The replica that serves. `None`: no such replica is known.
+    /// The replica that serves. `None`: no such replica is known to the controller.
     pub replica: Option<String>,
     /// Why the adapter cannot be called.
     pub trouble: Option<String>,
@@ -86,11 +86,11 @@ pub struct AdapterLink {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkQueue {
-    /// Objects that wait in the queue.
+    /// Number of objects that wait in the queue.
     pub waiting: u64,
-    /// Objects that are being reconciled.
+    /// Number of objects that are being reconciled.
     pub running: u64,
-    /// Objects that will be reconciled again later.
+    /// Number of objects that will be reconciled again later.
     pub later: u64,
     /// How long the oldest object in the queue has waited.
     pub oldest_seconds: f64,
@@ -100,7 +100,7 @@ pub struct WorkQueue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Explanations {
-    /// At most 500.
+    /// The objects: at most 500.
     pub objects: Vec<Explanation>,
     /// Number of further objects.
     pub more: u64,
@@ -116,29 +116,29 @@ pub struct Explanation {
     pub kind: String,
     /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
-    /// False: this process has no such object in its cache.
+    /// Whether the object is in this process's cache.
     pub known: bool,
-    /// False: another replica holds its shard.
+    /// Whether this replica holds the object's shard. If false, another replica does.
     pub held: bool,
     /// The shard of the object.
     pub shard: u32,
     /// State of the object.
     pub state: State,
-    /// The desired state in the cloud, one line each, as text.
+    /// The desired state in the cloud, as text with several lines.
     pub wanted: Vec<String>,
-    /// The state in the cached listing of the cloud, one line each, as text.
+    /// The state in the cached listing of the cloud, as text with several lines.
     pub cloud: Vec<String>,
-    /// The last plan with actions, one line per action.
+    /// The last plan that had actions, one line per action.
     pub plan: Vec<String>,
-    /// What it waits for, in the words of the Event.
+    /// What the object waits for, in the words of the Event.
     pub waits_for: Option<String>,
     /// The adapter's typed reason, such as `BUDGET_EXHAUSTED`, if the adapter refused.
     pub reason: Option<String>,
-    /// Since when it is not ready.
+    /// Since when the object is not ready.
     pub since: Option<Timestamp>,
     /// Time of the next reconcile.
     pub next_try: Option<Timestamp>,
-    /// Number of attempts since then.
+    /// Number of attempts since the object was last ready.
     pub attempts: u64,
 }
 
@@ -146,24 +146,24 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// The object was not reconciled by this process, or does not belong to its shards.
+    /// This process has not reconciled the object, or holds a different shard.
     #[default]
     NotLookedAt,
     /// The object is being reconciled.
     Working,
-    /// The object waits for something; see `waitsFor`.
+    /// The object waits for something: see `waitsFor`.
     Waiting,
     /// The object is in sync.
     Settled,
-    /// The controller does not manage this object; see `wanted` for the reason.
+    /// The controller does not manage this object: `wanted` has the reason.
     NotOurs,
-    /// A state of a newer controller.
+    /// A state that only newer controllers report.
     #[serde(other)]
     Unknown,
 }
 
-/// `GET /plan` of a controller: what it would do now for objects that are not ready, as found by dry runs at the adapter. In the order of
-/// keys, at most 100 per page; `GET /plan?after=KEY` has the next ones.
+/// `GET /plan` of a controller: the changes that it would make now for objects that are not ready, as found by dry runs at the adapter.
+/// Objects are in the order of their keys, at most 100 per page; `GET /plan?after=KEY` returns the next page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plans {
@@ -171,13 +171,14 @@ pub struct Plans {
     pub controller: String,
     /// Whether the controller changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Number of objects of its shards that were reconciled since the start: those that are not in `objects` are in sync.
+    /// Number of objects of its shards that were reconciled since the start. Those that are not in `objects` are in sync.
     pub looked_at: u64,
-    /// Number of objects of its shards, plus one while not all are listed. If it is higher than `looked_at`, the plans are incomplete.
+    /// Number of objects of its shards, plus one while not all objects are listed. If this number is higher than `looked_at`, the plans are
+    /// incomplete.
     pub of: u64,
-    /// At most 100.
+    /// The objects: at most 100.
     pub objects: Vec<Priced>,
-    /// The key after which the next page starts. `None`: this is the last page.
+    /// The key after which the next page starts. `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -185,15 +186,15 @@ pub struct Plans {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Priced {
-    /// Kind of the object: `Service` or `Node`; `Route` for the route of a node that is gone.
+    /// Kind of the object: `Service` or `Node`; `Route` for the route of a node that no longer exists.
     pub kind: String,
     /// `NAMESPACE/NAME` of a Service, name of a Node, destination of a route.
     pub key: String,
     /// Planned writes to the API server, one line each, as text.
     pub cluster: Vec<String>,
-    /// Planned calls to the vendor. A call that several objects share is listed for the first of them.
+    /// Planned calls to the vendor. A call for several objects is listed with the first of them.
     pub vendor: Vec<VendorStep>,
-    /// Why there is no plan, or what it waits for first, in the words of the Event.
+    /// Why there is no plan, or what the plan waits for first, in the words of the Event.
     pub trouble: Option<String>,
     /// The adapter's typed reason for `trouble`, if the adapter refused.
     pub reason: Option<String>,
@@ -203,10 +204,10 @@ pub struct Priced {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VendorStep {
-    /// Description: `create listener tcp/443`.
+    /// Description of the call: `create listener tcp/443`.
     pub description: String,
     /// The vendor's name of the operation, such as `CreateListener`.
     pub operation: String,
-    /// The family whose budget it uses, such as `loadbalancer`.
+    /// The family whose budget the call uses, such as `loadbalancer`.
     pub family: String,
 }

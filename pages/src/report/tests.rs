@@ -3,11 +3,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Parses the text and serializes it again: no field is lost or renamed.
+/// Parses the text and serializes it again. No field may be lost or renamed.
 #[track_caller]
 fn round_trip<T: Serialize + DeserializeOwned>(text: &Value) -> T {
-    let page: T = serde_json::from_value(text.clone()).expect("it is read");
-    let again = serde_json::to_value(&page).expect("it is written");
+    let page: T = serde_json::from_value(text.clone()).expect("the text is parsed");
+    let again = serde_json::to_value(&page).expect("the page is serialized");
     assert_eq!(&again, text);
     page
 }
@@ -114,10 +114,10 @@ fn pages_of_older_and_newer_processes_are_read() {
     let mut newer = adapter();
     newer["mood"] = json!("good");
     newer["budgets"][0]["mood"] = json!("good");
-    let page: AdapterStatus = serde_json::from_value(newer).expect("what is unknown is ignored");
+    let page: AdapterStatus = serde_json::from_value(newer).expect("unknown fields are ignored");
     assert_eq!(page.budgets.len(), 1);
     let newer: Explanation =
-        serde_json::from_value(json!({ "state": "dreams" })).expect("unknown values, too");
+        serde_json::from_value(json!({ "state": "dreams" })).expect("unknown values are ignored, too");
     assert_eq!(newer.state, State::Unknown);
     let older = json!({ "adapter": "adapter-sim", "leader": true });
     let page: AdapterStatus = serde_json::from_value(older).expect("missing fields are empty");

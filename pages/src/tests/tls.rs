@@ -1,4 +1,4 @@
-//! Pages over TLS, with a real client.
+//! Tests of pages over TLS, with a real client.
 
 use std::{fs, net::IpAddr, path::Path};
 
@@ -21,7 +21,7 @@ fn made() -> (String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// A directory with a pair, as a mounted Secret.
+/// Writes the pair to a directory, like a mounted Secret.
 fn folder((certificate, key): &(String, String)) -> (TempDir, Certificate) {
     let folder = tempfile::tempdir().expect("a folder");
     let [crt, pem] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
@@ -47,7 +47,7 @@ impl SecurePort {
         Self { address, _serving: serving }
     }
 
-    /// A client that trusts only this certificate, and uses this TLS version.
+    /// Connects with a client that trusts only this certificate, and uses this TLS version.
     async fn shake_hands(
         &self,
         trusted: &str,
@@ -99,7 +99,7 @@ async fn a_replaced_certificate_is_used_and_a_bad_one_ignored() {
     let port = SecurePort::open(certificate, Version::Tls13).await;
     port.healthz(&old.0).await.expect("the old certificate");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
-    // Half of the change: the certificate and the key belong to different pairs.
+    // Only half of the change has happened: the certificate and the key belong to different pairs.
     write("tls.crt", &new.0);
     port.healthz(&old.0).await.expect("still the old certificate");
     write("tls.key", &new.1);
@@ -133,10 +133,12 @@ async fn a_directory_gets_a_pair_that_is_used_again() {
     let address = ServerName::from("127.0.0.1".parse::<IpAddr>().expect("an address"));
     let port = SecurePort::open(Certificate::Directory(directory.clone()), Version::Tls12).await;
     let first = pair();
-    port.shake_hands(&first[0], address.clone(), &TLS13).await.expect("made for the address");
+    port.shake_hands(&first[0], address.clone(), &TLS13)
+        .await
+        .expect("the certificate is valid for the address");
     let port = SecurePort::open(Certificate::Directory(directory.clone()), Version::Tls12).await;
     assert_eq!(pair(), first);
-    port.shake_hands(&first[0], address, &TLS13).await.expect("the same");
+    port.shake_hands(&first[0], address, &TLS13).await.expect("the same certificate");
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &fs::metadata(path(&directory, "key")).expect("there").permissions(),
     );
@@ -160,7 +162,7 @@ fn unusable_tls_files_are_named() {
     let (one, other) = (made(), made());
     let start = |pair: &(String, String)| {
         let (_folder, certificate) = folder(pair);
-        Tls::start(certificate, Version::Tls12, &[]).expect_err("a file that cannot be used").to_string()
+        Tls::start(certificate, Version::Tls12, &[]).expect_err("a file with invalid content").to_string()
     };
     let swapped = (one.1.clone(), one.0.clone());
     let names_itself = |text: &str, file: &str, why: &str| {
@@ -173,7 +175,7 @@ fn unusable_tls_files_are_named() {
     let nowhere = Certificate::Files { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
     let missing = Tls::start(nowhere, Version::Tls12, &[]).expect_err("missing").to_string();
     names_itself(&missing, "/nowhere/a", "No such file");
-    // Half a pair is a user's mistake and must not be overwritten.
+    // A user's incomplete pair is a mistake and must not be overwritten.
     let half = tempfile::tempdir().expect("a folder");
     fs::write(path(half.path(), "crt"), &one.0).expect("room");
     let error = Tls::start(Certificate::Directory(half.path().to_owned()), Version::Tls12, &[]);

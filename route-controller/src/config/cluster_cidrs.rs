@@ -1,4 +1,4 @@
-//! The flag `--cluster-cidr`: the pod CIDRs of the cluster. No route outside of them is removed because no node needs it.
+//! The flag `--cluster-cidr`: the pod CIDRs of the cluster. Unneeded routes outside of these CIDRs are never removed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use controller_core::cidr;
 use ipnet::IpNet;
 
-/// One CIDR, or one of each address family. Host bits zero.
+/// One CIDR, or one of each address family. All host bits are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterCidrs {
     first: IpNet,

@@ -1,7 +1,7 @@
-//! The attempts for each route, and when they may be retried. Time is an argument.
+//! Keeps the attempts for each route, and decides when they may be retried. Time is an argument.
 //!
-//! Entries that the last plan does not contain are dropped, so the size is bounded by the plan. Only an identical action is delayed: a
-//! route with a new next hop is created at once.
+//! Entries that the last plan does not contain are dropped, so the plan bounds the number of entries. Only an identical action is delayed:
+//! a route with a new next hop is created at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::plan::{Lay, Plan, Removal};
 
 /// Delay of the first retry of a failed route; it doubles with each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest delay of a retry, whatever the reason: about a reconciliation period.
+/// Maximum delay of a retry, whatever the reason: about a reconciliation period.
 const LAST_RETRY: Duration = Duration::from_mins(5);
-/// How long the cache may take to show a completed action before it is repeated. It doubles as well, so that a route which becomes a black
-/// hole again and again is not replaced in a tight loop.
+/// Time for the cache to show a completed action, before the action is repeated. This time doubles, too, so that a route that repeatedly
+/// becomes a black hole is not replaced in a tight loop.
 const FIRST_SIGHT: Duration = Duration::from_secs(15);
 
 /// The outcome for one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Done, or nothing was to be done.
+    /// The action was done, or was not necessary.
     Done,
-    /// In progress.
+    /// The action is in progress.
     Pending { again: Option<Duration> },
-    /// Failed. Retried after `again`, else with backoff.
+    /// The action failed. It is retried after `again`, else with backoff.
     Failed { reason: Reason, why: String, again: Option<Duration> },
-    /// Refused. An early retry would not help.
+    /// The adapter refused the action. An early retry would not help.
     Refused { reason: Reason, why: String },
 }
 
@@ -50,7 +50,7 @@ enum Act {
 
 #[derive(Debug)]
 struct Attempt {
-    /// Number of attempts in a row.
+    /// Number of consecutive attempts.
     n_tries: u32,
     not_before: Instant,
     outcome: Outcome,
@@ -61,7 +61,7 @@ struct Attempt {
 /// The last attempt to create a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Try {
-    /// Number of attempts in a row.
+    /// Number of consecutive attempts.
     pub(crate) n_tries: u32,
     /// Time of the next attempt.
     pub(crate) not_before: Instant,
@@ -85,7 +85,7 @@ impl Outcome {
         match self {
             Self::Done => doubled(FIRST_SIGHT),
             Self::Pending { again } => again.unwrap_or_else(|| doubled(FIRST_RETRY)).max(FIRST_RETRY),
-            // The longer delay wins: the adapter's applies to one attempt, the backoff counts all of them.
+            // The longer delay applies: the adapter's delay is for one attempt, while the backoff counts all attempts.
             Self::Failed { again, .. } => doubled(FIRST_RETRY).max(again.unwrap_or_default()),
             Self::Refused { .. } => LAST_RETRY,
         }
@@ -93,7 +93,7 @@ impl Outcome {
 }
 
 impl Attempts {
-    /// Forgets actions that the plan does not contain: they succeeded, or are not needed any more.
+    /// Drops actions that the plan does not contain: they succeeded, or are no longer needed.
     pub(crate) fn keep(&mut self, plan: &Plan) {
         let asked: BTreeSet<Act> = plan
             .lays
@@ -105,8 +105,8 @@ impl Attempts {
     }
 
     /// Returns the actions of the plan that are due: first attempts first, then retries in the order in which they came due, since a pass
-    /// may not get to all of them. Completed removals that the cache still shows are left out of `instead_of`. The other fields of the plan
-    /// are empty.
+    /// may not complete all of them. Completed removals that the cache still shows are left out of `instead_of`. The other fields of the
+    /// returned plan are empty.
     pub(crate) fn due(&self, plan: &Plan, now: Instant) -> Plan {
         let mut plan = Plan { lays: plan.lays.clone(), removals: plan.removals.clone(), ..Plan::default() };
         plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
@@ -129,7 +129,7 @@ impl Attempts {
         self.record(Act::Remove(removal.clone()), (outcome, Duration::ZERO), now);
     }
 
-    /// The standing of a route to create, according to the last attempt.
+    /// Returns the standing of a route to create, according to the last attempt.
     pub(crate) fn standing(&self, lay: &Lay) -> Standing {
         if let Some(attempt) = self.entries.get(&Act::lay(lay)) {
             return attempt.outcome.standing();
@@ -141,9 +141,9 @@ impl Attempts {
         if lay.instead_of.iter().any(failed) { Standing::Failed } else { Standing::Open }
     }
 
-    /// The outcome of the first conflicting route that is not removed. `None`: nothing conflicts.
+    /// Returns the outcome for the first conflicting route that is not removed. `None`: no route conflicts.
     ///
-    /// To be called after the removals were attempted; a removal without an attempt counts as in progress.
+    /// Must be called after the removals were attempted. A removal without an attempt counts as in progress.
     pub(crate) fn obstacle(&self, lay: &Lay) -> Option<&Outcome> {
         let outcome = |removal: &Removal| {
             let attempt = self.entries.get(&Act::Remove(removal.clone()));
@@ -152,13 +152,14 @@ impl Attempts {
         lay.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
     }
 
-    /// When the next action comes due. `None`: nothing is delayed. Actions that are overdue wait for something else and do not count.
+    /// Returns when the next action comes due. `None`: no action is delayed. Overdue actions do not count, since they wait for something
+    /// else.
     pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
         let later = self.entries.values().map(|attempt| attempt.not_before).filter(|at| *at > now);
         Some(later.min()?.saturating_duration_since(now))
     }
 
-    /// The last attempt for the route, or for the first conflicting route that is not removed.
+    /// Returns the last attempt for the route, or for the first conflicting route that is not removed.
     pub(crate) fn last(&self, lay: &Lay) -> Option<Try> {
         let removals = lay.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
         let acts = removals.chain([Act::lay(lay)]);

@@ -1,7 +1,8 @@
 //! Decides which of the unneeded routes may be removed now. Time is an argument.
 //!
-//! A route is removed with its node, but a list of nodes can be wrong: an API server that was restored from an old backup, or the wrong API
-//! server, lists few nodes or none while their pods run. The evidence for a removal decides how fast it may happen:
+//! A route is removed after its node is deleted, but the list of nodes can be wrong: an API server that was restored from an old backup, or
+//! the wrong API server, lists few nodes or none while their pods run. The evidence for a removal decides how soon the route may be
+//! removed:
 //!
 //! | the route | is removed |
 //! | --- | --- |
@@ -10,8 +11,8 @@
 //! | leads to an instance, and the deletion of its node was observed | after the grace period, up to the maximum number and percentage per window |
 //! | leads to an instance, and its node is not listed any more | after the grace period, up to the maximum number and percentage per window, after a start one by one, and never while no node is listed at all |
 //!
-//! If more routes are to be removed than that, none is, however long it takes, until an operator allows it: if a list lost more nodes than
-//! plausible, no part of it is trusted.
+//! If more removals are due than these limits allow, no route is removed until an operator allows it, however long that takes: if more
+//! nodes disappeared from a list than is plausible, the controller trusts no part of the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,8 +23,8 @@ use tokio::time::Instant;
 
 use crate::plan::{Cause, Plan, Removal};
 
-/// An instance's absence shows in the next listing of the routes, by default within two minutes. Deleted nodes mostly lose their instances,
-/// too: held removals are reported only after this time.
+/// Delay before held removals are reported. Deleted nodes mostly lose their instances, too, and the next listing of the routes, by default
+/// within two minutes, shows that an instance is gone.
 const LISTED: Duration = Duration::from_mins(3);
 /// Number of routes that a note names.
 const NAMED: usize = 5;
@@ -32,15 +33,16 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Guard {
     grace: Duration,
-    /// Since when no node needs a route, by the vendor's ID.
+    /// Time since which no node needs a route, by the vendor's ID.
     unasked: BTreeMap<String, Instant>,
-    /// Removals that a brake has allowed. Retries of them are not counted again.
+    /// Removals that a brake has allowed. The brake does not count their retries again.
     let_go: BTreeSet<String>,
-    /// The node that a route served last, by the vendor's ID, where it was created for another node. It is removed with that node.
+    /// By the vendor's ID, the node that a route served last, if the route was created for another node. The route is removed with that
+    /// node.
     heirs: BTreeMap<String, String>,
-    /// For routes of nodes whose deletion was observed.
+    /// Brake for routes of nodes whose deletion was observed.
     deleted: Brake,
-    /// For routes of nodes that are not listed any more.
+    /// Brake for routes of nodes that are not listed any more.
     missing: Brake,
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct Held {
     pub(crate) why: Why,
 }
 
-/// Why they are held.
+/// Why the removals are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     /// No node is listed.
@@ -79,7 +81,7 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    /// Names the cause without its numbers.
+    /// Returns the name of the cause, without its numbers.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::NoNodes => "no nodes",
@@ -101,14 +103,14 @@ impl Guard {
         }
     }
 
-    /// The replica starts to work, or acquires a shard: it has removed nothing there, but another replica may have. The count of removals
-    /// for deleted nodes is kept.
+    /// Starts again when the replica starts or acquires a shard: another replica may have removed routes there. The count of removals for
+    /// deleted nodes is kept.
     pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
         self.limit(limits);
         self.missing = Brake::new(limits, now);
     }
 
-    /// A copy that has forgotten the routes.
+    /// Returns a copy without the routes.
     pub(crate) fn forgetful(&self) -> Self {
         let unknown = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let (unasked, let_go, heirs) = unknown;
@@ -116,18 +118,18 @@ impl Guard {
         Self { grace: self.grace, unasked, let_go, heirs, deleted, missing }
     }
 
-    /// Sets new limits, after the loss of a shard.
+    /// Sets new limits after the loss of a shard.
     pub(crate) fn limit(&mut self, limits: Limits) {
         self.deleted.limit(limits);
         self.missing.limit(limits);
     }
 
-    /// The UIDs of nodes that routes served last, where the routes were created for other nodes.
+    /// Returns the UIDs of nodes that routes served last, if the routes were created for other nodes.
     pub(crate) fn heirs(&self) -> impl Iterator<Item = &String> {
         self.heirs.values()
     }
 
-    /// Keeps in a plan the removals that are allowed now.
+    /// Drops the removals from the plan that are not allowed now.
     pub(crate) fn judge(&mut self, plan: &mut Plan, nodes: Nodes<'_>, now: Instant) -> Judgement {
         self.forget(&plan.removals);
         self.heirs.extend(plan.heirs.clone());
@@ -159,8 +161,8 @@ impl Guard {
         judgement
     }
 
-    /// The deletion of each of these nodes was observed, so that no delay after a start is needed. The limits still apply: an operator may
-    /// have deleted all Node objects by mistake while their pods run.
+    /// Decides about routes of nodes whose deletion was observed, so that no delay after a start is needed. The limits still apply, since
+    /// an operator may have deleted all Node objects by mistake while their pods run.
     fn of_deleted(
         &mut self,
         removals: Vec<Removal>,
@@ -201,7 +203,7 @@ impl Guard {
         let (again, mut new) = self.split(removals);
         match self.missing.ask(now, n_ours, new.len()) {
             Verdict::Go => (),
-            // All of them are allowed, spread over the window.
+            // All of these removals are allowed, spread over the window.
             Verdict::Later { .. } => {
                 let (n_due, after) = self.due(n_ours, new.len(), now);
                 new.truncate(n_due);
@@ -217,7 +219,7 @@ impl Guard {
         [again, new].concat()
     }
 
-    /// How many of the delayed removals are allowed now, and when the next one is.
+    /// Returns how many of the delayed removals are allowed now, and when the next one is.
     fn due(&mut self, n_ours: usize, n_new: usize, now: Instant) -> (usize, Duration) {
         let mut asked = (1..=n_new).map(|n| (n - 1, self.missing.ask(now, n_ours, n)));
         let next = asked.find_map(|(n, verdict)| match verdict {
@@ -232,7 +234,7 @@ impl Guard {
         removals.into_iter().partition(|removal| self.let_go.contains(&removal.vendor_id))
     }
 
-    /// Forgets routes that are not to be removed any more: they are gone, or a node needs them again.
+    /// Forgets routes that need no removal any more: they are gone, or a node needs them again.
     fn forget(&mut self, removals: &[Removal]) {
         let ids: BTreeSet<&str> = removals.iter().map(|removal| removal.vendor_id.as_str()).collect();
         self.unasked.retain(|id, _| ids.contains(id.as_str()));
@@ -258,7 +260,7 @@ impl Judgement {
     }
 }
 
-/// What is held, why, and what the operator can do.
+/// Says what is held, why, and what the operator can do.
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.removals.len();
@@ -270,27 +272,19 @@ impl fmt::Display for Held {
                 "--route-removal-max-share=100".to_owned()
             }
             Why::Missing { allowance, window } => {
-                write!(
-                    f,
-                    "are not listed any more, at most {allowance} routes may be removed within {} min",
-                    minutes(window)
-                )?;
+                write!(f, "are not listed any more; the limit is {allowance} per {} min", minutes(window))?;
                 format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
             }
             Why::Deleted { allowance, window } => {
-                write!(
-                    f,
-                    "were deleted, at most {allowance} routes may be removed within {} min",
-                    minutes(window)
-                )?;
+                write!(f, "were deleted; the limit is {allowance} per {} min", minutes(window))?;
                 format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
             }
         };
         write!(
             f,
-            ": none of these routes is removed. If the nodes are gone for good, start the controller with {flags}"
+            ". None of these routes is removed. If the nodes are gone for good, start the controller with {flags}"
         )?;
-        f.write_str(" until the routes are removed: to ")?;
+        f.write_str(" until the routes are removed. Their destinations: ")?;
         let named = self.removals.iter().take(NAMED).map(|removal| removal.to.to_string());
         f.write_str(&named.collect::<Vec<_>>().join(", "))?;
         if n > NAMED { f.write_str(", …") } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! The meaning of the adapter's answers.
+//! Tests the meaning of the adapter's answers.
 
 use super::*;
 

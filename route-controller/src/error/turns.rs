@@ -1,6 +1,7 @@
-//! The order of condition writes if a pass cannot do all of them, and the writes that the cache does not show yet. Time is an argument.
+//! Keeps the order of condition writes for passes that cannot do all of them, and the writes that the cache does not show yet. Time is an
+//! argument.
 //!
-//! Entries that the last pass does not need are dropped, so the size is bounded by the number of nodes.
+//! Entries that the last pass does not need are dropped, so the number of nodes bounds the number of entries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::plan::condition::{Change, Network};
 
-/// How long the cache may lag behind a write; nothing is written twice in that time.
+/// Maximum lag of the cache behind a write. No write is repeated within this time.
 const ECHO: Duration = Duration::from_secs(5);
 
 /// The order of the last attempts to write conditions.
@@ -18,14 +19,15 @@ pub(crate) struct Turns {
     n_turns: u64,
     /// Number of the last attempt, by the node's UID.
     last: BTreeMap<String, u64>,
-    /// What was written and when, by the node's UID, while the cache does not show it.
+    /// The last written value and its time, by the node's UID, while the cache does not show the write.
     written: BTreeMap<String, (Network, Instant)>,
-    /// The oldest write that the last pass left out because the cache lags.
+    /// The oldest write that the last pass skipped because the cache lags.
     held_back: Option<Instant>,
 }
 
 impl Turns {
-    /// Orders changes: first attempts first, then those that waited longest; leaves out recent writes. Forgets all other nodes.
+    /// Orders changes: first attempts first, then those that waited longest. Leaves out recent writes, and drops the state of all other
+    /// nodes.
     pub(crate) fn in_turn(&mut self, mut changes: Vec<Change>, now: Instant) -> Vec<Change> {
         let mut written = std::mem::take(&mut self.written);
         self.held_back = None;
@@ -51,12 +53,12 @@ impl Turns {
         self.written.insert(change.node_uid.clone(), (change.network, now));
     }
 
-    /// When the cache must show the writes: if it still differs then, another client has overwritten them.
+    /// Returns when the cache must show the writes. If it still differs then, another client has overwritten them.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         self.held_back.map(|written| (written + ECHO).duration_since(now))
     }
 
-    /// Records an attempt, whatever its outcome.
+    /// Records an attempt with any outcome.
     pub(crate) fn had(&mut self, change: &Change) {
         self.n_turns = self.n_turns.saturating_add(1);
         self.last.insert(change.node_uid.clone(), self.n_turns);

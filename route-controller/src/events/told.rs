@@ -1,4 +1,4 @@
-//! Remembers which conditions were reported: a lasting condition is reported when it begins and then every half hour, not in each pass.
+//! Remembers which conditions were reported. A condition is reported when it begins, and then every half hour, not in each pass.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl<T> Default for Told<T> {
 }
 
 impl<T: Clone + Ord> Told<T> {
-    /// Of all present conditions, returns those to report now. Forgets those that have ended.
+    /// Returns those of the present conditions that must be reported now. Forgets the conditions that have ended.
     pub(crate) fn news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
     where
         T: 'a,
@@ -25,7 +25,8 @@ impl<T: Clone + Ord> Told<T> {
         news
     }
 
-    /// The same, but a condition that has ended is remembered for a while: conditions that alternate are reported once each.
+    /// Like the function above, but remembers an ended condition for a while, so that conditions that alternate are reported only once
+    /// each.
     pub(crate) fn rare_news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
     where
         T: 'a,

@@ -1,4 +1,4 @@
-//! Packs actions into calls of bounded size. Pure.
+//! Packs actions into calls of bounded size.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// The cluster's CIDRs, and the pod CIDRs outside of them: an adapter creates no other routes.
+    /// The cluster's CIDRs, and the pod CIDRs outside of them. An adapter creates no routes outside of all these.
     pub(crate) fn cidrs(&self, cluster: &ClusterCidrs) -> Vec<String> {
         let lays = self.lays.iter().map(|lay| lay.claim.to);
         let asked = lays.chain(self.removals.iter().map(|removal| removal.to));
@@ -54,7 +54,7 @@ impl Batch<'_> {
                 destination: removal.to.to_string(),
             }),
             vendor_id: removal.vendor_id.clone(),
-            // A route with the owner tag needs no check of its next hop.
+            // The adapter need not check the next hop of a route with the owner tag.
             next_hop: removal.via.as_ref().map(next_hop),
         };
         self.removals.iter().map(delete).collect()

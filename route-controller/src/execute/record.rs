@@ -1,6 +1,6 @@
-//! Stores the record of untagged routes in a ConfigMap, one entry per route, so that it outlives the process.
+//! Stores the record of untagged routes in a ConfigMap, one entry per route, so that it survives a restart.
 //!
-//! On clouds with owner tags on routes the record is empty: no ConfigMap is created and nothing is written.
+//! On clouds with owner tags on routes, the record is empty, so that no ConfigMap is created or written.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::plan::record::Record;
 /// Name of the ConfigMap, in the namespace of this process.
 pub(crate) const NAME: &str = "route-controller-routes";
 
-/// Longest key of a ConfigMap. Source: Kubernetes' validation. Routes with longer IDs are remembered in memory only.
+/// Maximum length of a ConfigMap's key. Source: Kubernetes' validation. Routes with longer IDs are kept in memory only.
 const LONGEST_KEY: usize = 253;
 
 /// Access to the ConfigMap.
@@ -24,12 +24,12 @@ const LONGEST_KEY: usize = 253;
 pub(crate) struct Store(Api<ConfigMap>);
 
 impl Store {
-    /// Uses the namespace of the pod, or of the kubeconfig.
+    /// Creates the access in the namespace of the pod, or of the kubeconfig.
     pub(crate) fn new(kube: kube::Client) -> Self {
         Self(Api::default_namespaced(kube))
     }
 
-    /// Loads the record; without a ConfigMap it is empty. Cost: one read.
+    /// Loads the record. Without a ConfigMap the record is empty. Cost: one read.
     ///
     /// # Errors
     /// Returns the errors of the API server.
@@ -42,7 +42,7 @@ impl Store {
         Ok(entries.into_iter().filter_map(|(key, uid)| Some((decoded(&key)?, uid))).collect())
     }
 
-    /// Updates the stored record to `record`. Cost: nothing without a change; else one write, and another to create the ConfigMap.
+    /// Updates the stored record to `record`. Cost: no request without a change; else one write, and another to create the ConfigMap.
     ///
     /// # Errors
     /// Returns the errors of the API server.
@@ -58,7 +58,7 @@ impl Store {
             Err(error) if error.is_not_found() => (),
             done => return done.map(drop),
         }
-        // The ConfigMap does not exist: write all entries, or the next process would not know the others.
+        // The ConfigMap does not exist: write all entries, or the next process would not know the unchanged ones.
         let entries = record.entries().filter_map(|(id, uid)| Some((encoded(id)?, uid.to_owned())));
         let map = ConfigMap {
             metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
@@ -69,7 +69,8 @@ impl Store {
     }
 }
 
-/// Encodes an ID as a key of a ConfigMap: other characters become `_` and two hexadecimal digits. Returns `None` if it is too long.
+/// Encodes an ID as a key of a ConfigMap. Characters that keys cannot contain become `_` and two hexadecimal digits. Returns `None` if the
+/// key is too long.
 fn encoded(id: &str) -> Option<String> {
     let key: String = id
         .bytes()

@@ -1,4 +1,4 @@
-//! Dry run of the last pass at the adapter: shows what would become of its routes. Nothing is written.
+//! Dry run: asks the adapter what it would do for the plan of the last pass. Nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Wanted {
         self.held.iter().find(held).map(ToString::to_string)
     }
 
-    /// Returns the part of the plan about these objects.
+    /// Returns the part of the plan that concerns these objects.
     fn about(&self, objects: &[Object]) -> (Vec<&Lay>, Vec<&Removal>) {
         let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
         let lays = self.plan.lays.iter().filter(|lay| uids.contains(lay.place()));
@@ -50,7 +50,7 @@ impl Wanted {
     }
 }
 
-/// A route whose node is gone is shown as an object of its own.
+/// Returns the object that represents a route whose node is gone.
 fn named(removal: &Removal) -> Object {
     Object::node(&removal.to.to_string(), &removal.place())
 }
@@ -109,7 +109,7 @@ impl Executor {
         objects.into_iter().map(rehearsal).collect()
     }
 
-    /// Batches calls as an execution would. A vendor step that several routes share is shown for the first of them.
+    /// Makes the same batches of calls as an execution. A vendor step that several routes share is shown for the first of them.
     async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Heard {
         let (mut heard, (lays, removals)) = (Heard::default(), wanted.about(objects));
         for shard in 0..self.shards.count() {
@@ -172,7 +172,7 @@ fn of_lay(lay: &Lay) -> Object {
     Object::node(&lay.node_name, lay.place())
 }
 
-/// The requested node that the removal belongs to, or the route's own object.
+/// Returns the requested node that the removal belongs to, or the object that represents the route.
 fn of_removal(removal: &Removal, objects: &[Object]) -> Object {
     let itself = named(removal);
     let node = || objects.iter().find(|object| object.uid == itself.uid).cloned();

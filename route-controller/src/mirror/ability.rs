@@ -19,9 +19,9 @@ const ROUTES: &str = "routes";
 /// The capability of a cloud that stores the owner of a route.
 const MARKS: &str = "routes.ownership-tags";
 
-/// Interval of requests to an adapter whose routes cannot be watched yet, or that has none. It answers from memory.
+/// Interval of requests to an adapter that has no routes, or whose routes cannot be watched yet. The adapter answers from memory.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Interval of requests to a working adapter: another version may replace it at any time.
+/// Interval of requests to a working adapter, since another version may replace it at any time.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Interval of requests to an adapter that does not answer.
 const ASK_SOON: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl Ability {
         }
     }
 
-    /// For an adapter without `GetInfo`: untagged routes then count as not owned by this cluster, which is safe.
+    /// Returns the ability of an adapter without `GetInfo`. Untagged routes then do not count as owned by this cluster, which is safe.
     fn of_error(error: &AdapterError) -> Option<Self> {
         (error.code == Code::Unimplemented).then_some(Self::Marked)
     }
@@ -89,12 +89,12 @@ impl Mirrors {
         }
     }
 
-    /// Nodes whose provider IDs have another scheme belong to other clouds.
+    /// Records the scheme. Nodes whose provider IDs have another scheme belong to other clouds.
     fn learn_scheme(&self, scheme: &str, trigger: &Trigger) {
         let scheme = Some(scheme.to_owned()).filter(|scheme| !scheme.is_empty());
         let mut known = self.scheme.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != scheme {
-            info!(scheme, "Nodes with this provider ID scheme belong to this cloud");
+            info!(scheme, "Learned the provider ID scheme of this cloud");
             *known = scheme;
             trigger.wake();
         }
@@ -115,7 +115,7 @@ impl Mirrors {
     }
 }
 
-/// What the operator has to do.
+/// Says what the operator has to do.
 pub(super) const NO_ROUTES: &str = "the adapter has no capability `routes`: configure what its cloud \
                                     needs for them, such as a router, or do not run the route-controller";
 

@@ -1,4 +1,4 @@
-//! Kubernetes Nodes, trimmed to the fields that routes need.
+//! Trims Kubernetes Nodes to the fields that routes need.
 
 use controller_core::cidr;
 use controller_core::node::internal_ips;
@@ -30,25 +30,25 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
     Some(trimmed)
 }
 
-/// What the change of a node means for the passes.
+/// What the change of a node means for passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It may change the plan.
+    /// The change may affect the plan.
     Plan,
-    /// The condition is one that another controller wrote.
+    /// Another controller wrote the condition.
     Condition,
-    /// Irrelevant, such as a heartbeat or this controller's own write.
+    /// The change is irrelevant, such as a heartbeat or this controller's own write.
     Nothing,
 }
 
-/// Classifies a change. `judged` is the last pass's conclusion about the node; with `None` a change of the condition is irrelevant.
+/// Classifies a change. `judged` is the last pass's conclusion about the node. If it is `None`, a change of the condition is irrelevant.
 pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News {
     let Node {
         name,
         uid,
         created,
         provider_id,
-        // Derived from the provider ID, and from the scheme, which only a pass knows.
+        // The fields derived from provider ID and scheme are not compared: only a pass knows the scheme.
         elsewhere: _,
         pod_cidrs,
         unreadable_cidrs,
@@ -69,7 +69,7 @@ pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News
     }
 }
 
-/// Duplicates of a CIDR count once.
+/// Removes duplicate CIDRs.
 fn read_cidr(node: &mut Node, text: &str) {
     match cidr::parse(text) {
         Ok(cidr) if node.pod_cidrs.contains(&cidr) => (),

@@ -1,4 +1,4 @@
-//! The cloud's routes, trimmed to what a plan needs.
+//! Trims the cloud's routes to what a plan needs.
 
 use cloud_api_proto::v1alpha1 as contract;
 
@@ -9,8 +9,8 @@ pub(crate) fn trim(route: &contract::Route, cluster_id: &str) -> Option<Route> {
     let destination: ipnet::IpNet = route.destination.parse().ok()?;
     let key = route.key.as_ref();
     let node_uid = key.map(|key| key.node_uid.clone()).filter(|uid| !uid.is_empty());
-    // An adapter that marks a route with another cluster's key as owned by this one has a defect; the route must not be removed because of
-    // it.
+    // If an adapter marks a route with another cluster's key as owned by this cluster, the adapter has a defect, which must not cause the
+    // removal of the route.
     let key_is_ours = key.is_none_or(|key| key.cluster_id.is_empty() || key.cluster_id == cluster_id);
     let owner = match route.owner() {
         contract::RouteOwner::Mine if key_is_ours => Owner::Ours,

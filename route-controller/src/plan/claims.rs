@@ -32,19 +32,19 @@ pub(crate) enum Standing {
 pub(crate) struct Claims<'a> {
     pub(crate) wanted: BTreeMap<IpNet, &'a Node>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Pod CIDRs outside of the cluster's. Their routes are created and never removed; an Event on the node says so.
+    /// Pod CIDRs outside of the cluster's CIDRs. Their routes are created and never removed; an Event on the node reports this.
     pub(crate) outside: Vec<Refusal>,
 }
 
-/// Sorts by age: of two nodes with the same CIDR or instance, the older one gets it, in whichever order they are listed.
+/// Sorts by age: of two nodes with the same CIDR or instance, the older one gets it, in any order of the list.
 pub(crate) fn by_age(nodes: &[impl Borrow<Node>]) -> Vec<&Node> {
     let mut by_age: Vec<&Node> = nodes.iter().map(Borrow::borrow).collect();
     by_age.sort_by(|a, b| (a.created, &a.name, &a.uid).cmp(&(b.created, &b.name, &b.uid)));
     by_age
 }
 
-/// Assigns each CIDR to the oldest node that has it. A node that is not initialised yet keeps its CIDRs, so that no other node loses its
-/// route later. So does a node of another cloud, for which nothing is reported.
+/// Assigns each CIDR to the oldest node that has it. A node that is not initialised yet keeps its CIDRs, so that no other node gets a route
+/// that it would lose later. A node of another cloud keeps its CIDRs, too; nothing is reported for it.
 pub(crate) fn claims<'a>(nodes: &'a [impl Borrow<Node>], cluster: &ClusterCidrs) -> Claims<'a> {
     let mut claims = Claims::default();
     for node in by_age(nodes) {

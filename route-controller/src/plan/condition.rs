@@ -1,5 +1,5 @@
-//! The condition `NetworkUnavailable`, which shows the state of a node's routes. Reasons and messages are exactly those of the route
-//! controller of k8s.io/cloud-provider, since users and other components search for them.
+//! The condition `NetworkUnavailable`, which shows the state of a node's routes. Reasons and messages equal those of the route controller
+//! of k8s.io/cloud-provider, since users and other components search for them.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub(crate) struct Condition {
     pub(crate) reason: String,
 }
 
-/// The value of the condition.
+/// Returns the value of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     Available,
@@ -47,7 +47,8 @@ impl Network {
         }
     }
 
-    /// Whether the node has it already. Message and times are ignored: the condition is written only if status or reason changes.
+    /// Whether the node already has this condition. Message and times are ignored: the condition is written only if status or reason
+    /// changes.
     pub(crate) fn stands_on(self, node: &Node) -> bool {
         node.network_unavailable
             .as_ref()
@@ -59,15 +60,15 @@ impl Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) node_name: String,
-    /// The node's UID: another node may have the name by now.
+    /// The node's UID, since another node may have the name by now.
     pub(crate) node_uid: String,
     pub(crate) network: Network,
 }
 
-/// The conclusions by node UID; nodes without a certain one are left out.
+/// The conclusions by node UID. Nodes without a certain conclusion are left out.
 pub(crate) type Judged = BTreeMap<String, Network>;
 
-/// Judges all nodes on this cloud's instances. `lay_standing` returns the standing of a route to create.
+/// Decides the condition of all nodes on this cloud's instances. `lay_standing` returns the standing of a route to create.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
@@ -104,7 +105,7 @@ pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Ju
         .collect()
 }
 
-/// Judges a node by all of its claims. Returns `None` if nothing is certain yet, so that the condition is not touched.
+/// Decides the condition of a node from all of its claims. Returns `None` if nothing is certain yet, so that the condition is not changed.
 ///
 /// `stray`: the node has no pod CIDR, but a route of this cluster leads to it.
 fn judge(standings: &[Standing], stray: bool) -> Option<Network> {

@@ -20,8 +20,8 @@ pub(crate) struct Node {
     pub(crate) created: Timestamp,
     /// `spec.providerID`. `None`: not initialised yet, so its instance is not known.
     pub(crate) provider_id: Option<String>,
-    /// Its instance belongs to another cloud, according to its provider ID: it keeps its CIDRs, and nothing else is done or reported for
-    /// it.
+    /// Whether the instance belongs to another cloud, according to its provider ID. Such a node keeps its CIDRs, but gets no routes and is
+    /// not reported.
     pub(crate) elsewhere: bool,
     /// `spec.podCIDRs`, with host bits zero and without duplicates, in the node's order.
     pub(crate) pod_cidrs: Vec<IpNet>,
@@ -34,8 +34,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The next hop for these pods. Without an internal address of that family the driver chooses one. Returns `None` if the node is not
-    /// initialised yet, or if its instance belongs to another cloud.
+    /// Returns the next hop for these pods. If the node has no internal address of that family, the driver chooses one. Returns `None` if
+    /// the node is not initialised yet, or if its instance belongs to another cloud.
     pub(crate) fn next_hop(&self, to: &IpNet) -> Option<NextHop> {
         if self.elsewhere {
             return None;
@@ -48,13 +48,13 @@ impl Node {
         self.pod_cidrs.is_empty() && self.unreadable_cidrs.is_empty()
     }
 
-    /// Whether the node's pods wait for a route, as far as the node shows.
+    /// Whether the node's pods wait for a route, according to the node's fields.
     pub(crate) fn waits_for_a_route(&self) -> bool {
         let is_served = self.network_unavailable.as_ref().is_some_and(|now| now.status == "False");
         self.provider_id.is_some() && !self.elsewhere && !self.pod_cidrs.is_empty() && !is_served
     }
 
-    /// The node as seen by the cloud with this provider ID scheme. An invalid provider ID does not count as another cloud's.
+    /// Returns the node as seen by the cloud with this provider ID scheme. An invalid provider ID does not count as another cloud's.
     pub(crate) fn seen_from(self: Arc<Self>, scheme: &str) -> Arc<Self> {
         let id = self.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
         if id.is_none_or(|id| id.scheme() == scheme) {

@@ -1,7 +1,7 @@
 //! The record of routes that belong to this cluster, for clouds that cannot store the owner: routes that were observed to serve a node.
 //!
 //! That observation is the only proof of ownership and cannot be repeated once the node is gone, so it is stored. A route that never served
-//! a node of this cluster is never recorded, whatever it looks like.
+//! a node of this cluster is never recorded, whatever its fields are.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,9 @@ impl Record {
         self.0.get(&route.vendor_id).filter(|_| unmarked).map(String::as_str)
     }
 
-    /// Returns the record updated from all routes: routes that are gone are forgotten, and routes that serve a node are added.
+    /// Returns the record updated from all routes: entries of deleted routes are dropped, and routes that serve a node are added.
     ///
-    /// An ID consists only of destination and next hop: a later route with the same ones must not inherit the entry.
+    /// An ID consists only of destination and next hop, so a later route with the same ones must not inherit the entry.
     pub(crate) fn after(
         &self,
         routes: &[impl Borrow<Route>],
@@ -40,7 +40,7 @@ impl Record {
         Self(after)
     }
 
-    /// Forgets routes that are gone, and adds nothing.
+    /// Drops the entries of deleted routes, and adds none.
     pub(crate) fn keep(&mut self, routes: &[impl Borrow<Route>]) {
         let there: BTreeSet<&str> = routes
             .iter()
@@ -51,19 +51,19 @@ impl Record {
         self.0.retain(|vendor_id, _| there.contains(vendor_id.as_str()));
     }
 
-    /// Adds the entries of an earlier process. Entries of this process are newer and stay.
+    /// Adds the entries of an earlier process. Entries of this process are newer and take precedence.
     pub(crate) fn recall(&mut self, earlier: &Self) {
         for (vendor_id, uid) in &earlier.0 {
             self.0.entry(vendor_id.clone()).or_insert_with(|| uid.clone());
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(id, uid)| (id.as_str(), uid.as_str()))
     }
 
-    /// The changes to write to the stored record. `None`: the entry is removed.
+    /// Returns the changes to write to the stored record. `None`: the entry must be removed.
     pub(crate) fn changes_since<'a>(&'a self, stored: &'a Self) -> BTreeMap<&'a str, Option<&'a str>> {
         let goes = stored.0.keys().filter(|id| !self.0.contains_key(*id)).map(|id| (id.as_str(), None));
         let comes = self.0.iter().filter(|(id, uid)| stored.0.get(*id) != Some(*uid));
@@ -77,8 +77,8 @@ impl FromIterator<(String, String)> for Record {
     }
 }
 
-/// Returns the node that needs the destination and to whose instance the route leads. An address alone is no proof, since addresses are
-/// reused.
+/// Returns the node that needs the destination and whose instance is the route's next hop. An address alone proves nothing, since addresses
+/// are reused.
 fn served<'a>(route: &Route, claims: &Claims<'a>) -> Option<&'a str> {
     let node = claims.wanted.get(&route.destination).filter(|_| route.owner == Owner::Unmanaged)?;
     let machine = route.next_hop.provider_id.as_ref()?;

@@ -4,21 +4,21 @@ use std::fmt;
 
 use super::node::Node;
 
-/// A pod CIDR that gets no route, or a route that is never removed. Reported by an Event on the node.
+/// A pod CIDR that gets no route, or whose route is never removed. Reported by an Event on the node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Refusal {
     pub(crate) node_name: String,
     pub(crate) node_uid: String,
-    /// As in the Node; it may be invalid.
+    /// The CIDR as in the Node, which may be invalid.
     pub(crate) cidr: String,
     pub(crate) why: Why,
 }
 
-/// Why it is refused.
+/// Why the CIDR is refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
     Unreadable,
-    /// The route is created all the same, but is not removed with its node.
+    /// The route is created, but is not removed with its node.
     OutsideCluster {
         cluster: String,
     },
@@ -43,20 +43,20 @@ impl Refusal {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable => f.write_str("invalid CIDR: correct spec.podCIDRs"),
+            Self::Unreadable => f.write_str("the CIDR is invalid. Correct spec.podCIDRs"),
             Self::OutsideCluster { cluster } => write!(
                 f,
-                "it is outside of the cluster's {cluster}, so that its route stays when this node is \
-                 deleted: correct the flag --cluster-cidr or spec.podCIDRs"
+                "outside of the cluster's {cluster}, so its route stays when this node is deleted. \
+                Correct --cluster-cidr or spec.podCIDRs"
             ),
             Self::Claimed { by } => write!(
                 f,
-                "the older node {by} has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes"
+                "the older node {by} has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes"
             ),
             Self::Conflict { vendor_id, via, owner } => write!(
                 f,
-                "route {vendor_id} via {via} is {owner} and conflicts with it: remove that route, \
-                 the controller never does"
+                "route {vendor_id} via {via} is {owner} and conflicts with the new route. Remove the \
+                existing route; the controller never removes it"
             ),
         }
     }

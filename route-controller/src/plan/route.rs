@@ -10,9 +10,9 @@ use ipnet::IpNet;
 pub(crate) struct Route {
     /// The vendor's ID, the key in the cache.
     pub(crate) vendor_id: String,
-    /// Host bits zero.
+    /// The destination. Host bits are zero.
     pub(crate) destination: IpNet,
-    /// The UID of the Node that it was created for, where the cloud can store that.
+    /// The UID of the Node that the route was created for, if the cloud can store the UID.
     pub(crate) node_uid: Option<String>,
     pub(crate) next_hop: NextHop,
     pub(crate) state: State,
@@ -32,7 +32,7 @@ pub(crate) struct NextHop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
-    /// In progress, or a state that this version does not know: not counted as success.
+    /// The route is in progress, or in a state that this version does not know. It does not count as success.
     Pending,
     /// The next hop is gone.
     Blackhole,
@@ -43,13 +43,13 @@ pub(crate) enum State {
 pub(crate) enum Owner {
     Ours,
     OtherCluster,
-    /// No owner that the adapter knows, or a value that this version does not know.
+    /// No owner that the adapter knows, or an owner that this version does not know.
     Unmanaged,
 }
 
 impl NextHop {
-    /// Whether both are the same next hop, as far as they can be compared. Some clouds know only the instance, some only the address; if
-    /// there is nothing in common to compare, they count as different.
+    /// Whether both are the same next hop, as far as they can be compared. Some clouds know only the instance, others only the address.
+    /// Next hops without a common field count as different.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         match (agree(&self.provider_id, &other.provider_id), agree(&self.address, &other.address)) {
             (None, None) => false,

@@ -1,4 +1,4 @@
-//! Plans in their printed form. Every plan is executed on a copy of the routes, and must leave nothing to do.
+//! Tests plans in their printed form. Every plan is executed on a copy of the routes, and must leave no action to do.
 
 mod conditions;
 mod settles;
@@ -94,7 +94,7 @@ fn existing_routes_are_unchanged() {
         ("the cloud knows only the instance", route("1", "10.244.1.0/24").of("a").via("sim://r/a")),
         ("the cloud knows only the address", route("1", "10.244.1.0/24").of("a").at("192.0.2.11")),
         ("the cloud stores no node", route("1", "10.244.1.0/24").via("sim://r/a").at("192.0.2.11")),
-        ("under way", route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Pending)),
+        ("in progress", route("1", "10.244.1.0/24").of("a").via("sim://r/a").is(State::Pending)),
         ("created by hand", route("1", "10.244.1.0/24").via("sim://r/a").owned(Owner::Unmanaged)),
     ] {
         assert_eq!(settled(&nodes, &[route]).to_string(), "", "{name}");
@@ -232,8 +232,8 @@ fn conflicting_foreign_route_is_reported_and_kept() {
     ];
 
     assert_snapshot!(settled(&nodes, &routes), @r"
-    refuse 10.244.1.0/24 to a: route 1 via sim://r/x is of unknown origin and conflicts with it: remove that route, the controller never does
-    refuse 10.244.2.0/24 to b: route 2 via sim://r/b is of another cluster and conflicts with it: remove that route, the controller never does
+    refuse 10.244.1.0/24 to a: route 1 via sim://r/x is of unknown origin and conflicts with the new route. Remove the existing route; the controller never removes it
+    refuse 10.244.2.0/24 to b: route 2 via sim://r/b is of another cluster and conflicts with the new route. Remove the existing route; the controller never removes it
     ");
 }
 
@@ -244,7 +244,7 @@ fn the_older_of_two_nodes_keeps_the_cidr() {
 
     assert_snapshot!(settled(&nodes, &[]), @r"
     create 10.244.1.0/24 to old via sim://r/old
-    refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes
+    refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes
     ");
 }
 
@@ -255,8 +255,8 @@ fn outside_cidr_gets_a_route_and_an_invalid_one_is_refused() {
 
     assert_snapshot!(settled(&nodes, &[]), @r"
     create 10.99.1.0/24 to a via sim://r/a
-    refuse 10.244.1 to a: invalid CIDR: correct spec.podCIDRs
-    report 10.99.1.0/24 to a: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node is deleted: correct the flag --cluster-cidr or spec.podCIDRs
+    refuse 10.244.1 to a: the CIDR is invalid. Correct spec.podCIDRs
+    report 10.99.1.0/24 to a: outside of the cluster's 10.244.0.0/16,fd00:244::/48, so its route stays when this node is deleted. Correct --cluster-cidr or spec.podCIDRs
     ");
 }
 
@@ -267,7 +267,7 @@ fn outside_route_is_replaced_but_not_removed_with_its_node() {
 
     assert_snapshot!(settled(&[node("b").pods("10.99.1.0/24")], &routes), @r"
     create 10.99.1.0/24 to b via sim://r/b instead of 1
-    report 10.99.1.0/24 to b: it is outside of the cluster's 10.244.0.0/16,fd00:244::/48, so that its route stays when this node is deleted: correct the flag --cluster-cidr or spec.podCIDRs
+    report 10.99.1.0/24 to b: outside of the cluster's 10.244.0.0/16,fd00:244::/48, so its route stays when this node is deleted. Correct --cluster-cidr or spec.podCIDRs
     ");
     assert_eq!(settled(&[], &routes).to_string(), "");
 }
@@ -287,7 +287,7 @@ fn foreign_routes_count_if_they_overlap_pod_cidrs() {
     let foreign: Vec<_> = plan.foreign.iter().map(|foreign| foreign.vendor_id.as_str()).collect();
     assert_eq!(foreign, ["inside", "around", "asked for"]);
     let refused: Vec<_> = plan.refusals.iter().map(|refusal| refusal.cidr.as_str()).collect();
-    assert_eq!(refused, ["10.99.1.0/24"], "it conflicts");
+    assert_eq!(refused, ["10.99.1.0/24"], "the routes conflict");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn uninitialised_node_waits_and_keeps_its_cidrs() {
     ];
     let routes = [route("1", "10.244.1.0/24").of("gone").via("sim://r/gone")];
 
-    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it: recreate one of the two nodes");
+    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes");
 }
 
 /// Plans, executes the plan on a copy of the routes, and checks that a second plan is empty.
@@ -307,13 +307,13 @@ pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
     settled_with(nodes, routes, &Record::default())
 }
 
-/// The same with the record of earlier passes.
+/// Like the function above, with the record of earlier passes.
 #[track_caller]
 pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) -> Plan {
     let first = plan(nodes, routes, &cluster(), Some(record));
     let after = carried_out(&first, routes);
     let second = plan(nodes, &after, &cluster(), Some(&first.record));
-    assert!(second.is_settled(), "does not settle, the second plan is:\n{second}");
+    assert!(second.is_settled(), "the plan does not settle, the second plan is:\n{second}");
     first
 }
 
@@ -339,7 +339,7 @@ pub(crate) fn cluster() -> ClusterCidrs {
     "10.244.0.0/16,fd00:244::/48".parse().expect("valid")
 }
 
-/// An initialised node without pod CIDRs, on the instance `sim://r/<name>`.
+/// Returns an initialised node without pod CIDRs, on the instance `sim://r/<name>`.
 pub(crate) fn node(name: &str) -> Node {
     Node {
         name: name.to_owned(),
@@ -354,7 +354,7 @@ pub(crate) fn node(name: &str) -> Node {
     }
 }
 
-/// An active route of this cluster without a next hop.
+/// Returns an active route of this cluster without a next hop.
 pub(crate) fn route(vendor_id: &str, to: &str) -> Route {
     Route {
         vendor_id: vendor_id.to_owned(),

@@ -1,4 +1,4 @@
-//! Whether the passes are connected to the health check.
+//! Tests whether the passes are connected to the health check.
 
 use controller_core::testing::{FakeCloud, FakeKube, process};
 use tokio::task::JoinSet;
@@ -24,9 +24,9 @@ async fn endless_pass_makes_the_process_unhealthy() {
     sleep(Duration::from_mins(4)).await;
     assert_eq!(process.health.liveness(), Ok(()), "within the allowed time of a pass");
     sleep(Duration::from_mins(2)).await;
-    let error = process.health.liveness().expect_err("it is stuck");
+    let error = process.health.liveness().expect_err("the pass is stuck");
     assert!(error.starts_with("Routes: a worker has worked on one key for "), "{error}");
     drop(held);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(process.health.liveness(), Ok(()), "it continues");
+    assert_eq!(process.health.liveness(), Ok(()), "the controller continues");
 }

@@ -1,11 +1,11 @@
-//! The condition `NetworkUnavailable` when another client writes it and nothing else happens.
+//! Tests the condition `NetworkUnavailable` if another client writes it and nothing else changes.
 
 use k8s_openapi::api::core::v1::NodeCondition;
 use tokio::time::{Instant, sleep};
 
 use super::*;
 
-/// As a network plugin does when it starts.
+/// Writes the condition as a network plugin does when it starts.
 fn says(world: &World, name: &str, status: &str, reason: &str) {
     world.kube.change::<Node>(&ObjectName::cluster(name), |node| {
         let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -25,7 +25,7 @@ async fn foreign_condition_is_overwritten_once_within_10_s() {
     for (status, reason) in [("False", "CalicoIsUp"), ("True", "NoRouteCreated")] {
         let mut world = World::with_nodes(2).await;
         settle().await;
-        // At a distance from the periodic pass.
+        // The time differs from that of the periodic pass.
         sleep(Duration::from_secs(7)).await;
         let before = world.spent();
         says(&world, "n0", status, reason);
@@ -55,7 +55,7 @@ async fn repeated_foreign_condition_costs_one_write_in_10_s() {
     world.stop().await;
 }
 
-/// There was no conclusion about the node yet, so that the write triggered no pass.
+/// The controller had no conclusion about the node yet, so the write triggered no pass.
 // Behaviour: R16
 #[tokio::test(start_paused = true)]
 async fn foreign_condition_during_the_first_pass_is_overwritten() {
@@ -64,11 +64,14 @@ async fn foreign_condition_during_the_first_pass_is_overwritten() {
     let before = world.spent();
     world.put(numbered(1));
     world.cloud.slow("ApplyRoutes", Duration::from_secs(5));
-    // The cloud does not change, so that no other pass follows soon.
-    world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::OwnedByOther, "it is another client's"));
+    // The cloud does not change, so no other pass follows soon.
+    world.cloud.fail_next(
+        "ApplyRoutes",
+        AdapterError::new(Reason::OwnedByOther, "another client wrote the condition"),
+    );
     world.start();
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(world.spent(), before, "the pass is under way");
+    assert_eq!(world.spent(), before, "the pass is in progress");
     says(&world, "n0", "False", "CalicoIsUp");
     sleep(Duration::from_secs(4)).await;
     assert_eq!(
@@ -79,7 +82,7 @@ async fn foreign_condition_during_the_first_pass_is_overwritten() {
     world.stop().await;
 }
 
-/// After a move to another provider, while the former one's nodes still exist.
+/// The cluster moved to another provider, and the former provider's nodes still exist.
 // Behaviour: R2
 #[tokio::test(start_paused = true)]
 async fn node_of_another_cloud_gets_no_route_and_no_condition() {

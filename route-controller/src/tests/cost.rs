@@ -1,4 +1,4 @@
-//! The cost of each event: calls that change routes, and writes to the API server. The README has the same figures.
+//! Tests the cost of each event: calls that change routes, and writes to the API server. The README has the same figures.
 
 use controller_core::testing::service;
 use k8s_openapi::api::core::v1::Service;
@@ -9,9 +9,9 @@ use super::*;
 struct Row {
     name: &'static str,
     happens: fn(&World),
-    /// Calls of `ApplyRoutes`, each up to 200 routes.
+    /// Number of `ApplyRoutes` calls, each with up to 200 routes.
     calls: u32,
-    /// Writes to the API server, without Events.
+    /// Number of writes to the API server, without Events.
     writes: usize,
 }
 
@@ -35,7 +35,7 @@ fn heartbeat(world: &World, number: i64) {
 }
 
 const ROWS: [Row; 16] = [
-    Row { name: "nothing, for 20 minutes", happens: |_| (), calls: 0, writes: 0 },
+    Row { name: "no change, for 20 minutes", happens: |_| (), calls: 0, writes: 0 },
     Row {
         name: "50 heartbeats",
         happens: |world| (0..50).for_each(|number| heartbeat(world, number)),
@@ -60,7 +60,7 @@ const ROWS: [Row; 16] = [
         writes: 0,
     },
     Row {
-        name: "it is removed",
+        name: "the route is removed",
         happens: |world| world.cloud.edit(|state| drop(state.routes.remove("rt-7"))),
         calls: 0,
         writes: 0,
@@ -136,7 +136,7 @@ const ROWS: [Row; 16] = [
     },
 ];
 
-/// More than fit into two calls.
+/// Number of nodes that do not fit into two calls.
 const MANY: usize = 450;
 
 fn one_of_many(n: usize) -> NodeBuilder {
@@ -151,11 +151,11 @@ fn many_go(world: &World) {
     go(world, &(0..MANY).map(|n| format!("m{n}")).collect::<Vec<_>>());
 }
 
-/// With their instances, so that any number may be removed at once.
+/// The instances are deleted, too, so that any number of routes may be removed at once.
 fn go(world: &World, nodes: &[String]) {
     world.cloud.edit(|state| {
         for route in state.routes.values_mut() {
-            let hop = route.next_hop.as_mut().expect("each has one");
+            let hop = route.next_hop.as_mut().expect("each route has a next hop");
             if hop
                 .provider_id
                 .strip_prefix("sim://north/")
@@ -190,7 +190,7 @@ async fn each_action_costs_what_the_readme_says() {
     assert_eq!(world.kube.events(), [""; 0]);
 }
 
-/// The record is written once for all of them.
+/// The record is written once for all routes.
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
@@ -200,10 +200,10 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
         world.lay(unmarked(&format!("r{n}"), &format!("10.244.{n}.0/24"), Some(&format!("n{n}"))));
     }
     world.start();
-    eventually("the record", || world.kept().len() == 60).await;
+    eventually("the record is stored", || world.kept().len() == 60).await;
     settle().await;
     let before = world.spent();
-    // The maximum number that is removed at once while the instances exist.
+    // The maximum number of removals at once while the instances exist.
     (0..18).for_each(|n| world.delete(&format!("n{n}")));
     settle().await;
     assert_eq!((world.routes().len(), world.kept().len()), (42, 42));
@@ -214,12 +214,12 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn refused_route_is_retried_with_backoff_and_reported_once() {
-    // Within 20 minutes: after 1 s, 2 s, 4 s and on to 256 s, that is 511 s, then each 300 s; or each 300 s at once.
+    // Within 20 minutes: after 1 s, 2 s, 4 s and so on up to 256 s, which is 511 s, then every 300 s; or every 300 s from the beginning.
     for (reason, n_tries) in [(Reason::Internal, 12), (Reason::VendorQuota, 4)] {
         let mut world = World::with_nodes(1).await;
         let before = world.spent();
         for _ in 0..100 {
-            world.cloud.fail_next("ApplyRoutes", AdapterError::new(reason, "no more of them"));
+            world.cloud.fail_next("ApplyRoutes", AdapterError::new(reason, "no more calls"));
         }
         world.put(numbered(1));
         settle().await;
@@ -227,7 +227,7 @@ async fn refused_route_is_retried_with_backoff_and_reported_once() {
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!(world.spent(), (before.0 + n_tries + 12, before.1 + 1), "{reason:?}");
         let told = world.kube.event_objects().iter().map(|it| it.count.unwrap_or(1)).sum::<i32>();
-        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: an Event per attempt");
+        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: one Event per attempt");
         world.stop().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The status page of a node's routes, compared with its Events.
+//! Tests the status page of a node's routes, compared with the node's Events.
 
 use controller_core::explain::report::{Explanation, State};
 
@@ -15,7 +15,7 @@ impl World {
         self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
-    /// The note of the last Event with this reason on a node.
+    /// Returns the note of the last Event with this reason on a node.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.told(reason, node)
     }
@@ -48,10 +48,10 @@ async fn failed_route_waits_with_the_text_of_its_event() {
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("FailedToCreateRoute", "n1")));
     assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
     assert_eq!(seen.plan, ["create 10.244.1.0/24 to n1 via sim://north/n1 at 192.0.2.1"]);
-    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("it is retried"));
+    let (since, next) = (seen.since.expect("the object waits"), seen.next_try.expect("it is retried"));
     assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
     assert_eq!(world.unsettled(), ["n1"]);
-    eventually("it is served", || world.condition("n1") == SERVED).await;
+    eventually("the node is served", || world.condition("n1") == SERVED).await;
     settle().await;
     assert!(world.unsettled().is_empty());
 }
@@ -69,7 +69,7 @@ async fn refused_cidrs_and_waits_are_shown() {
     let seen = world.explained("same");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("PodCIDRRefused", "same")));
     let seen = world.explained("new");
-    assert!(seen.waits_for.is_some_and(|it| it.contains("which node-controller writes")));
+    assert!(seen.waits_for.is_some_and(|it| it.contains("until node-controller writes")));
     assert_eq!(world.unsettled(), ["new", "same"]);
     world.delete("same");
     world.delete("new");
@@ -90,7 +90,7 @@ async fn new_node_waits_for_an_unavailable_cloud() {
     assert_eq!((world.explained("n0").state, world.unsettled()), (State::Settled, vec!["n1".to_owned()]));
     assert!(world.explain.status().expect("the controller runs").adapter.trouble.is_some());
     world.cloud.away(false);
-    eventually("it is served", || world.condition("n1") == SERVED).await;
+    eventually("the node is served", || world.condition("n1") == SERVED).await;
     settle().await;
     assert!(world.unsettled().is_empty());
 }

@@ -1,5 +1,5 @@
-//! An API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter. Nothing
-//! is lost, nothing is removed, and requests are not repeated in a tight loop.
+//! Tests an API server that is slow, throttles, fails, hangs or loses state; objects without expected fields; a partly upgraded adapter.
+//! Updates are not lost, no needed route is removed, and requests are not repeated in a tight loop.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ async fn repeated_conflicts_are_retried() {
     world.kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").times(20));
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the condition", || world.condition("a") == SERVED).await;
+    eventually("the condition is written", || world.condition("a") == SERVED).await;
     settle().await;
     assert_eq!(world.spent(), (1, 21));
     world.stop().await;
@@ -30,7 +30,7 @@ async fn condition_is_not_written_to_a_recreated_node() {
     world.put(ready("a", "10.244.1.0/24"));
     world.kube.before_next_write(|kube| kube.put::<Node>(node("a").uid("another")));
     world.start();
-    eventually("the attempt", || !world.kube.writes().is_empty()).await;
+    eventually("the attempt is made", || !world.kube.writes().is_empty()).await;
     settle().await;
     assert_eq!(world.condition("a"), "");
     assert_eq!(world.kube.writes().len(), 1);
@@ -47,10 +47,10 @@ async fn hanging_write_does_not_block_other_nodes() {
     world.start();
     tokio::time::timeout(5 * SECOND, eventually("b's condition", || world.condition("b") == SERVED))
         .await
-        .expect("long before the write to a is given up");
+        .expect("long before the write to a times out");
     settle().await;
     world.put(ready("c", "10.244.3.0/24"));
-    eventually("the condition of c, which joined later", || world.condition("c") == SERVED).await;
+    eventually("the condition of c, which joined later, is written", || world.condition("c") == SERVED).await;
     assert_eq!(world.condition("a"), "");
     world.kube.heal();
     eventually("a's condition", || world.condition("a") == SERVED).await;
@@ -66,7 +66,7 @@ async fn refused_conditions_stop_no_route() {
         world.put(ready(&format!("n{n}"), &format!("10.244.{}.{}/26", n / 4, n % 4 * 64)));
     }
     world.start();
-    eventually("all routes", || world.routes().len() == 400).await;
+    eventually("all routes are created", || world.routes().len() == 400).await;
     for minute in 0..10 {
         world.put(ready(&format!("late{minute}"), &format!("10.244.{}.0/24", 200 + minute)));
         tokio::time::sleep(60 * SECOND).await;
@@ -74,11 +74,11 @@ async fn refused_conditions_stop_no_route() {
         assert_eq!(world.routes().len(), 401 + minute, "within a minute");
     }
     world.kube.heal();
-    eventually("the last one's condition", || world.condition("n399") == SERVED).await;
+    eventually("the last node's condition is written", || world.condition("n399") == SERVED).await;
     world.stop().await;
 }
 
-/// A failing API server says nothing about the cloud.
+/// The failure of an API server says nothing about the cloud.
 // Behaviour: R19
 #[tokio::test(start_paused = true)]
 async fn refused_conditions_do_not_prolong_an_outage() {
@@ -90,15 +90,15 @@ async fn refused_conditions_do_not_prolong_an_outage() {
     };
     world.cloud.away(true);
     world.put(numbered(1));
-    eventually("it waits", || told(&world, "n1")).await;
+    eventually("the object waits", || told(&world, "n1")).await;
     world.cloud.away(false);
-    eventually("it is served", || world.routes().len() == 2).await;
+    eventually("the node is served", || world.routes().len() == 2).await;
     settle().await;
     world.cloud.away(true);
     world.put(numbered(2));
     tokio::time::sleep(5 * SECOND).await;
     world.cloud.away(false);
-    eventually("it is served", || world.routes().len() == 3).await;
+    eventually("the node is served", || world.routes().len() == 3).await;
     assert!(!told(&world, "n2"), "{:?}", world.kube.events());
     world.stop().await;
 }
@@ -116,18 +116,20 @@ async fn condition_behind_hanging_writes_is_written_in_the_next_pass() {
     world.start();
     tokio::time::timeout(60 * SECOND, eventually("z's condition", || world.condition("z") == SERVED))
         .await
-        .expect("those that hang had their attempt");
+        .expect("each hanging write was attempted");
     world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_api_server_causes_no_duplicate_action() {
-    for (seconds, name) in [(5, "slow"), (20, "so slow that the answer is not waited for")] {
+    for (seconds, name) in
+        [(5, "slow"), (20, "the answer is too slow, so the controller does not wait for it")]
+    {
         let mut world = World::new();
         world.kube.order(Fault::slow(seconds * SECOND));
         world.put(ready("a", "10.244.1.0/24"));
         world.start();
-        eventually("the condition", || world.condition("a") == SERVED).await;
+        eventually("the condition is written", || world.condition("a") == SERVED).await;
         settle().await;
         assert_eq!(world.spent(), (1, 1), "{name}");
         world.stop().await;
@@ -173,7 +175,7 @@ async fn expired_watch_costs_one_listing() {
     world.put(numbered(3));
     eventually("the new node is served", || world.condition("n3") == SERVED).await;
     settle().await;
-    assert_eq!(world.routes().len(), 3, "one created, one removed");
+    assert_eq!(world.routes().len(), 3, "one route is created, one removed");
     assert_eq!(world.cloud.calls("ApplyRoutes"), before.0 + 2);
     world.stop().await;
 }
@@ -215,7 +217,7 @@ async fn objects_without_expected_fields_are_harmless() {
     world.kube.put::<Node>(read("y", serde_json::json!({ "metadata": {}, "spec": spec, "status": strange })));
     world.put(ready("a", "10.244.1.0/24"));
     world.start();
-    eventually("the complete ones are served", || {
+    eventually("the complete nodes are served", || {
         world.condition("a") == SERVED && world.condition("y") == SERVED
     })
     .await;
@@ -263,7 +265,7 @@ async fn adapter_without_routes_is_unready_and_emits_no_event() {
         assert_eq!((world.spent(), world.kube.events().len()), ((0, 0), 0), "{name}");
 
         world.cloud.edit(|state| state.info = routes);
-        eventually("an adapter that has them is used", || world.condition("a") == SERVED).await;
+        eventually("the controller uses an adapter that has routes", || world.condition("a") == SERVED).await;
         assert_eq!(world.health.readiness(), Ok(()), "{name}");
         world.stop().await;
     }
@@ -277,8 +279,10 @@ async fn adapter_that_loses_its_routes_removes_none() {
     world.cloud.away(true);
     let routes = world.cloud.edit(|state| std::mem::take(&mut state.info));
     world.cloud.away(false);
-    eventually("it is not ready", || world.health.readiness().is_err_and(|it| it.contains("capability")))
-        .await;
+    eventually("the controller is not ready", || {
+        world.health.readiness().is_err_and(|it| it.contains("capability"))
+    })
+    .await;
     world.delete("n0");
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (2, before));
@@ -299,7 +303,7 @@ async fn partly_upgraded_adapter_is_waited_for() {
         assert_eq!((world.routes().len(), world.condition("a").as_str()), (0, ""), "{rpc}");
         assert!(world.cloud.calls(rpc) < 200, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
         world.cloud.with(rpc);
-        eventually("it is served", || world.condition("a") == SERVED).await;
+        eventually("the node is served", || world.condition("a") == SERVED).await;
         world.stop().await;
     }
 }
@@ -312,7 +316,8 @@ async fn unknown_capabilities_do_not_imply_missing_owner_tags() {
     world.put(ready("b", "10.244.2.0/24"));
     world.lay(unmarked("one", "10.244.2.0/24", Some("b")));
     world.start();
-    eventually("both are served", || world.condition("a") == SERVED && world.condition("b") == SERVED).await;
+    eventually("both nodes are served", || world.condition("a") == SERVED && world.condition("b") == SERVED)
+        .await;
     world.delete("b");
     settle().await;
     assert_eq!((world.routes().len(), world.kept().len()), (2, 0), "the owner is unknown");
@@ -328,7 +333,7 @@ async fn temporarily_unknown_capabilities_keep_the_record() {
     world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
     world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
     world.start();
-    eventually("the record", || world.kept().len() == 2).await;
+    eventually("the record is stored", || world.kept().len() == 2).await;
     world.cloud.without("GetInfo");
     settle().await;
     assert_eq!(world.kept(), ["one uid-a", "two uid-b"]);
@@ -336,7 +341,7 @@ async fn temporarily_unknown_capabilities_keep_the_record() {
     world.cloud.edit(|state| drop(state.routes.remove("two")));
     settle().await;
     assert!(world.cloud.read(|state| state.routes.contains_key("one")), "the owner is unknown");
-    assert_eq!(world.kept(), ["one uid-a"], "a route that is gone is forgotten all the same");
+    assert_eq!(world.kept(), ["one uid-a"], "the entry of a deleted route is dropped all the same");
 
     world.cloud.with("GetInfo");
     eventually("the route is removed with its node", || {
@@ -372,8 +377,8 @@ async fn silent_or_forbidden_adapter_is_reported_on_the_node() {
 
         world.cloud.hang(false);
         world.cloud.edit(|state| state.errors.clear());
-        eventually("it is served", || world.condition("n2") == SERVED).await;
-        eventually("the other's route is gone", || world.routes().len() == 2).await;
+        eventually("the node is served", || world.condition("n2") == SERVED).await;
+        eventually("the route of the other node is gone", || world.routes().len() == 2).await;
         world.stop().await;
     }
 }

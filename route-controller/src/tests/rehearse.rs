@@ -1,4 +1,4 @@
-//! The page of plans for routes, and a controller in dry run.
+//! Tests the page of plans for routes, and a controller in dry run.
 
 use controller_core::explain::report::{Plans, State};
 
@@ -11,7 +11,7 @@ impl World {
         self.explain.plan("").await.expect("the controller runs")
     }
 
-    /// Actual changes of routes, writes to the API server, and Events.
+    /// Counts actual changes of routes, writes to the API server, and Events.
     fn changed(&self) -> (usize, usize, usize) {
         let routes = self.cloud.read(|state| state.route_changes.len());
         (routes, self.kube.writes().len(), self.kube.events().len())
@@ -37,7 +37,7 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     assert!(elsewhere.trouble.is_some() && elsewhere.vendor.is_empty(), "{elsewhere:?}");
     assert!(nodes.iter().all(|it| it.cluster == [CONDITION] && it.trouble.is_none()), "{nodes:?}");
     let steps: Vec<&str> = nodes.iter().flat_map(|it| &it.vendor).map(|it| it.operation.as_str()).collect();
-    assert_eq!(steps, ["BatchRoutes"], "one call for all of them, shown once");
+    assert_eq!(steps, ["BatchRoutes"], "one call for all routes, shown once");
     let seen = world.explain.one("n0").expect("a valid key");
     assert_eq!(
         (seen.state, seen.waits_for.as_deref()),
@@ -49,7 +49,8 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     world.dry_run = false;
     world.delete("elsewhere");
     world.start();
-    eventually("all conditions", || (0..3).all(|n| world.condition(&format!("n{n}")) == SERVED)).await;
+    eventually("all conditions are written", || (0..3).all(|n| world.condition(&format!("n{n}")) == SERVED))
+        .await;
     settle().await;
     assert!(world.plans().await.objects.is_empty());
     world.stop().await;
@@ -57,7 +58,7 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     world.start();
     settle().await;
     let plans = world.plans().await;
-    assert_eq!((plans.objects, plans.looked_at, plans.of), (vec![], 3, 3), "a safe swap");
+    assert_eq!((plans.objects, plans.looked_at, plans.of), (vec![], 3, 3), "a safe replacement");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +91,7 @@ async fn refusal_of_the_adapter_has_the_text_of_its_event() {
     let quota = || AdapterError::new(Reason::VendorQuota, "50 routes");
     (0..2).for_each(|_| world.cloud.fail_next("ApplyRoutes", quota()));
     world.put(numbered(1));
-    eventually("it is attempted", || world.cloud.calls("ApplyRoutes") == 2).await;
+    eventually("the call is attempted", || world.cloud.calls("ApplyRoutes") == 2).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let plans = world.plans().await;
     let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };

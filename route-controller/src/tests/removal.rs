@@ -1,4 +1,4 @@
-//! Routes whose nodes are gone: which of them are removed, and when none is.
+//! Tests routes whose nodes are gone: which of them are removed, and when none is.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn empty_list_of_nodes_removes_nothing_and_is_reported() {
     assert!(told[0].contains("--route-removal-max-share=100"), "{told:?}");
 
     (0..3).for_each(|n| world.put(numbered(n)));
-    eventually("they are served again", || world.condition("n2") == SERVED).await;
+    eventually("the nodes are served again", || world.condition("n2") == SERVED).await;
     settle().await;
     assert_eq!((world.routes().len(), world.cloud.calls("ApplyRoutes")), (3, before.0));
     world.stop().await;
@@ -66,7 +66,7 @@ async fn route_of_a_node_deleted_during_a_stop_is_removed() {
     world.stop().await;
     world.delete("n1");
     world.start();
-    eventually("its route is gone", || world.routes().len() == 3).await;
+    eventually("the route of the node is gone", || world.routes().len() == 3).await;
     settle().await;
     assert_eq!(world.spent(), (2, 4));
     world.stop().await;
@@ -83,7 +83,7 @@ async fn routes_to_absent_instances_have_no_limit() {
         let routes = state.routes.values_mut().filter(|route| gone(route));
         routes.for_each(|route| {
             route.state = RouteState::Blackhole.into();
-            route.next_hop.as_mut().expect("each has one").provider_id.clear();
+            route.next_hop.as_mut().expect("each route has a next hop").provider_id.clear();
         });
     });
     world.start();
@@ -112,14 +112,14 @@ async fn route_is_removed_after_an_observed_deletion_of_its_node() {
     let mut world = World::with_nodes(1).await;
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(world.routes().len(), 1, "it could be registered again");
+    assert_eq!(world.routes().len(), 1, "the node could be registered again");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.routes(), [""; 0]);
     assert_eq!(world.cloud.calls("ApplyRoutes"), 2);
     world.stop().await;
 }
 
-/// Their pods run on, with their networks.
+/// The pods keep running, and need their routes.
 #[tokio::test(start_paused = true)]
 async fn mass_deletion_of_nodes_keeps_routes_of_existing_instances() {
     let mut world = World::with_nodes(3).await;
@@ -129,20 +129,17 @@ async fn mass_deletion_of_nodes_keeps_routes_of_existing_instances() {
     assert_eq!(
         (world.routes().len(), events(&world, "RouteRemovalHeld")),
         (3, vec![]),
-        "it may still be listed"
+        "the API server may still list them"
     );
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (3, before));
     let told = events(&world, "RouteRemovalHeld");
-    assert!(
-        told.len() == 1 && told[0].contains("nodes were deleted, at most 1 routes may be removed"),
-        "{told:?}"
-    );
+    assert!(told.len() == 1 && told[0].contains("nodes were deleted; the limit is 1 per"), "{told:?}");
 
     world.cloud.edit(|state| {
         state.routes.values_mut().for_each(|route| {
             route.state = RouteState::Blackhole.into();
-            route.next_hop.as_mut().expect("each has one").provider_id.clear();
+            route.next_hop.as_mut().expect("each route has a next hop").provider_id.clear();
         });
     });
     eventually("they are removed with their instances", || world.routes().is_empty()).await;
@@ -170,17 +167,17 @@ async fn node_with_a_new_uid_inherits_its_route() {
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.put(numbered(0).uid("anew"));
-    eventually("it is served", || world.condition("n0") == SERVED).await;
+    eventually("the node is served", || world.condition("n0") == SERVED).await;
     settle().await;
     assert_eq!(
         (world.routes().len(), world.spent()),
         (2, (before.0, before.1 + 1)),
-        "its condition, and no route"
+        "its condition is written, and it has no route"
     );
 
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(world.routes().len(), 2, "it could be registered once more");
+    assert_eq!(world.routes().len(), 2, "the node could be registered once more");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.routes(), ["10.244.1.0/24 via sim://north/n1 at 192.0.2.1"]);
     world.stop().await;

@@ -1,4 +1,4 @@
-//! Two replicas that share the nodes' routes.
+//! Tests two replicas that share the nodes' routes.
 
 use controller_core::testing::{Seats, process_of_shards};
 
@@ -7,7 +7,7 @@ use super::*;
 const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 40;
 
-/// A replica with these shards of four.
+/// Starts a replica with these shards of four.
 fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats {
     let seats = Seats::new("route-controller", 4);
     shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
@@ -16,7 +16,7 @@ fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats 
     seats
 }
 
-/// Without those to the Lease.
+/// Returns the writes, except those to the Lease.
 fn spent(world: &World) -> (u32, usize) {
     let writes = world.kube.writes();
     let others = writes.iter().filter(|write| !write.path.contains("/leases/")).count();
@@ -50,13 +50,13 @@ async fn replicas_create_each_route_once_and_take_over() {
     assert_eq!(
         (world.routes().len(), spent(&world)),
         (n_ours, (3, n_ours)),
-        "a call per shard, a condition per node"
+        "one call per shard, one condition per node"
     );
 
     second.give(3, LASTS);
-    eventually("all have routes", || served(&world, &[0, 1, 2, 3])).await;
+    eventually("all nodes have routes", || served(&world, &[0, 1, 2, 3])).await;
     assert_eq!((world.routes().len(), spent(&world)), (N, (4, N)));
-    // The shard moves: nothing is left to do.
+    // The shard moves to another replica, which has nothing to do.
     first.take(1);
     second.give(1, LASTS);
     tokio::time::sleep(Duration::from_mins(10)).await;
@@ -64,10 +64,10 @@ async fn replicas_create_each_route_once_and_take_over() {
 
     world.delete(&name(0));
     eventually("its route is removed", || world.routes().len() == N - 1).await;
-    assert_eq!(spent(&world).0, 5, "by one of them");
+    assert_eq!(spent(&world).0, 5, "by one of the replicas");
 }
 
-/// Nothing else wakes the controller: the call changed no route, and the term is the same when the Lease is renewed at last.
+/// Nothing else wakes the controller: the call changed no route, and the term is the same when the Lease is finally renewed.
 #[tokio::test(start_paused = true)]
 async fn term_that_lapses_during_a_call_costs_no_period() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -82,16 +82,20 @@ async fn term_that_lapses_during_a_call_costs_no_period() {
     eventually("the cloud has failed", || world.cloud.calls("ApplyRoutes") == 1).await;
     world.cloud.slow("ApplyRoutes", Duration::ZERO);
     tokio::time::sleep(10 * SECOND).await;
-    assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "another replica may act for the moment");
+    assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "another replica may be active at the moment");
 
     let renewed = tokio::time::Instant::now();
     seats.renew(shard, LASTS, false);
-    eventually("it is served", || world.condition(&name(0)) == SERVED).await;
-    assert!(renewed.elapsed() <= 3 * SECOND, "the delay of a retry, not a period: {:?}", renewed.elapsed());
+    eventually("the node is served", || world.condition(&name(0)) == SERVED).await;
+    assert!(
+        renewed.elapsed() <= 3 * SECOND,
+        "the delay of a retry, not of a period: {:?}",
+        renewed.elapsed()
+    );
     assert_eq!(spent(&world), (2, 1));
 }
 
-/// One replica has the node that had the CIDR, another one the node that gets it.
+/// One replica has the node that had the CIDR, another replica has the node that gets the CIDR.
 // Behaviour: P9
 #[tokio::test(start_paused = true)]
 async fn cidr_moves_between_nodes_of_two_replicas() {
@@ -101,11 +105,11 @@ async fn cidr_moves_between_nodes_of_two_replicas() {
     let _second = replica(&mut world, [2, 3]);
     let of = first.shards();
     let one_of =
-        |shards: [usize; 2]| (0..N).find(|n| shards.contains(&of.of(&uid(*n)))).expect("one of forty");
+        |shards: [usize; 2]| (0..N).find(|n| shards.contains(&of.of(&uid(*n)))).expect("one of forty nodes");
     let (old, new) = (one_of([0, 1]), one_of([2, 3]));
     let at = |n: usize, cidr: &str| ready(&name(n), cidr).uid(&uid(n));
     world.put(at(old, "10.244.7.0/24"));
-    eventually("it has its route", || world.condition(&name(old)) == SERVED).await;
+    eventually("the node has its route", || world.condition(&name(old)) == SERVED).await;
     world.delete(&name(old));
     world.put(at(new, "10.244.7.0/24"));
     eventually("the new node has it", || world.condition(&name(new)) == SERVED).await;
@@ -115,7 +119,7 @@ async fn cidr_moves_between_nodes_of_two_replicas() {
     assert_eq!(world.routes(), [via.as_str()]);
 }
 
-/// A cloud without owner tags: this replica's knowledge about the routes is outdated by the time it has a shard again.
+/// In a cloud without owner tags, this replica's record of the routes is outdated when it acquires a shard again.
 #[tokio::test(start_paused = true)]
 async fn replica_without_shards_reads_the_record_again() {
     let mut world = World::new();
@@ -123,17 +127,17 @@ async fn replica_without_shards_reads_the_record_again() {
     let second = replica(&mut world, [3]);
     let of = first.shards();
     let at_second = |name: &str| of.of(&format!("uid-{name}")) == 3;
-    let name = (0..N).map(name).find(|name| at_second(name)).expect("one of forty");
+    let name = (0..N).map(name).find(|name| at_second(name)).expect("one of forty nodes");
     world.put(ready("other", "10.244.200.0/24"));
     world.lay(unmarked("there", "10.244.200.0/24", Some("other")));
-    eventually("the record", || world.kept().len() == 1).await;
+    eventually("the record is stored", || world.kept().len() == 1).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.take(3);
     first.give(3, LASTS);
-    // The second replica does not see this.
+    // The second replica does not observe this.
     world.put(ready(&name, "10.244.7.0/24"));
     world.lay(unmarked("late", "10.244.7.0/24", Some(&name)));
-    eventually("it is recorded", || world.kept().len() == 2).await;
+    eventually("the route is recorded", || world.kept().len() == 2).await;
     first.take(3);
     world.delete(&name);
     tokio::time::sleep(Duration::from_mins(2)).await;

@@ -1,4 +1,4 @@
-//! Translates field names of the contract, which the adapter uses, into the Service fields and annotations that users write.
+//! Translates field names of the contract, as used by the adapter, into the Service fields and annotations that users write.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::plan::annotations::keys::{self, Key, PREFIX};
 
 /// Prefix of every field of the contract's specification.
 const ROOT: &str = "spec.";
-/// The field with the ID of a load balancer to adopt.
+/// The field that holds the ID of a load balancer to adopt.
 const KNOWN: &str = "known.vendor_ids";
 
 /// Fields of the contract that an error names.
@@ -18,14 +18,14 @@ pub(super) fn named(error: &AdapterError) -> BTreeSet<&str> {
     violated.chain(listed).filter(|field| !field.is_empty()).collect()
 }
 
-/// Replaces every field of the contract in a text with what the user wrote, and leaves the rest unchanged.
+/// Replaces every field of the contract in a text with the field or annotation that users write, and leaves the rest unchanged.
 pub(super) fn in_users_words(text: &str) -> String {
     let mut words = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, found)) = rest.split_once(ROOT) {
         let end = found.find(|letter| !is_of_a_path(letter)).unwrap_or(found.len());
         let (run, after) = found.split_at(end);
-        // A full stop after the path ends the sentence.
+        // A full stop after the path ends the sentence and is not part of the path.
         let (path, stop) = run.split_at(run.trim_end_matches('.').len());
         words.push_str(before);
         match users_field(path).filter(|_| !before.ends_with(is_of_a_path)) {
@@ -44,8 +44,8 @@ fn is_of_a_path(letter: char) -> bool {
 
 /// `path` without its prefix. `None`: not a field of the contract that comes from a Service.
 ///
-/// Indexes: families keep their order, and those of ports were translated before (see `places`). Source ranges are sorted, so their index
-/// is dropped. There is only one address.
+/// Indexes of families are kept in order; indexes of ports were translated before (see `places`). Source ranges are sent sorted, so their
+/// index is dropped. Addresses have no index because there is only one.
 fn users_field(path: &str) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));
@@ -78,7 +78,7 @@ fn said(key: Key) -> String {
     format!("annotation {key}")
 }
 
-/// The annotation that sets it for a port. A default of the cluster sets it for all ports.
+/// The annotation that sets the field for a port. A cluster default would apply to all ports.
 fn of_port(field: &str) -> Option<Key> {
     // Drops the index of a list entry.
     Some(match field.split('[').next()? {
@@ -93,7 +93,7 @@ fn of_port(field: &str) -> Option<Key> {
     })
 }
 
-/// The annotation that sets it for the whole load balancer.
+/// The annotation that sets the field for the whole load balancer.
 fn of_service(name: &str, tail: &str) -> Option<Key> {
     Some(match (name, tail) {
         ("scheme", _) => keys::INTERNAL,

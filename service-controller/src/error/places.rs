@@ -1,5 +1,5 @@
-//! Listeners are sent sorted, so that the order of ports makes no difference. This module translates indexes of listeners in the adapter's
-//! answers back to indexes of `spec.ports`.
+//! The controller sorts listeners before sending them, so that the order of ports makes no difference. This module translates indexes of
+//! listeners in the adapter's answers back to indexes of `spec.ports`.
 
 use std::fmt::Write as _;
 

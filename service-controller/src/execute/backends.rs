@@ -1,4 +1,4 @@
-//! Uploads backend sets to the adapter before a call refers to them: once for all Services that select the same nodes, and as a delta if
+//! Uploads each backend set to the adapter before a call refers to it: once for all Services that select the same nodes, and as a delta if
 //! the adapter has an earlier set.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,7 +18,7 @@ const SETS_MAX: usize = 64;
 /// The backend sets that were uploaded to the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
-    /// Locked during an upload, so that Services that need the same set upload it once.
+    /// Locked during an upload, so that a set that several Services need is uploaded once.
     known: Mutex<Known>,
 }
 
@@ -38,8 +38,8 @@ struct Failure {
 }
 
 impl Failure {
-    /// Whether the failure also answers a caller that has waited for set `id` since `since`: it is the same set, or no set could have been
-    /// uploaded.
+    /// Whether the failed upload also answers a caller that has waited for set `id` since `since`: the upload was of the same set, or
+    /// failed in a way that affects all sets.
     fn is_about(&self, id: &str, since: Instant) -> bool {
         let nobody = matches!(self.error.reason, Reason::OutcomeUnknown | Reason::VendorUnavailable);
         self.at >= since && (self.id == id || nobody || concerns_all(self.error.reason))
@@ -47,7 +47,7 @@ impl Failure {
 }
 
 impl Backends {
-    /// Uploads the set unless it was uploaded before. Cost: no vendor call.
+    /// Uploads the set unless the adapter already has it. Cost: no vendor call.
     ///
     /// If an upload fails, callers that waited for the lock get the same error. Otherwise each would time out in turn on an adapter that
     /// does not respond.
@@ -68,7 +68,7 @@ impl Backends {
         let put = upload(&known.sets, adapter, call, targets).await;
         match &put {
             Ok(()) => {
-                // The adapter keeps only some of the sets, and which is unknown, so each is uploaded again when it is needed.
+                // The adapter keeps only some of the sets. The controller cannot know which, so each is uploaded again when it is needed.
                 if known.sets.len() >= SETS_MAX {
                     known.sets.clear();
                 }
@@ -82,13 +82,13 @@ impl Backends {
         put
     }
 
-    /// Called when the adapter no longer has this set: it restarted, or the set expired.
+    /// Called when the adapter no longer has this set, because the adapter restarted or the set expired.
     pub(crate) async fn forget(&self, targets: &Targets) {
         self.known.lock().await.sets.retain(|_selector, put| put.id != targets.id);
     }
 }
 
-/// Uploads a set as a delta to the latest one of the same selector, or else of all nodes, if the adapter has it.
+/// Uploads a set as a delta to the latest set of the same selector, if the adapter has that; otherwise as a whole.
 async fn upload(
     known: &BTreeMap<Option<Selector>, Arc<Targets>>,
     adapter: &Adapter,

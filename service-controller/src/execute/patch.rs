@@ -1,8 +1,8 @@
 //! The three writes to a Service. All are patches of `services/status`, the only write that the controller's role allows.
 //!
-//! The status subresource accepts metadata, too. Each patch is a strategic merge that contains only the fields of this controller:
-//! finalizers are merged by entry, so those of other controllers are kept. With the UID in the patch, the API server refuses it if the
-//! Service was recreated under the same name.
+//! The status subresource also accepts metadata. Each patch is a strategic merge of only the fields that this controller owns. Finalizers
+//! are merged by entry, so those of other controllers are kept. The patch contains the UID, so the API server refuses it if the Service was
+//! recreated under the same name.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) fn add_finalizer(id: &ServiceId) -> Value {
     json!({"metadata": {"uid": id.uid, "finalizers": [FINALIZER]}})
 }
 
-/// Replaces the whole list of addresses, which is atomic.
+/// Replaces the whole list of addresses, which Kubernetes defines as atomic.
 pub(crate) fn status(id: &ServiceId, ingress: &[Ingress]) -> Value {
     let ingress: Vec<_> = ingress.iter().map(to_ingress).collect();
     json!({"metadata": {"uid": id.uid}, "status": {"loadBalancer": {"ingress": ingress}}})

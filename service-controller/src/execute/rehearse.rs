@@ -12,7 +12,7 @@ use crate::{
     plan::{Ask, Step, service::ServiceId, spec::Takeover},
 };
 
-/// No traffic waits for a dry run.
+/// The lowest class, because no traffic waits for a dry run.
 fn call() -> Call {
     Call::with_priority(Priority::Background)
 }

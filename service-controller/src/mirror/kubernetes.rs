@@ -1,4 +1,4 @@
-//! Kubernetes objects, trimmed to the fields that matter here. A kubelet's heartbeat changes none of them.
+//! Kubernetes objects, reduced to the fields that this controller uses. A kubelet's heartbeat changes none of these fields.
 
 mod managed;
 #[cfg(test)]
@@ -102,7 +102,7 @@ pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     })
 }
 
-/// Converts a status entry for the API server.
+/// Converts a status entry into the form that the API server expects.
 pub(crate) fn to_ingress(ingress: &Ingress) -> LoadBalancerIngress {
     let port = |it: &IngressPort| PortStatus {
         port: it.port.into(),
@@ -134,8 +134,8 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-/// Returns the valid ports, the errors of invalid ones, and the node ports of those. Current API servers do not allow such ports; if a
-/// later version does, they must not be ignored silently.
+/// Returns the valid ports, and the errors and node ports of the invalid ones. Current API servers do not allow invalid ports; if a later
+/// version does, they must not be ignored silently.
 fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     let (mut ports, mut unread, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, given) in spec.ports.iter().flatten().enumerate() {
@@ -150,7 +150,7 @@ fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     (ports, unread, node_ports)
 }
 
-/// Returns a port, or its invalid field with the error.
+/// Returns the port, or the invalid field with the error.
 fn port(port: &ServicePort) -> Result<Port, (&'static str, String)> {
     let number = |field, number: i32| {
         u16::try_from(number).map_err(|_range| (field, format!("invalid port {number}: write 1 to 65535")))
@@ -183,7 +183,7 @@ fn transport(protocol: Option<&str>) -> Option<Transport> {
     }
 }
 
-/// The API server always sets the families; an old one that did not used IPv4.
+/// The API server always sets the families; old versions that did not used IPv4.
 fn families(spec: &ServiceSpec) -> Vec<Family> {
     let families: Vec<Family> = spec
         .ip_families

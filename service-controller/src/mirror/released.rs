@@ -1,7 +1,8 @@
-//! The orphans that users released, from a ConfigMap in the namespace of this process, which is that of the pod or of the kubeconfig.
+//! The orphans that users released in a ConfigMap. The ConfigMap is in the namespace of this process, which is that of the pod or of the
+//! kubeconfig.
 //!
-//! Clients that may write the ConfigMap can have unused load balancers deleted, but no others. If the ConfigMap or the permission to read
-//! it is missing, nothing is released.
+//! A client that may write the ConfigMap can cause the deletion of unused load balancers only. If the ConfigMap does not exist or the
+//! controller may not read it, no orphan is released.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +33,7 @@ impl Mirrors {
         self.released.borrow().of(id)
     }
 
-    /// Load balancers without a Service in the cache, by former owner.
+    /// Load balancers whose Service is not in the cache, by former owner.
     pub(crate) fn without_service(&self) -> Vec<(ServiceId, Vec<String>)> {
         if !self.services.is_synced() {
             return Vec::new();
@@ -48,7 +49,7 @@ impl Mirrors {
         orphans.into_iter().collect()
     }
 
-    /// Never returns; drop the future to stop.
+    /// Watches the ConfigMap. Never returns; drop the future to stop.
     pub(super) async fn follow_releases(&self, client: &Client) {
         let look =
             |found: Option<ConfigMap>| self.releases_are(found.and_then(|map| map.data).unwrap_or_default());
@@ -62,7 +63,7 @@ impl Mirrors {
                 config_map = RELEASES,
                 keys = data.len(),
                 read = MOST_RELEASES,
-                "The ConfigMap has more keys than are read"
+                "The ConfigMap of released orphans has more keys than the controller reads; ignoring the others"
             );
         }
         let now = Releases::read(data);

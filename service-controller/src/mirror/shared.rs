@@ -1,4 +1,4 @@
-//! State that Services share: the node sets, each computed once for all Services with the same selector, and the adapter's capabilities.
+//! State that Services share: the node sets, each computed once for all Services with the same selector; and the adapter's capabilities.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,40 +27,40 @@ use crate::plan::{
     targets::{Node, Targets},
 };
 
-/// Time without a change of nodes after which the sets are computed.
+/// Delay after the last change of nodes before the sets are computed.
 const QUIET: Duration = Duration::from_millis(200);
-/// Maximum delay after the first change.
+/// Maximum delay after the first change of nodes.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Delay between calls to an adapter that does not return its capabilities.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Delay between calls to an adapter whose load balancers cannot be watched.
 const ASK_BESIDE: Duration = Duration::from_secs(10);
 
-/// A node set, and when it last changed.
+/// A node set, and the time of its last change.
 type Since = (Arc<Targets>, Instant);
 
 /// State that Services share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// By selector; `None`: all nodes. Each operation is atomic, so a poisoned lock leaves the map consistent.
+    /// Node sets by selector; `None`: the set of all nodes. Each operation is atomic, so a poisoned lock leaves the map consistent.
     targets: Mutex<BTreeMap<Option<Selector>, Since>>,
     /// The node selectors in force, of Services that do not select all nodes.
     selectors: Mutex<BTreeMap<ServiceId, Selector>>,
-    /// Services that requested an address which a load balancer has released, and that were not reconciled since.
+    /// Services that request an address which a load balancer has released, and that were not reconciled since then.
     freed: Mutex<BTreeSet<ServiceId>>,
-    /// Result of the observed changes of nodes.
+    /// Node count according to the watch events.
     census: Mutex<Census>,
-    /// Whether the nodes are known.
+    /// Whether the nodes are listed.
     computed: watch::Sender<bool>,
-    /// `None`: not known yet.
+    /// Capabilities of the adapter. `None`: not known yet.
     features: watch::Sender<Option<Arc<Features>>>,
 }
 
-/// The number of nodes according to the observed changes, and how the last one was removed.
+/// The number of nodes according to the watch events, and how the last node disappeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Census {
     nodes: usize,
-    /// Whether a watch event reported the removal of the last node. Otherwise it was missing in a new listing.
+    /// Whether a watch event reported the removal of the last node. Otherwise the node was missing in a new listing.
     told_of_last: bool,
 }
 
@@ -73,7 +73,8 @@ impl Census {
         }
     }
 
-    /// Whether an empty node list is not trusted: no deletion of the last node was observed, or not all removals were processed yet.
+    /// Whether an empty node list must not be trusted: no watch event reported the deletion of the last node, or some removals are not
+    /// processed yet.
     fn doubts_that_none_is_left(self) -> bool {
         self.nodes > 0 || !self.told_of_last
     }
@@ -96,7 +97,7 @@ impl Shared {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the sets and returns whether any has changed. An unchanged set keeps its time.
+    /// Replaces the sets and returns whether any of them changed. An unchanged set keeps its time of last change.
     fn replace(&self, computed: Vec<Targets>) -> bool {
         let mut sets = self.sets();
         let mut former = std::mem::take(&mut *sets);
@@ -115,7 +116,7 @@ impl Shared {
     }
 
     pub(super) async fn targets_known(&self) {
-        // The sender is owned by `self`, so waiting cannot fail.
+        // `self` owns the sender, so waiting cannot fail.
         let _closed = self.computed.subscribe().wait_for(|computed| *computed).await.is_err();
     }
 }
@@ -123,7 +124,7 @@ impl Shared {
 impl Mirrors {
     /// Computes the sets after changes of nodes, and requeues all Services if any set changed.
     ///
-    /// If a hundred nodes join within a second, this costs one set and one ensure per Service, not a hundred.
+    /// If a hundred nodes join within a second, the cost is one computation and one ensure per Service, not a hundred.
     pub(super) async fn follow_targets(&self) {
         self.nodes.synced().await;
         loop {
@@ -133,7 +134,7 @@ impl Mirrors {
         }
     }
 
-    /// Watches the load balancers of an adapter that supports them. If it does not, only asks at intervals whether that is still so.
+    /// Watches the load balancers of an adapter that supports them. For other adapters, only checks the capabilities at intervals.
     pub(super) async fn follow_balancers(&self, adapter: &Adapter) {
         loop {
             tokio::select! {
@@ -142,7 +143,7 @@ impl Mirrors {
                 () = self.without_load_balancers(adapter) => (),
             }
             warn!(
-                "The cloud adapter does not support load balancers: Services of type LoadBalancer are not managed"
+                "The cloud adapter does not support load balancers; Services of type LoadBalancer are not managed"
             );
             while self.has_load_balancers() == Some(false) {
                 sleep(RESYNC).await;
@@ -151,8 +152,8 @@ impl Mirrors {
         }
     }
 
-    /// Waits until the adapter reports that it does not support load balancers. Such an adapter may lack the watch, so it is asked when the
-    /// watch fails.
+    /// Waits until the adapter reports that it does not support load balancers. Such an adapter may lack the watch, so the capabilities are
+    /// requested when the watch fails.
     async fn without_load_balancers(&self, adapter: &Adapter) {
         let without = |features: &Features| !features.has(name::LOAD_BALANCERS);
         let (mut links, mut known) = (self.cloud.links(), self.shared.features.subscribe());
@@ -169,17 +170,17 @@ impl Mirrors {
         let told = known.wait_for(|known| known.as_deref().is_some_and(without));
         tokio::select! {
             () = asked => (),
-            // The sender is owned by `self`, so waiting cannot fail.
+            // `self` owns the sender, so waiting cannot fail.
             _told = told => (),
         }
     }
 
-    /// Asks the adapter for its capabilities: when its cache is synced, and on each new connection, since the adapter may have been
-    /// updated.
+    /// Requests the adapter's capabilities: when the cache of load balancers is synced, and on each new connection, because the adapter may
+    /// have been updated.
     async fn follow_features(&self, adapter: &Adapter) {
         let (mut links, mut connections) = (self.cloud.links(), self.cloud.connections());
         self.cloud.synced().await;
-        // The senders are owned by `self`, so waiting fails only at the end.
+        // `self` owns the senders, so waiting fails only when the process ends.
         while links.wait_for(Link::is_up).await.is_ok() {
             connections.mark_unchanged();
             self.ask_features(adapter).await;
@@ -201,9 +202,9 @@ impl Mirrors {
         }
     }
 
-    /// The nodes that a Service's load balancer selects, and when the set last changed.
+    /// Returns the nodes that a Service's load balancer selects, and the time at which that set last changed.
     ///
-    /// Records the selector in force, which may differ from the Service's current one, so that its set is kept up to date.
+    /// Records the selector in force, so that its set is kept up to date. That selector may differ from the one in the Service.
     pub(crate) fn targets_of(&self, id: &ServiceId, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         match selector {
             None => self.shared.selectors().remove(id),
@@ -212,13 +213,13 @@ impl Mirrors {
         self.targets(selector)
     }
 
-    /// The nodes that a selector matches, and when the set last changed. Computed on first use.
+    /// Returns the nodes that a selector matches, and the time at which that set last changed. The set is computed on first use.
     pub(crate) fn targets(&self, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         let compute = || (Arc::new(self.select(selector)), Instant::now());
         self.shared.sets().entry(selector.cloned()).or_insert_with(compute).clone()
     }
 
-    /// Load balancers no longer have these addresses. Requeues the Services that request one of them.
+    /// Requeues the Services that request one of these addresses, because load balancers no longer have them.
     pub(super) fn addresses_freed(&self, addresses: &BTreeSet<IpAddr>) {
         let defaults = &self.reading.defaults;
         let asks = |service: &Service| {
@@ -232,7 +233,7 @@ impl Mirrors {
         asking.into_iter().for_each(|id| self.queue.add(id));
     }
 
-    /// Whether an address that the Service requests was released since the last call.
+    /// Whether an address that the Service requests was released since the last call of this function.
     pub(crate) fn address_was_freed(&self, id: &ServiceId) -> bool {
         self.shared.freed().remove(id)
     }
@@ -246,14 +247,14 @@ impl Mirrors {
     fn select(&self, selector: Option<&Selector>) -> Targets {
         self.nodes.read(|nodes| {
             let mut targets = Targets::of(nodes.values().map(AsRef::as_ref), selector);
-            // Settings that select no node need no proof that the nodes are gone.
+            // A selector that matches no node by design needs no proof that the nodes are gone.
             let empties = selector.is_some_and(Selector::is_nothing);
             targets.blind = !empties && nodes.is_empty() && self.shared.census().doubts_that_none_is_left();
             targets
         })
     }
 
-    /// Computes all sets in use, and drops the others.
+    /// Computes all sets in use, and drops the other sets.
     fn compute_targets(&self) {
         let defaults = &self.reading.defaults;
         let mut selectors = self.services.read(|services| {
@@ -298,7 +299,7 @@ impl Mirrors {
 
     fn know(&self, features: Features) {
         self.shared.features.send_replace(Some(Arc::new(features)));
-        // This includes Services that do not need a new capability: those that wait for the adapter need not wait for their backoff.
+        // This also requeues Services that need no new capability, so that those that wait for the adapter do not wait for their backoff.
         self.wake_all();
     }
 }
@@ -307,7 +308,7 @@ impl Mirrors {
 mod tests {
     use super::*;
 
-    /// A new listing empties the cache before the removals of nodes are processed.
+    /// A new listing removes the nodes from the cache before the controller processes the removals.
     // Behaviour: SN7
     #[test]
     fn empty_node_list_is_trusted_only_after_observed_deletions() {

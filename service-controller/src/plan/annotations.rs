@@ -1,7 +1,7 @@
 //! Parses the annotations of a Service and the cluster's defaults. Nothing here is specific to a vendor.
 //!
-//! An unknown name with this controller's prefix is refused, never ignored: ignoring a misspelt `internal` would expose a private service
-//! to the internet.
+//! An unknown name with this controller's prefix is refused and never ignored: if a misspelt `internal` were ignored, a private Service
+//! would be exposed to the internet.
 
 pub(crate) mod keys;
 mod name;
@@ -34,7 +34,7 @@ pub(crate) struct Wish<T> {
     pub(crate) given: Given,
 }
 
-/// The requested values. `None`: not set.
+/// The requested values. `None`: the Service and the cluster do not set the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub(crate) internal: Option<Wish<Switch>>,
@@ -52,7 +52,7 @@ pub(crate) struct Wishes {
     pub(crate) tags: Option<Wish<BTreeMap<String, String>>>,
     pub(crate) size: Option<Wish<String>>,
     pub(crate) zone: Option<Wish<String>>,
-    /// One for each port, in the Service's order.
+    /// The settings of each port, in the Service's order.
     pub(crate) ports: Vec<PortWishes>,
     /// Settings for the adapter of one vendor.
     pub(crate) vendor: Vec<VendorWish>,
@@ -92,8 +92,8 @@ pub(crate) struct VendorWish {
     pub(crate) value: Wish<String>,
 }
 
-/// Parses all settings of a Service and returns all errors: unknown names with the most similar known one, and invalid values with the
-/// expected ones. Valid settings are returned even if others are invalid, so that they are validated, too.
+/// Parses all settings of a Service and returns all errors: for an unknown name the most similar known one, for an invalid value the
+/// expected values. Valid settings are returned even if others are invalid, so that later validation covers them.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
     let Bounds { health_check_ports: ports, members: certificates } = defaults.bounds();
@@ -101,10 +101,10 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
     (reader.wishes(service.ports.len()), reader.refusals)
 }
 
-/// Adds a default of the cluster, by its name without the prefix.
+/// Adds a cluster default, by the annotation's name without the prefix.
 ///
 /// # Errors
-/// Returns what is wrong with the name or the value.
+/// Returns why the name or the value is invalid.
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
     let mut alone = Defaults::default().within(defaults.bounds().clone());
     alone.set(name, value)?;
@@ -116,7 +116,7 @@ pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> R
     }
 }
 
-/// The node selector, which is needed before planning. [`wishes`] refuses an invalid one.
+/// The node selector, which is needed before planning. [`wishes`] refuses an invalid selector.
 pub(crate) fn node_selector(service: &Service, defaults: &Defaults) -> Option<Selector> {
     let (settings, _refusals) = Settings::of(service, defaults);
     settings.get(keys::NODE_SELECTOR).and_then(|given| Selector::read(&given.value).ok())
@@ -137,7 +137,7 @@ pub(crate) fn share_with(service: &Service, defaults: &Defaults) -> Option<Vec<S
         .map_or_else(|| Some(Vec::new()), |given| values::namespaces(&given.value).ok())
 }
 
-/// Parses values and records invalid ones.
+/// Parses values and collects the errors of invalid ones.
 struct Reader<'a> {
     settings: &'a Settings,
     service: &'a Service,
@@ -172,8 +172,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The operator writes the template, which inserts only the Service's own names. A user could write another Service's name in an
-    /// annotation.
+    /// The operator writes the template, and only the Service's own names are inserted. In an annotation, a user could write another
+    /// Service's name.
     fn name(&mut self) -> Option<Wish<String>> {
         match self.settings.get(keys::NAME)?.origin {
             Origin::Default => self.read(keys::NAME, values::name),
@@ -195,7 +195,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A default applies to all Services, so a port of one Service does not make it valid.
+    /// A default applies to all Services, so a port is not valid just because one Service has it.
     fn health_port(&mut self) -> Option<Wish<u32>> {
         let (ports, service) = (self.ports, self.service);
         match self.settings.get(keys::HEALTH_PORT)?.origin {
@@ -260,7 +260,7 @@ impl Reader<'_> {
         self.judge(given, parse)
     }
 
-    /// An error in a setting for several ports is reported once.
+    /// An error in a setting that applies to several ports is reported once.
     fn judge<T>(&mut self, given: &Given, parse: impl Fn(&str) -> Result<T, String>) -> Option<Wish<T>> {
         match parse(&given.value) {
             Ok(value) => Some(Wish { value, given: given.without_value() }),

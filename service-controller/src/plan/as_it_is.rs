@@ -1,8 +1,9 @@
-//! Adapts refused settings to the existing load balancer: the same settings, but with its values in the fields that cannot change.
+//! Adapts refused settings to the existing load balancer: keeps the settings, but takes the load balancer's values for fields that cannot
+//! change.
 //!
 //! The contract has no call that changes backends alone. Without this module, after a restart, deleted nodes would stay behind such a load
-//! balancer and new ones would be missing. The last valid settings are no replacement: the adapter has already applied what it could of the
-//! new ones.
+//! balancer and new nodes would be missing. The last valid settings are no replacement: the adapter has already applied the possible part
+//! of the new ones.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -24,14 +25,14 @@ pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<
     if shown.is_empty() { service.ingress.iter().filter_map(read).collect() } else { shown }
 }
 
-/// Families of these addresses, those in `asked` first, in their order.
+/// Families of these addresses: first the requested ones in their order, then the others.
 pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
     let has = |family: &Family| there.iter().any(|address| Family::of(*address) == *family);
     let others = [Family::V4, Family::V6].into_iter().filter(|family| !asked.contains(family));
     asked.iter().copied().chain(others).filter(has).collect()
 }
 
-/// Sets these fields to the values of the existing load balancer. `None`: its value is not known.
+/// Sets these fields to the values of the existing load balancer. `None`: a value is not known.
 ///
 /// `good`: the last valid settings, which are the best source. `families_of` sets the families, because the source ranges depend on them.
 pub(super) fn keep(
@@ -68,7 +69,7 @@ fn as_before(spec: &mut LoadBalancerSpec, field: &str, good: &LoadBalancerSpec) 
     Some(())
 }
 
-/// Index in `spec.ports` of a port that another user of the load balancer occupies, as the adapter names it.
+/// Index in `spec.ports` of a port that another user of the load balancer occupies, taken from the field that the adapter names.
 pub(crate) fn port(field: &str) -> Option<usize> {
     field.strip_prefix("spec.listeners[")?.strip_suffix("].port")?.parse().ok()
 }
@@ -83,14 +84,15 @@ fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Optio
     match name {
         FAMILIES => (),
         "spec.requested_addresses" => {
-            // The existing addresses by value, so that addresses reserved by the user are not released. If none was requested, none is set.
+            // The existing addresses are requested by value, so that addresses reserved by the user are not released. If the user requested
+            // none, none is set.
             let kept = |asked: &String| {
                 let family = Family::of(asked.parse().ok()?);
                 there.iter().find(|address| Family::of(**address) == family).map(ToString::to_string)
             };
             spec.requested_addresses = spec.requested_addresses.iter().filter_map(kept).collect();
         }
-        // There are only two schemes, so it is the other one.
+        // There are only two schemes, so the existing load balancer has the other one.
         "spec.scheme" => {
             let other = if spec.scheme() == Scheme::Internal { Scheme::Internet } else { Scheme::Internal };
             spec.set_scheme(other);
@@ -151,7 +153,7 @@ mod tests {
             ("spec.size", Some(|it| it.size.clear())),
             ("spec.zone", Some(|it| it.zone.clear())),
             ("spec.parameters[network]", Some(|it| drop(it.parameters.remove("network")))),
-            // The current value of these is unknown.
+            // The current values of these fields are unknown.
             ("spec.load_balancer_id", None),
             ("spec.listeners[0].application", None),
         ];

@@ -1,6 +1,6 @@
-//! Limits set by the operator for all Services. Pure.
+//! Limits that the operator sets for all Services.
 //!
-//! A user of one namespace writes a Service, but its load balancer affects all nodes, with the permissions of the cloud account.
+//! The user of one namespace writes a Service, but its load balancer affects all nodes and uses the permissions of the cloud account.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -21,7 +21,7 @@ pub(crate) struct Bounds {
     pub(crate) members: usize,
 }
 
-/// Enough for four ports on 5,000 nodes.
+/// The default is enough for four ports on 5,000 nodes.
 pub(crate) const MEMBERS: usize = 20_000;
 
 impl Default for Bounds {
@@ -30,7 +30,7 @@ impl Default for Bounds {
     }
 }
 
-/// Ports of nodes.
+/// A set of ports on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports(BTreeSet<u32>);
 
@@ -40,7 +40,7 @@ impl FromIterator<u32> for Ports {
     }
 }
 
-/// Lists some of the ports, separated by commas.
+/// Lists the first ports, separated by commas.
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -56,14 +56,14 @@ impl Ports {
     /// Returns the port if every Service may use it for health checks.
     ///
     /// # Errors
-    /// Returns how to allow the port.
+    /// Returns an explanation of how to allow the port.
     pub(crate) fn for_all(&self, port: u32) -> Result<u32, String> {
         let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it there");
         self.0.contains(&port).then_some(port).ok_or_else(wrong)
     }
 
-    /// Returns the port if this Service may use it for health checks. Any other port may belong to another Service or to a process of the
-    /// node, and a health check reaches it from inside the cloud network.
+    /// Returns the port if this Service may use it for health checks. Any other port may belong to another Service or to a process on the
+    /// node, and a health check reaches that port from inside the cloud network.
     ///
     /// # Errors
     /// Returns which ports are allowed.

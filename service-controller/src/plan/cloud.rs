@@ -1,4 +1,4 @@
-//! What the adapter reports about a load balancer, trimmed: an item of its watch, and the answers to ensure and delete.
+//! The adapter's reports about a load balancer, reduced to the fields in use: items of the watch, and answers to ensure and delete.
 
 use std::{fmt, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) enum State {
     Unknown,
     Pending,
     Active,
-    /// Serves, but some parts do not.
+    /// The load balancer serves traffic, but some of its parts do not.
     Degraded,
     Error,
     Deleting,
@@ -61,9 +61,9 @@ pub(crate) struct Balancer {
     pub(crate) state: State,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
-    /// In the form `tcp/443`, sorted. Empty: the adapter does not report them.
+    /// Listeners in the form `tcp/443`, sorted. Empty: the adapter does not report listeners.
     pub(crate) listeners: Vec<String>,
-    /// Number over all listeners. The driver decides how many a node counts for.
+    /// Number of backends over all listeners. The driver decides how many backends a node needs.
     pub(crate) backends: u32,
 }
 
@@ -102,15 +102,15 @@ pub(crate) struct Answer {
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
-    /// What the load balancer waits for, or why it is out of sync. One line, shown to users.
+    /// What the load balancer waits for, or why it is out of sync. This is one line that users see.
     pub(crate) why: String,
-    /// If it waits for the call budget: the part of the message that does not change during the wait.
+    /// If the load balancer waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl Answer {
-    /// Whether the adapter changed something, given what the cache showed before.
+    /// Whether the adapter changed the load balancer, given what the cache showed before.
     ///
     /// `steps` alone is not sufficient: an adapter may count the steps of a convergence that ended long ago.
     pub(crate) fn worked(&self, seen: Option<&[Balancer]>) -> bool {
@@ -155,7 +155,7 @@ impl From<DeleteLoadBalancerResponse> for Removal {
     }
 }
 
-/// The text before the colon. Numbers that change follow the colon. Source: docs/reference/driver.md.
+/// The text before the colon, because the text after the colon has numbers that change. Source: docs/reference/driver.md.
 fn budget(conditions: &[LoadBalancerCondition]) -> Option<String> {
     let LoadBalancerCondition { message, .. } =
         conditions.iter().find(|it| it.r#type == WAITING_FOR_BUDGET)?;
@@ -175,7 +175,7 @@ fn ingress(addresses: &[LoadBalancerAddress]) -> Vec<Ingress> {
     addresses.iter().filter_map(one).collect()
 }
 
-/// Converts an address. The API server accepts a mode only with an IP. Addresses of unknown kinds are dropped.
+/// Converts an address. The API server accepts a mode only with an IP address. Addresses of unknown kinds are dropped.
 fn one(address: &LoadBalancerAddress) -> Option<Ingress> {
     let ports = address.ports.iter().filter_map(port).collect();
     match address.value.clone()? {

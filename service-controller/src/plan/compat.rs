@@ -1,7 +1,7 @@
-//! Translates annotations of other controllers into the annotations of this one.
+//! Translates annotations of other controllers into annotations of this controller.
 //!
-//! This is a pure translation before anything else reads the Service, so no other module knows the origin of a key. An annotation that
-//! cannot be translated is never ignored: it is refused, with the replacement.
+//! The translation precedes every other use of the Service, so no other module knows the origin of a key. An annotation that cannot be
+//! translated is refused, with the replacement to write, and never ignored.
 
 pub(crate) mod openstack;
 
@@ -12,10 +12,10 @@ use super::Refusal;
 /// Prefix of all annotations of this controller.
 const PREFIX: &str = super::annotations::keys::PREFIX;
 
-/// Adopts load balancers without an owner, because a Service that comes from another controller has one already.
+/// Adopts load balancers without an owner, because another controller already created one for the Service.
 const ADOPT: (&str, &str) = ("adopt", "owned");
 
-/// The other controller whose annotations are understood.
+/// The other controller whose annotations are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Compat {
     /// The annotations of openstack-cloud-controller-manager.
@@ -23,8 +23,8 @@ pub(crate) enum Compat {
 }
 
 impl Compat {
-    /// The name under which that controller writes to Services. Its load balancers are adopted, and its finalizers are treated as this
-    /// controller's.
+    /// The field manager of that controller's writes to Services. Its load balancers are adopted, and its finalizers are treated as this
+    /// controller's own.
     pub(crate) fn manager(self) -> &'static str {
         match self {
             Self::Openstack => "openstack-cloud-controller-manager",
@@ -43,29 +43,29 @@ pub(crate) struct Row {
 /// How an annotation of another controller is translated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Becomes {
-    /// To the setting with this name, which has no prefix.
+    /// Sets the setting with this name, which has no prefix.
     Setting(&'static str, Read),
-    /// To this setting and a second one.
+    /// Sets this setting and a second one.
     SettingWith(&'static str, Read, (&'static str, &'static str)),
-    /// To the first setting, unless that controller's other annotation is present, which takes precedence.
+    /// Sets the first setting, unless the named other annotation is present, which takes precedence.
     SettingUnless(&'static str, &'static str, Read),
-    /// To nothing: the other controller wrote it for information only.
+    /// Sets nothing: the other controller wrote the annotation for information only.
     Nothing,
-    /// Not possible. The text says what to do instead.
+    /// Cannot be translated. The text says what to do instead.
     Refused(&'static str),
-    /// Not possible, unless that controller's other annotation is present, which takes precedence.
+    /// Cannot be translated, unless the named other annotation is present, which takes precedence.
     RefusedUnless(&'static str, &'static str),
 }
 
-/// Converts a value. `Ok(None)`: the value is the default. `Err`: why the value is invalid.
+/// Converts a value. `Ok(None)`: the value is the default. `Err`: the reason why the value is invalid.
 pub(crate) type Read = fn(&str) -> Result<Option<String>, String>;
 
 /// The translated annotations of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Translation {
-    /// Annotations of this controller, and those of no known controller.
+    /// Annotations of this controller, and those that belong to no known controller.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What to report about annotations of other controllers.
+    /// The facts to report about annotations of other controllers.
     pub(crate) foreign: Foreign,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct Foreign {
     pub(crate) understood: Vec<String>,
     /// Keys that are ignored because `--compat` is not set.
     pub(crate) ignored: Vec<String>,
-    /// Annotations that are not possible or have an invalid value.
+    /// Annotations that cannot be translated or have an invalid value.
     pub(crate) refusals: Vec<Refusal>,
-    /// For each translated annotation, the original key.
+    /// The original key of each translated annotation.
     pub(crate) from: BTreeMap<String, &'static str>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn is_foreign(key: &str) -> bool {
     may_be_understood(key) || NEVER_UNDERSTOOD.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Whether a `--compat` flag exists that translates this key.
+/// Whether a value of `--compat` exists that translates this key.
 pub(crate) fn may_be_understood(key: &str) -> bool {
     openstack::is_own(key)
 }
@@ -155,7 +155,7 @@ impl Translation {
             Becomes::SettingUnless(other, ..) | Becomes::RefusedUnless(other, _)
                 if old.get(other).is_some_and(says) =>
             {
-                self.foreign.understood.push(format!("{} has no effect beside {other}", row.old));
+                self.foreign.understood.push(format!("{} has no effect because {other} is set", row.old));
                 return;
             }
             Becomes::Refused(_) | Becomes::RefusedUnless(..) if value.trim().is_empty() => {
@@ -171,7 +171,7 @@ impl Translation {
         };
         let key = format!("{PREFIX}{name}");
         if said.contains(&key) {
-            self.foreign.understood.push(format!("{} has no effect beside {key}", row.old));
+            self.foreign.understood.push(format!("{} has no effect because {key} is set", row.old));
             return;
         }
         match read(value) {

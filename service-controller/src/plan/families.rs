@@ -1,11 +1,11 @@
-//! Address family of an existing load balancer, for a Service that prefers two families but does not require them.
+//! Address family of an existing load balancer, for a Service that prefers two families but does not require both.
 
 use super::{
     cloud::Balancer,
     service::{Family, Ingress, Service},
 };
 
-/// The family in the cache, or else in the status, which also covers a load balancer that is not adopted yet. If neither has one, the
+/// The family in the cache; if there is none, that of the status, which also covers a load balancer that is not adopted yet; otherwise the
 /// Service's first family.
 pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<Family> {
     let shown: Vec<&Ingress> = seen.unwrap_or_default().iter().flat_map(|it| &it.ingress).collect();
@@ -32,7 +32,7 @@ mod tests {
         addresses.iter().map(one).collect()
     }
 
-    /// Addresses in the cache, addresses in the status, the Service's families, and the result.
+    /// Columns: addresses in the cache, addresses in the status, the Service's families, and the result.
     type Row = (&'static [&'static str], &'static [&'static str], &'static [Family], Family);
 
     #[test]

@@ -1,4 +1,4 @@
-//! Capabilities of the adapter, compared with what a Service needs before any call.
+//! Compares the capabilities of the adapter with what a Service needs, before any call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ const VALUES: &str = "values";
 pub(crate) struct Features {
     /// The scheme of the cloud's provider IDs, such as `openstack`.
     pub(crate) vendor: String,
-    /// Each capability, with its values if it has a choice of them. `None`: all values.
+    /// Each capability, with the supported values if the capability is a choice of values. `None`: all values.
     can: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
@@ -123,8 +123,8 @@ pub(crate) fn missing(needs: &[Need], features: &Features) -> Vec<Refusal> {
 
 /// Capabilities that the Service's own fields need.
 ///
-/// Features that Kubernetes provides without the cloud need none: kube-proxy implements session affinity, and a Service that only prefers
-/// two families gets one.
+/// Features that Kubernetes provides without the cloud need no capability: kube-proxy implements session affinity, and a Service that only
+/// prefers two families gets one.
 pub(crate) fn of_fields(service: &Service, ranged: Ranged) -> Vec<Need> {
     let transports: BTreeSet<Transport> = service.ports.iter().map(|port| port.transport).collect();
     let rows = [

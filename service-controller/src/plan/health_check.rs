@@ -15,7 +15,8 @@ use super::{
     service::{Port, Service, Traffic},
 };
 
-/// Path at which kube-proxy and its replacements answer: for a Service on `spec.healthCheckNodePort`, for the node on a port of its own.
+/// Path at which kube-proxy and its replacements answer: on `spec.healthCheckNodePort` for one Service, and on a port of kube-proxy for the
+/// node.
 const HEALTH_PATH: &str = "/healthz";
 
 /// The health check and the capability that it needs.
@@ -26,7 +27,7 @@ pub(crate) struct Probe {
     pub(crate) needs: Option<Need>,
 }
 
-/// The health check derived from the mode, and the setting behind it.
+/// The health check that the mode implies, and the setting that selected the mode.
 struct Basis {
     check: Option<HealthCheck>,
     /// Names the setting if the health check uses HTTP.
@@ -78,7 +79,7 @@ pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Ref
     Ok(Probe { check, needs: http.then(|| Need::new(field, name::HTTP_HEALTH_CHECK)) })
 }
 
-/// Local: the node reports whether it has an endpoint. Cluster: any node whose node port accepts connections is healthy.
+/// With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node port accepts connections is healthy.
 fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Basis, Refusal> {
     let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
     let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
@@ -106,13 +107,13 @@ fn http(port: u32) -> HealthCheck {
     HealthCheck { kind: Kind::Http.into(), port: Some(port), path, ..HealthCheck::default() }
 }
 
-/// `None` if no port uses TCP: only the driver knows how its vendor checks UDP.
+/// Returns `None` if no port uses TCP, because only the driver knows how its vendor checks UDP.
 fn node_port(service: &Service) -> Option<HealthCheck> {
     let port = |port: &Port| (protocol(port.transport), u32::from(port.port), u32::from(port.node_port));
     one_of(&service.ports.iter().map(port).collect::<Vec<_>>())
 }
 
-/// A TCP health check of the node ports of `ports`: protocol, port and node port. `None` if none uses TCP.
+/// A TCP health check of the node ports of `ports`: protocol, port and node port. `None` if no port uses TCP.
 fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
     let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
     let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
@@ -148,7 +149,7 @@ fn by_protocol(protocol: HealthProtocol, check: &mut HealthCheck) {
     }
 }
 
-/// Sets intervals and thresholds. Returns the most specific origin among them.
+/// Sets intervals and thresholds. Returns the most specific origin of these settings.
 fn tune(wishes: &Health, check: &mut HealthCheck) -> Option<Origin> {
     let Health { interval, timeout, healthy, unhealthy, .. } = wishes;
     check.interval = interval.as_ref().map(|wish| wish.value.into());

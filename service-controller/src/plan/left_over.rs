@@ -1,8 +1,9 @@
-//! Decides about a load balancer of this cluster whose Service is gone, or needs none and does not have this controller's finalizer. Pure.
+//! Decides what to do about a load balancer of this cluster whose Service is gone, or needs no load balancer and does not have this
+//! controller's finalizer.
 //!
-//! A missing Service in the cache proves nothing; a live answer of the API server does, together with proof that this controller may delete
-//! the load balancer: this process created it, or its Service exists and needs none. Otherwise it is an orphan: it is reported, and deleted
-//! only if a user releases it by name, or after some time and gradually if the flags say so.
+//! A Service that is missing in the cache proves nothing. A deletion needs a live answer of the API server and proof of ownership: this
+//! process created the load balancer, or its Service exists and needs none. Any other is an orphan: it is reported, and deleted if a user
+//! releases it by name, or gradually after some time if the flags say so.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +14,7 @@ use super::{
     service::ServiceId,
 };
 
-/// Maximum number of keys that are read. Users do not release more one by one.
+/// Maximum number of keys that are read. Users release orphans one by one, so they do not need more.
 pub(crate) const MOST_RELEASES: usize = 1000;
 
 /// Minimum time between the report of an orphan and its deletion, so that all other orphans are found first.
@@ -22,23 +23,23 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Live answer of the API server about the Service for which a load balancer was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It exists and needs a load balancer, or it has this controller's finalizer. The cache lags behind.
+    /// The Service exists and needs a load balancer or has this controller's finalizer, so the cache lags behind.
     Ours,
-    /// It exists and needs no load balancer.
+    /// The Service exists and needs no load balancer.
     WantsNone,
-    /// Another controller manages it.
+    /// Another controller manages the Service.
     Others,
-    /// It does not exist.
+    /// The Service does not exist.
     Gone,
 }
 
 /// How orphans are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Orphans {
-    /// They are reported and kept.
+    /// Orphans are reported and kept.
     #[default]
     Report,
-    /// They are deleted after this time.
+    /// Orphans are deleted after this time.
     DeleteAfter(Duration),
 }
 
@@ -49,12 +50,12 @@ pub(crate) struct Releases(BTreeMap<String, String>);
 /// Whether an orphan was released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// It was not.
+    /// The orphan was not released.
     #[default]
     None,
-    /// It was, and may be deleted.
+    /// The orphan was released and may be deleted.
     Given,
-    /// It was, but under this name, which is not the one in its tags.
+    /// The orphan was released under this name, which differs from the name in its tags.
     Misnamed(String),
 }
 
@@ -80,16 +81,16 @@ impl Releases {
     }
 }
 
-/// What to do about a leftover load balancer.
+/// The decision about a leftover load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Delete it now. The step is the one to report if the deletion fails.
+    /// Delete it now. If the deletion fails, this step is reported.
     Remove(Step),
-    /// Delete it if the deletion brake allows it and no Service has its UID.
+    /// Delete it if the deletion brake allows that and no Service has the UID in its tags.
     RemoveOrphan,
-    /// Delete it without the brake if no Service has its UID: a user released it.
+    /// Delete it without the brake, because a user released it, unless a Service has the UID in its tags.
     RemoveReleased,
-    /// Report it, and check it again after this time, if any.
+    /// Report it, and check it again after this time, if a time is given.
     Report(Option<Duration>),
     /// Do nothing: the cache will show the Service.
     Wait,
@@ -113,7 +114,7 @@ pub(crate) fn judge(
         (Standing::Ours, _) => Verdict::Wait,
         (Standing::Others, _) => Verdict::Leave,
         (Standing::WantsNone, _) => Verdict::Remove(Step::Sync),
-        // A deletion that has begun goes on, whatever allowed it.
+        // A deletion that has begun continues, whatever its reason was.
         (Standing::Gone, _) if memory.removes() => Verdict::Remove(Step::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
         (Standing::Gone, _) if memory.made => Verdict::Remove(Step::LeftOver),
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!((of(MOST_RELEASES - 1), of(MOST_RELEASES)), (Release::Given, Release::None));
     }
 
-    /// Applies an event to the memory. Returns whether this process has something of its own in the cloud afterwards.
+    /// Applies an event to the memory. Returns whether this process has a load balancer of its own in the cloud afterwards.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
         let answer = |state| Removal { state, why: String::new(), budget: None, retry_after: None };
         let other = Service { class: Class::Others, ..Service::default() };
@@ -244,8 +245,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happened before: a load balancer that is needed or belongs to another controller is kept, even if it was released, and
-        /// nothing is deleted without a request or a proof.
+        /// For every history, a load balancer that is needed or belongs to another controller is kept, even if it was released, and nothing
+        /// is deleted without a release or a proof.
         // Behaviour: S17
         #[test]
         fn nothing_is_deleted_without_proof(

@@ -19,7 +19,7 @@ use super::{
     service::{Port, Service, Transport},
 };
 
-/// Listeners in the Service's order, the capabilities that they need, and the refused settings.
+/// Listeners in the Service's order, the capabilities that they need, and the refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Listener>,
@@ -55,7 +55,7 @@ impl Listeners {
                 .needed(wishes.connect_timeout.as_ref(), name::CONNECT_TIMEOUT)
                 .map(Into::into),
             connection_limit: self.needed(wishes.connection_limit.as_ref(), name::CONNECTION_LIMIT),
-            // The adapter interprets it, or ignores it. It needs no capability.
+            // The adapter interprets or ignores the application protocol, so no capability is needed.
             app_protocol: port.app_protocol.clone(),
         }
     }
@@ -138,7 +138,7 @@ impl Listeners {
         }
     }
 
-    /// Whether the setting applies to this port. If it must and does not, it is refused.
+    /// Whether the setting applies to this port. A setting that must apply and does not is refused.
     fn fits<T>(&mut self, wish: &Wish<T>, (here, anywhere): (bool, bool), nowhere: &str) -> bool {
         match wish.given.origin {
             _ if here => (),
@@ -157,7 +157,7 @@ impl Listeners {
     }
 }
 
-/// What the ports have in common.
+/// Inputs that all ports have in common.
 #[derive(Clone, Copy, Debug)]
 struct Everybody {
     has_tcp: bool,

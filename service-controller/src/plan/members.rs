@@ -1,8 +1,7 @@
-//! Limits on the members of one Service's load balancer, which are listeners times nodes, and on its source ranges: listeners times ranges.
-//! Pure.
+//! Limits the members of a Service's load balancer (listeners times nodes) and its source ranges (listeners times ranges).
 //!
-//! The user chooses the ports, and the operator the nodes. So the limit applies to new requests of the user: an existing load balancer
-//! continues to follow the nodes, however many are added, while its ports and its node selector do not change.
+//! The user chooses the ports, and the operator chooses the nodes. So the limit applies to new requests of the user: while its ports and
+//! its node selector do not change, an existing load balancer continues to follow the nodes, however many are added.
 
 use std::fmt;
 
@@ -14,10 +13,10 @@ use super::{
     wanted::Wanted,
 };
 
-/// How many times the limit a load balancer may have if no listing shows its members.
+/// Factor by which a load balancer may exceed the limit if no listing shows its members.
 const UNREAD: usize = 4;
 
-/// The members that a Service would have, above the limit.
+/// The number of members that a Service would have, above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) listeners: usize,
@@ -43,7 +42,7 @@ impl fmt::Display for Members {
         let Self { listeners, nodes, most } = self;
         write!(
             f,
-            "{listeners} listeners on {nodes} nodes are {} members, more than {most} (--max-members-per-service)",
+            "{listeners} listeners on {nodes} nodes make {} members, above the limit of {most} (--max-members-per-service)",
             self.all()
         )
     }
@@ -54,9 +53,9 @@ impl fmt::Display for Members {
 pub(super) enum Verdict {
     /// The members are within the limit.
     Fits,
-    /// The limit is exceeded by an existing load balancer that follows the nodes.
+    /// An existing load balancer that follows the nodes exceeds the limit.
     Grown(Members),
-    /// The limit is exceeded by a new request.
+    /// A new request exceeds the limit.
     Refused(Refusal),
     /// The limit is exceeded, and the adapter has not listed yet whether the load balancer exists.
     Unlisted,
@@ -85,21 +84,21 @@ pub(super) fn verdict(
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Refuses source ranges above the limit on members. Clouds receive all ranges with each listener.
+/// Refuses source ranges above the limit on members. The cloud receives all ranges with each listener.
 pub(super) fn check_ranges(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
     let all = ports.saturating_mul(ranges);
     (all > most).then(|| {
         let why = format!(
-            "{ranges} source ranges for each of {ports} ports are {all}, more than {most} (--max-members-per-service): use fewer ranges, \
-             or fewer ports"
+            "{ranges} source ranges for each of {ports} ports make {all}, above the limit of {most} (--max-members-per-service): \
+             use fewer ranges, or fewer ports"
         );
         Refusal::new("spec.loadBalancerSourceRanges", why)
     })
 }
 
-/// Whether a load balancer has these ports and was large before. Its node selector is not visible; at least half of the members are taken
-/// as proof that it is the same, since nodes may have been added while no controller ran. An adapter that reads members only on an ensure
-/// shows none after its start, which proves up to four times the limit and no more.
+/// Whether a load balancer has these ports and was large before. Its node selector is not visible, and nodes may have been added while no
+/// controller ran, so half of the members suffice as proof. An adapter that reads members only on an ensure reports none after its start,
+/// so then up to four times the limit is accepted.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);

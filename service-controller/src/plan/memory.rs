@@ -1,5 +1,5 @@
-//! What the controller remembers about a Service between two rounds. It may be lost at any time: after a restart the controller asks the
-//! adapter once per Service, and the adapter answers from memory.
+//! What the controller remembers about a Service between two rounds. This memory may be lost at any time: after a restart the controller
+//! calls the adapter once per Service, and the adapter answers without vendor calls.
 
 mod budget;
 mod guess;
@@ -24,42 +24,42 @@ use super::{
     wanted::{Judged, Wanted},
 };
 
-/// How long a difference between the cache and the adapter's own answer is taken for a lag of the cache.
+/// How long a difference between the cache and the adapter's answer counts as a lag of the cache.
 pub(crate) const LAG: Duration = Duration::from_mins(5);
 
-/// A load balancer that was just deleted may still be shown for some time, especially after a restart of the adapter.
+/// How long the cache may still show a load balancer that was just deleted, especially after a restart of the adapter.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
-/// For a load balancer that this process created, the lag does not matter. It waits only so that the brake counts many Services that
-/// disappear together.
+/// The same delay for a load balancer that this process created. Here the lag does not matter: the delay only lets the deletion brake count
+/// many Services that disappear together.
 const CROWD: Duration = Duration::from_secs(5);
 
-/// Number of rounds in a row in which the same call to the API server fails, until the failure is reported.
+/// Number of consecutive rounds in which a call to the API server must fail before the failure is reported.
 const LASTS: u32 = 3;
 
-/// Delay if the adapter names none.
+/// Delay before the next round if the adapter does not name one.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The memory of one Service.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
-    /// The last settings that the adapter accepted. They stay in force while the current ones are not possible.
+    /// The last settings that the adapter accepted. They stay in force while it cannot apply the current ones.
     pub(crate) good: Option<Arc<Wanted>>,
-    /// Digest of the settings that the adapter refused last, and when.
+    /// Digest of the settings that the adapter refused last, and the time of the refusal.
     refused: Option<(String, Duration)>,
-    /// [`Self::good`] was derived from the existing load balancer and not requested by the Service.
+    /// [`Self::good`] was derived from the existing load balancer; the Service did not request those settings.
     guess: Option<Guess>,
-    /// This process requested a load balancer, and the adapter has not confirmed since that nothing is left.
+    /// This process requested a load balancer, and the adapter has not confirmed a deletion since.
     pub(crate) made: bool,
-    /// The Service has another controller's class, but its status shows a load balancer that this controller owns.
+    /// The Service has a class of another controller, but its status shows a load balancer that this controller owns.
     pub(crate) claimed: bool,
-    /// The Service had another controller's class while a load balancer of this controller was left that no longer served it. Then
-    /// ownership of the load balancer is proven, but not that of the finalizer.
+    /// The Service had a class of another controller while a load balancer of this controller was left that no longer served it. This
+    /// controller then owns the load balancer, but perhaps not the finalizer.
     pub(crate) of_another: bool,
-    /// The last confirmation of the adapter that the requested load balancer exists.
+    /// The adapter's last confirmation that the requested load balancer exists.
     pub(crate) settled: Option<Settled>,
-    /// The adapter confirmed that nothing is left.
+    /// The adapter confirmed that no part of the load balancer is left.
     pub(crate) removed: bool,
     /// The work in progress, and its start.
     work: Option<(Work, Duration)>,
@@ -71,37 +71,37 @@ pub(crate) struct Memory {
     budget_waits: BudgetWaits,
     /// Set while the cache shows a load balancer that no Service uses.
     orphan: Option<Orphan>,
-    /// What the cache still showed when the adapter confirmed that nothing is left.
+    /// What the cache still showed when the adapter confirmed the deletion.
     gone: Option<Gone>,
     /// Events about annotations of another controller.
     foreign: Remark<Foreign>,
-    /// Whether the load balancer has the adapter's name instead of the template's.
+    /// Whether the adapter chose the load balancer's name because it does not support the template.
     unnamed: Remark<bool>,
-    /// The only family of the existing load balancer, if the adapter cannot add the preferred second one.
+    /// The only address family of the existing load balancer, if the adapter cannot add the preferred second one.
     narrowed: Option<Narrowed>,
-    /// The ID recorded by another controller, if the adapter refused it for this Service.
+    /// The load balancer ID recorded by another controller, if the adapter refused that ID for this Service.
     pub(crate) gone_id: Option<String>,
-    /// This controller's last write, until the cache shows it.
+    /// This controller's last write to the Service, until the cache shows it.
     written: Option<Written>,
     status_pace: Pace,
     finalizer_pace: Pace,
     release_pace: Pace,
-    /// The call to the API server that failed in the last round, and the number of rounds in a row.
+    /// The call to the API server that failed in the last round, and the number of consecutive rounds in which it failed.
     not_done: Option<(&'static str, u32)>,
-    /// The Service had another controller's class in some round since the finalizer is set.
+    /// The Service had another controller's class in some round since the finalizer was set.
     pub(super) classed: bool,
-    /// Since when another controller's finalizer blocks the deletion.
+    /// Time since which another controller's finalizer blocks the deletion.
     held_since: Option<Duration>,
 }
 
 /// A load balancer that no Service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Orphan {
-    /// When it was found, since the start of the process.
+    /// Time at which the orphan was found, since the start of the process.
     since: Duration,
-    /// It was reported.
+    /// The orphan was reported.
     told: bool,
-    /// The cache has shown it since.
+    /// The cache has shown the load balancer since it was found.
     shown: bool,
 }
 
@@ -113,7 +113,7 @@ struct Gone {
     at: Duration,
 }
 
-/// Work that takes more than one round, in ascending order of size.
+/// What the next round must do, in ascending order of the amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Hosts,
@@ -123,37 +123,37 @@ enum Work {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Written {
-    /// The version in the cache at the time of the write.
+    /// The version of the Service in the cache at the time of the write.
     over: String,
     finalizer: bool,
     ingress: Vec<Ingress>,
 }
 
-/// Result of an answer of the adapter.
+/// What follows from an answer of the adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     /// Events to emit, in order.
     pub(crate) news: Vec<News>,
     pub(crate) next: Next,
-    /// The nodes were updated; time since the first request of this update.
+    /// The nodes were updated; the duration since the first request of this update.
     pub(crate) hosts_updated: Option<Duration>,
-    /// The update of the nodes failed, and no load balancer serves.
+    /// The update of the nodes failed, and no load balancer serves traffic.
     pub(crate) hosts_failed: bool,
-    /// What is wrong, even if it was reported before.
+    /// The current problem, even if it was reported before.
     pub(crate) trouble: Option<News>,
-    /// What the adapter waits for, in its words. Usually empty.
+    /// What the adapter waits for, in the adapter's words. Usually empty.
     pub(crate) waits: String,
 }
 
 /// When the next round runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// At once, since more may have to be done.
+    /// At once, because more may have to be done.
     #[default]
     Now,
-    /// After a delay, since the adapter is working.
+    /// After a delay, because the adapter is working.
     After(Duration),
-    /// With backoff, since something failed.
+    /// With backoff, because a call failed.
     Backoff,
 }
 
@@ -164,7 +164,7 @@ impl Outcome {
 }
 
 impl Memory {
-    /// Returns the Service including writes that the cache does not show yet, so that none is repeated.
+    /// Returns the Service with the writes that the cache does not show yet, so that none is repeated.
     pub(crate) fn overlay(&mut self, mut service: Service) -> Service {
         self.written = self.written.take().filter(|written| written.over == service.version);
         if let Some(written) = &self.written {
@@ -174,7 +174,7 @@ impl Memory {
         service
     }
 
-    /// Records that `service` was written over the version in the cache.
+    /// Records that `service` was written, and which version of it the cache had.
     pub(crate) fn wrote(&mut self, service: &Service) {
         self.written = Some(Written {
             over: service.version.clone(),
@@ -199,19 +199,19 @@ impl Memory {
         if !self.removes() && !self.removed {
             let of_another = service.class == Class::Others;
             self.claimed = of_another && cloud.iter().any(|it| service.shows(&it.ingress));
-            // Nothing of this controller is left, so what this process created earlier no longer decides about the finalizer.
+            // The load balancer is gone, so the fact that this process created it no longer decides about the finalizer.
             self.made &= !(of_another && cloud.is_empty());
         }
         let left = self.made || self.removes() || self.removed || cloud.iter().any(|it| !self.is_gone(it));
         self.of_another |= service.class == Class::Others && !self.claimed && left;
     }
 
-    /// How the cache differs from what the adapter confirmed, unless the adapter was asked about exactly this difference.
+    /// How the cache differs from what the adapter confirmed. `None`: no difference, or the adapter was called about exactly this one.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
         self.settled.as_ref()?.drift(cloud, now)
     }
 
-    /// Records that the adapter refused these settings. They are retried when they change, or after some time.
+    /// Records that the adapter refused these settings. They are retried when they change, or after a delay.
     pub(crate) fn refuse(&mut self, ask: &Ask) {
         let digest = &ask.wanted.shape.digest;
         if self.good.as_ref().is_some_and(|good| good.shape.digest == *digest) {
@@ -224,13 +224,13 @@ impl Memory {
         self.refused = Some((digest.clone(), ask.at));
     }
 
-    /// Forgets the last refusal, so that the settings are retried at once.
+    /// Clears the last refusal, so that the settings are retried at once.
     pub(crate) fn may_be_granted(&mut self) {
         self.refused = None;
     }
 
-    /// Requests only the family of the existing load balancer from now on, because the adapter cannot add the preferred second one. Returns
-    /// whether that is possible.
+    /// From now on requests only the family of the existing load balancer, because the adapter cannot add the preferred second one. Returns
+    /// whether that restriction is possible.
     pub(crate) fn narrow(&mut self, ask: &Ask, family: Option<Family>, of: (&Service, &Features)) -> bool {
         let Some(family) = family.filter(|_| ask.wanted.may_narrow) else { return false };
         self.narrowed = Some(Narrowed::new(family, of));
@@ -247,7 +247,7 @@ impl Memory {
         self.narrowed = self.narrowed.take().filter(holds);
     }
 
-    /// The only family to request, if restricted.
+    /// The only family to request, if the request is restricted to one.
     pub(crate) fn family(&self) -> Option<Family> {
         self.narrowed.as_ref().map(|it| it.to)
     }
@@ -258,12 +258,12 @@ impl Memory {
         self.refused.as_ref().is_some_and(|(digest, at)| *digest == shape.digest && lately(*at))
     }
 
-    /// The memory as it is when the adapter is called, for other workers that count load balancers.
+    /// The memory as of a call to the adapter, published to other workers that count load balancers.
     pub(crate) fn begun(&self) -> Self {
         Self { made: true, ..self.clone() }
     }
 
-    /// Returns the Events before an ensure. From now on the load balancer may exist.
+    /// Returns the Events to emit before an ensure. From now on the load balancer may exist.
     pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
         self.removed = false;
         self.made = true;
@@ -299,7 +299,7 @@ impl Memory {
         match answer.state {
             State::Active | State::Degraded => {
                 self.budget_waits = BudgetWaits::default();
-                // For replacement settings, the refused ones are still wrong.
+                // With replacement settings in force, the refused settings are still invalid.
                 if !ask.stands_in {
                     self.agree();
                 }
@@ -326,7 +326,7 @@ impl Memory {
         }
     }
 
-    /// Returns the Events before a deletion, and discards everything that was confirmed.
+    /// Returns the Events to emit before a deletion, and discards the adapter's earlier confirmations.
     pub(crate) fn removing(&mut self, now: Duration) -> Vec<News> {
         self.settled = None;
         self.good = None;
@@ -346,13 +346,13 @@ impl Memory {
         self.work.is_some_and(|(work, _)| work == Work::Remove) && !self.removed
     }
 
-    /// How much longer to wait for another controller whose finalizer blocks the deletion. `None`: long enough to report it.
+    /// Remaining grace period for another controller whose finalizer blocks the deletion. `None`: the period is over, so report it.
     pub(crate) fn patience(&mut self, now: Duration) -> Option<Duration> {
         let since = *self.held_since.get_or_insert(now);
         (since + LAG).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// Processes the answer to a delete that was sent at this time since the start of the process.
+    /// Processes the answer to a deletion; `at`: when the deletion was called, since the start of the process.
     pub(crate) fn removal(&mut self, step: &Step, answer: &Removal, at: Duration) -> Outcome {
         match answer.state {
             State::Absent => {
@@ -376,14 +376,14 @@ impl Memory {
         }
     }
 
-    /// Nothing is left and this controller is finished with the Service. Only its last write and the pace of its writes are kept.
+    /// The load balancer is gone and this controller is finished with the Service. Only its last write and the pace of its writes are kept.
     pub(crate) fn released(&mut self) -> Vec<News> {
         let (written, release_pace) = (self.written.take(), std::mem::take(&mut self.release_pace));
         *self = Self { written, release_pace, ..Self::default() };
         vec![News::Deleted]
     }
 
-    /// Like [`Self::released`], for a Service that does not change. What the cache still shows of it is a lag.
+    /// Like [`Self::released`], for a Service that does not change. A load balancer that the cache still shows is a lag of the cache.
     pub(crate) fn forgotten(&mut self, seen: Option<&[Balancer]>, now: Duration) -> Vec<News> {
         let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
         let news = self.released();
@@ -391,13 +391,13 @@ impl Memory {
         news
     }
 
-    /// Whether the adapter has confirmed already that this load balancer is deleted.
+    /// Whether the adapter has already confirmed the deletion of this load balancer.
     pub(crate) fn is_gone(&self, balancer: &Balancer) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.vendor_ids.contains(&balancer.vendor_id))
     }
 
-    /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: other
-    /// Events of the Service are emitted, too.
+    /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
+    /// other Events of the Service are emitted, too.
     pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<News> {
         let mut news = Vec::new();
         let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
@@ -416,17 +416,17 @@ impl Memory {
         news
     }
 
-    /// Holds calls of the adapter for this time, as it asked, even if the Service changes.
+    /// Blocks calls to the adapter for the delay that it asked for, even if the Service changes.
     pub(crate) fn hold(&mut self, now: Duration, delay: Duration) {
         self.held_until = Some(now + delay);
     }
 
-    /// How much longer the adapter must not be called.
+    /// Remaining delay before the adapter may be called.
     pub(crate) fn held(&self, now: Duration) -> Option<Duration> {
         self.held_until.and_then(|until| until.checked_sub(now)).filter(|rest| !rest.is_zero())
     }
 
-    /// Everything is in sync, so the next failure is reported at once.
+    /// Records that everything is in sync, so that the next failure is reported at once.
     pub(crate) fn calm(&mut self) {
         if !self.is_degraded() {
             self.told.over(Topic::Work);
@@ -437,21 +437,21 @@ impl Memory {
         self.not_done = None;
     }
 
-    /// Records a failed call to the API server. Returns whether it has failed repeatedly; single failures are not reported.
+    /// Records a failed call to the API server. Returns whether it failed in several consecutive rounds; single failures are not reported.
     pub(crate) fn lasts(&mut self, call: &'static str) -> bool {
         let times = self.not_done.filter(|(before, _)| *before == call).map_or(1, |(_, times)| times + 1);
         self.not_done = Some((call, times.min(LASTS)));
         times >= LASTS
     }
 
-    /// The requested settings are in force, so the next refusal is reported at once.
+    /// Records that the requested settings are in force, so that the next refusal is reported at once.
     pub(crate) fn agree(&mut self) {
         self.told.over(Topic::Wish);
         self.told.over(Topic::Refused);
         (self.refused, self.guess) = (None, None);
     }
 
-    /// How much longer this status must not be written again.
+    /// Remaining delay before the same status may be written again.
     pub(crate) fn status_paced(&self, ingress: &[Ingress], now: Duration) -> Option<Duration> {
         self.status_pace.rest(&format!("{ingress:?}"), now)
     }
@@ -462,7 +462,7 @@ impl Memory {
         self.wrote(service);
     }
 
-    /// How much longer the finalizer must not be written again.
+    /// Remaining delay before the finalizer may be written again.
     pub(crate) fn finalizer_paced(&self, now: Duration) -> Option<Duration> {
         self.finalizer_pace.rest(FINALIZER, now)
     }
@@ -473,7 +473,7 @@ impl Memory {
         self.wrote(service);
     }
 
-    /// How much longer an unused load balancer may be a lag of the cache, or the first of many. `None`: it is an orphan.
+    /// Remaining time in which an unused load balancer may be a lag of the cache, or the first of many. `None`: it is an orphan.
     pub(crate) fn orphan_doubt(&mut self, now: Duration) -> Option<Duration> {
         let doubt = if self.made { CROWD } else { ORPHAN_AFTER };
         let orphan = self.orphan.get_or_insert(Orphan { since: now, told: false, shown: false });
@@ -485,7 +485,7 @@ impl Memory {
         self.orphan.map_or(Duration::ZERO, |orphan| now.saturating_sub(orphan.since))
     }
 
-    /// Records whether the cache shows the load balancer. Returns whether it disappeared, because another client deleted it.
+    /// Records whether the cache shows the load balancer. Returns whether another client deleted it, because it disappeared.
     pub(crate) fn orphan_went(&mut self, shown: bool) -> bool {
         let Some(orphan) = &mut self.orphan else { return false };
         orphan.shown |= shown;
@@ -513,7 +513,7 @@ impl Memory {
     }
 
     fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
-        // A removal that was cancelled does not suppress the Events of the new work.
+        // A cancelled removal must not suppress the Events of the new work.
         if self.work.is_some_and(|(under_way, _)| under_way >= work && under_way != Work::Remove) {
             return Vec::new();
         }
@@ -544,12 +544,12 @@ impl Memory {
         self.work.filter(|(work, _)| *work == Work::Hosts).map(|(_, since)| since)
     }
 
-    /// Whether the load balancer serves, but some parts do not.
+    /// Whether the load balancer serves traffic although some of its parts do not.
     pub(crate) fn is_degraded(&self) -> bool {
         self.settled.as_ref().is_some_and(|settled| settled.state == State::Degraded)
     }
 
-    /// Returns the Events about the state of the load balancer, and what is wrong with it.
+    /// Returns the Events about the state of the load balancer, and its current problem.
     fn doubts(&mut self, answer: &Answer, now: Duration) -> (Vec<News>, Option<News>) {
         self.told.over(Topic::Hosts);
         match answer.state {

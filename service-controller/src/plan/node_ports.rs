@@ -1,7 +1,7 @@
-//! Restricts the last valid settings of an invalid Service to the node ports that it still has. Pure.
+//! Restricts the last valid settings of an invalid Service to the node ports that the Service still has.
 //!
-//! The API server gives a released node port to the next Service that asks for one, in any namespace. A load balancer that still targets it
-//! would send traffic to that Service. So the settings in force target and check only node ports that the Service has now.
+//! The API server assigns a released node port to the next Service that asks for one, in any namespace. A load balancer that still targets
+//! the port would send traffic to that Service. So the settings in force target and check only node ports that the Service has now.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::{
     wanted::Wanted,
 };
 
-/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs a listener: if none is left, all
-/// are kept, without any nodes behind them.
+/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs at least one listener: if none
+/// would be left, all are kept, but without nodes behind them.
 pub(super) fn still_held(good: &Arc<Wanted>, (service, defaults): (&Service, &Defaults)) -> Arc<Wanted> {
     let spec = &good.shape.spec;
     let held = |it: &&Listener| it.node_port.is_none_or(|port| service.has_node_port(port));

@@ -30,7 +30,7 @@ impl Requested {
             (Some(address), Some(wish)) if wish.value != [address] => {
                 return Err(wish
                     .given
-                    .refusal(format!("{FIELD} is {address}, which differs: remove one of them")));
+                    .refusal(format!("differs from {FIELD}, which is {address}: remove one of the two")));
             }
             (_, Some(wish)) => Self { field: wish.given.place.clone(), addresses: wish.value.clone() },
         };
@@ -39,9 +39,10 @@ impl Requested {
         strange.or_else(second).map_or(Ok(requested.clone()), Err)
     }
 
-    /// Refuses an address whose family the load balancer does not have. `whose` begins the statement which families it has.
+    /// Refuses an address whose family the load balancer does not have. `whose` starts the part of the text that names the existing
+    /// families.
     ///
-    /// The API server sets `spec.ipFamilies`. If there are no families, no address is refused.
+    /// The API server sets `spec.ipFamilies`. If the list is empty, no address is refused.
     pub(crate) fn of_no_family(&self, families: &[Family], whose: &str) -> Option<Refusal> {
         self.addresses.iter().find_map(|address| {
             let own = Family::of(*address);
@@ -59,7 +60,7 @@ impl Requested {
     }
 }
 
-/// The requested addresses, as far as they are valid. Invalid ones are refused elsewhere.
+/// The valid ones of the requested addresses. Invalid addresses are refused elsewhere.
 pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let field = service.requested_address.as_deref().and_then(|text| address(text).ok());
     let annotated = annotations::addresses(service, defaults);
@@ -127,7 +128,7 @@ mod tests {
             of(&single, "192.0.2.7,2001:db8::7"),
         ];
         insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
-        annotation lb.cloudadapter.dev/address: spec.loadBalancerIP is 192.0.2.7, which differs: remove one of them
+        annotation lb.cloudadapter.dev/address: differs from spec.loadBalancerIP, which is 192.0.2.7: remove one of the two
         annotation lb.cloudadapter.dev/address: has several addresses of the same family: request at most one of each
         annotation lb.cloudadapter.dev/address: has several addresses of the same family: request at most one of each
         annotation lb.cloudadapter.dev/address: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address

@@ -1,4 +1,4 @@
-//! A Service, trimmed to what matters for its load balancer, and whether this controller manages it.
+//! A Service, reduced to the fields that matter for its load balancer, and whether this controller manages it.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -13,7 +13,7 @@ const MANAGER_MAX: usize = 128;
 /// The finalizer that keeps a Service until its load balancer is deleted. Kubernetes defines the name.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Identifies a Service by its UID. The names are for messages and for paths of the API server.
+/// Identifies a Service by its UID. Namespace and name are used for messages and for API paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceId {
     pub(crate) namespace: String,
@@ -27,7 +27,7 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// `spec.type`, reduced to what matters here.
+/// `spec.type`, reduced to the values that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     LoadBalancer,
@@ -44,7 +44,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// The spelling of Kubernetes.
+    /// The name of the transport in the Kubernetes API.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -66,7 +66,7 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) transport: Transport,
     pub(crate) port: u16,
-    /// 0: no node port was allocated, as requested.
+    /// The node port. 0: none was allocated, as requested.
     pub(crate) node_port: u16,
     /// The application protocol (`appProtocol`) that the user set. Empty: not set.
     pub(crate) app_protocol: String,
@@ -115,7 +115,7 @@ pub(crate) enum FamilyPolicy {
 pub(crate) enum Traffic {
     #[default]
     Cluster,
-    /// `spec.healthCheckNodePort`; 0: none was allocated.
+    /// `spec.healthCheckNodePort`. 0: none was allocated.
     Local { health_check_node_port: u16 },
 }
 
@@ -148,9 +148,9 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
-    /// Whether both are equal for the API server, which sets `VIP` for an IP without a mode.
+    /// Whether the API server treats both as equal: it sets `VIP` for an IP without a mode.
     ///
-    /// Otherwise the status would always differ from what was written, and each reconcile would write it.
+    /// Otherwise the status would always differ from what was written, and each reconcile would write it again.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.ip == other.ip
             && self.hostname == other.hostname
@@ -181,12 +181,12 @@ pub(crate) struct IngressPort {
     pub(crate) error: Option<String>,
 }
 
-/// Whether two statuses are equal for the API server. The order matters; a missing list equals an empty one.
+/// Whether the API server treats two statuses as equal. The order matters; a missing list equals an empty one.
 pub(crate) fn same_ingress(ours: &[Ingress], theirs: &[Ingress]) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.same_as(b))
 }
 
-/// `spec.loadBalancerClass`, and which controller it belongs to. The empty string is a class, too.
+/// The controller to which `spec.loadBalancerClass` belongs. The empty string is a class, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `None`: the Service names no class.
@@ -194,7 +194,7 @@ pub(crate) enum Class {
     /// The class belongs to another controller.
     Others,
     /// The API server removed the class because the type changed, and the finalizer and the status are not known to be from this
-    /// controller. Ownership must be proven.
+    /// controller. Ownership must be proven otherwise.
     Lost,
 }
 
@@ -207,9 +207,9 @@ impl Default for Class {
 /// The classes of this controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Classes {
-    /// Its own class, if it has one.
+    /// This controller's class, if it has one.
     pub(crate) own: Option<String>,
-    /// Whether it also manages Services without a class.
+    /// Whether this controller also manages Services without a class.
     pub(crate) unclassed: bool,
 }
 
@@ -220,7 +220,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Which controller a load balancer of this class belongs to.
+    /// The controller to which a load balancer of this class belongs.
     pub(crate) fn class(&self, class: Option<String>) -> Class {
         match class {
             None if self.unclassed => Class::Ours(None),
@@ -229,7 +229,7 @@ impl Classes {
         }
     }
 
-    /// Explains why a Service of this class is not managed. Both values are shown, so that typos are visible.
+    /// Explains why a Service of this class is not managed. The text has both classes, so that typos are visible.
     pub(crate) fn of_another(&self, class: Option<&str>) -> String {
         let theirs = class.map_or("a Service without a class".to_owned(), |class| format!("class {class:?}"));
         let own = self.own.as_deref().map_or("none".to_owned(), |own| format!("{own:?}"));
@@ -243,19 +243,19 @@ impl Classes {
     }
 }
 
-/// The field manager for Services of this class. In `metadata.managedFields` it shows which controller set the finalizer after the API
-/// server removed the class: a process for another class has another name.
+/// The field manager for Services of this class. Because it depends on the class, `metadata.managedFields` shows which controller set the
+/// finalizer even after the API server removed the class.
 pub(crate) fn manager(class: Option<&str>) -> String {
     let Some(class) = class else { return CONTROLLER.to_owned() };
     let name = format!("{CONTROLLER} {class}");
     if name.len() <= MANAGER_MAX { name } else { format!("{CONTROLLER} {}", short(&Sha256::digest(class))) }
 }
 
-/// A Service, trimmed to what matters for its load balancer.
+/// A Service, reduced to the fields that matter for its load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) id: ServiceId,
-    /// `metadata.resourceVersion`: shows whether the cache has this controller's last write.
+    /// `metadata.resourceVersion`, which shows whether the cache has this controller's last write.
     pub(crate) version: String,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
@@ -278,14 +278,14 @@ pub(crate) struct Service {
     pub(crate) source_ranges: Vec<String>,
     pub(crate) affinity: Affinity,
     pub(crate) traffic: Traffic,
-    /// Only the keys that matter here, translated to those of this controller.
+    /// The annotations that matter here, translated to those of this controller.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// What to report about annotations of another controller.
+    /// The facts to report about annotations of another controller.
     pub(crate) foreign: Foreign,
     pub(crate) ingress: Vec<Ingress>,
     /// Whether another client is known to have written [`Self::ingress`].
     pub(crate) ingress_of_another: bool,
-    /// Which client set the finalizer, if the Service has it and no class any more.
+    /// The client that set the finalizer, if the Service still has the finalizer but no class.
     pub(crate) holder: Holder,
 }
 
@@ -295,28 +295,28 @@ pub(crate) enum Holder {
     /// Not known.
     #[default]
     Unknown,
-    /// The client that wrote the Service did, and no controller has written an address since.
+    /// The client that created the Service set the finalizer, and no controller has written an address since.
     Author,
-    /// These field managers, of which at least one may be a controller.
+    /// One of these field managers set the finalizer; at least one of them may be a controller.
     Others(String),
 }
 
 /// How this controller treats a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It needs a load balancer.
+    /// The Service needs a load balancer.
     Wanted,
-    /// It had a load balancer, as the finalizer shows, and needs none any more.
+    /// The Service no longer needs a load balancer; the finalizer shows that it had one.
     Cleanup,
-    /// Not managed here: another class or type, or already finished.
+    /// The Service is not managed here: it has another class or type, or its deletion is finished.
     Ignored,
 }
 
 impl Service {
     /// How this controller treats this Service.
     ///
-    /// A Service of another controller's class is not changed, even if it has the finalizer, which that controller set. A Service that is
-    /// being deleted without the finalizer cannot get it any more, so nothing may be created for it.
+    /// A Service of another controller's class is not changed, even if it has the finalizer, because that controller set it. A Service that
+    /// is being deleted without the finalizer can no longer get it, so nothing may be created for that Service.
     pub(crate) fn role(&self) -> Role {
         if self.class == Class::Others {
             return Role::Ignored;
@@ -328,14 +328,14 @@ impl Service {
         }
     }
 
-    /// Whether one of its ports has this node port. The API server gives a node port to one Service at a time.
+    /// Whether a port of the Service has this node port. The API server assigns a node port to one Service at a time.
     pub(crate) fn has_node_port(&self, port: u32) -> bool {
         let of_ports = self.ports.iter().map(|port| port.node_port);
         // 0 means no node port.
         port != 0 && of_ports.chain(self.unread_node_ports.iter().copied()).any(|own| u32::from(own) == port)
     }
 
-    /// Whether this is its `spec.healthCheckNodePort`.
+    /// Whether this port is the Service's `spec.healthCheckNodePort`.
     pub(crate) fn has_health_check_node_port(&self, port: u32) -> bool {
         let own = match self.traffic {
             Traffic::Local { health_check_node_port } => health_check_node_port,
@@ -344,8 +344,8 @@ impl Service {
         own != 0 && u32::from(own) == port
     }
 
-    /// Whether clients that read the status reach a load balancer with these addresses: the status has one of them, or only hostnames,
-    /// which may replace any address unless another client wrote them.
+    /// Whether the status leads clients to a load balancer with these addresses: it has one of them, or it has only hostnames, which may
+    /// replace any address unless another client wrote them.
     pub(crate) fn shows(&self, addresses: &[Ingress]) -> bool {
         let same = |a: &Ingress, b: &Ingress| {
             (a.ip.is_some() && a.ip == b.ip) || (a.hostname.is_some() && a.hostname == b.hostname)

@@ -1,6 +1,6 @@
-//! Client addresses that may connect: `spec.loadBalancerSourceRanges` and the older annotation, in canonical form.
+//! Client addresses that may connect, from `spec.loadBalancerSourceRanges` and the older annotation, in canonical form.
 //!
-//! The address families of the load balancer matter only in [`open_to_all`].
+//! Only [`open_to_all`] depends on the address families of the load balancer.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -11,10 +11,10 @@ use super::{Refusal, service::Family, service::Service};
 
 /// Comma-separated list of CIDRs that may connect. `spec.loadBalancerSourceRanges` takes precedence. Defined by Kubernetes.
 ///
-/// Type: comma list of CIDRs.  Default: everybody.  Unit: -.
+/// Type: comma list of CIDRs.  Default: all clients.  Unit: -.
 pub(crate) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The ranges of a Service: trimmed, host bits masked, sorted, without duplicates, both families. Empty: all clients.
+/// The ranges of a Service in both families: trimmed, with host bits masked, sorted, without duplicates. Empty: all clients may connect.
 ///
 /// # Errors
 /// Returns a refusal with the field or annotation and the invalid entry.

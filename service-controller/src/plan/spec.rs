@@ -35,7 +35,7 @@ use super::{
 pub(crate) struct Checked<'a> {
     service: &'a Service,
     pub(crate) wishes: Wishes,
-    /// Empty: all clients. The whole net of each family means the same.
+    /// The ranges that may connect. Empty: all clients, like a range that covers all addresses of each family.
     ranges: BTreeSet<IpNet>,
     requested: Requested,
     listeners: Listeners,
@@ -43,7 +43,7 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Validates the Service without regard to the adapter.
+    /// Validates the Service independently of the adapter.
     ///
     /// # Errors
     /// Returns all errors at once, each with its field or annotation and what to write instead.
@@ -66,11 +66,11 @@ impl<'a> Checked<'a> {
         Ok(Self { service, wishes, ranges, requested, listeners, probe })
     }
 
-    /// The load balancer that an adapter with these capabilities can create. `only`: the family of the existing load balancer, if one is
-    /// sufficient and the adapter cannot add the other.
+    /// The load balancer that an adapter with these capabilities can create. `only`: the family of the existing load balancer, if one
+    /// family is sufficient and the adapter cannot add the other.
     ///
     /// # Errors
-    /// Returns each missing capability, addresses of a family that the load balancer does not get, and settings for another adapter.
+    /// Returns each missing capability, each address of a family that the load balancer does not get, and settings for another adapter.
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
         let mut refusals = features::missing(&self.needs(families), features);
@@ -82,8 +82,8 @@ impl<'a> Checked<'a> {
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
     }
 
-    /// Like [`Self::shape`], with these fields as they are on the existing load balancer, and without ports that other users of it occupy:
-    /// see [`as_it_is`]. `None`: its values are unknown.
+    /// Like [`Self::shape`], with the existing load balancer's values for these fields, and without ports that other users of it occupy:
+    /// see [`as_it_is`]. `None`: the values are unknown.
     pub(crate) fn shape_as_it_is(
         &self,
         features: &Features,
@@ -115,7 +115,7 @@ impl<'a> Checked<'a> {
     fn spec(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
         let wishes = &self.wishes;
         let vendor = wishes.vendor.iter().map(|wish| (wish.key.clone(), wish.value.value.clone()));
-        // Ports in another order result in the same load balancer.
+        // Sorted, because ports in another order result in the same load balancer.
         let mut listeners = self.listeners.all.clone();
         listeners.sort_by_key(|listener| (listener.protocol, listener.port));
         LoadBalancerSpec {
@@ -150,7 +150,7 @@ impl<'a> Checked<'a> {
             .into(),
             name: value(wishes.name.as_ref().filter(|_| features.has(name::NAME))),
             load_balancer_id: value(wishes.id.as_ref().filter(|_| shares(wishes))),
-            // Sorted, since the order does not matter.
+            // Sorted, because the order does not matter.
             shared_with: {
                 let mut namespaces = value(wishes.share_with.as_ref());
                 namespaces.sort();
@@ -159,7 +159,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Whether the cluster's name template is ignored. An adapter without custom names is still usable.
+    /// Whether the cluster's name template has no effect. An adapter without custom names is still usable.
     pub(crate) fn is_unnamed(&self, features: &Features) -> bool {
         self.wishes.name.is_some() && !features.has(name::NAME)
     }
@@ -181,7 +181,7 @@ impl<'a> Checked<'a> {
         only.or(first).map_or(all, std::slice::from_ref)
     }
 
-    /// Client addresses that may connect. None: all clients, in every family of the load balancer.
+    /// Client addresses that may connect. Empty: all clients, in every family of the load balancer.
     fn ranges(&self, families: &[Family]) -> impl Iterator<Item = &IpNet> {
         let open = open_to_all(&self.ranges, families);
         self.ranges.iter().filter(move |_| !open)
@@ -241,7 +241,7 @@ fn listens_on(listener: &Listener, port: &Port) -> bool {
     protocol(port.transport) == listener.protocol() && u32::from(port.port) == listener.port
 }
 
-/// Returns the value, or records the errors and returns the default.
+/// Returns the value, or collects the errors and returns the default.
 fn or_note<T: Default>(judged: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
     judged.unwrap_or_else(|faults| {
         refusals.extend(faults);
@@ -257,7 +257,7 @@ fn place<T>(wish: Option<&Wish<T>>) -> Option<&str> {
     wish.map(|wish| wish.given.place.as_str())
 }
 
-/// Refuses an ID without `adopt`, which would be ignored: a second load balancer would be created. Refuses `adopt: shared` without an ID
+/// Refuses an ID without `adopt`. If the ID were ignored, a second load balancer would be created. Refuses `adopt: shared` without an ID
 /// for the same reason.
 fn nobody_adopts(wishes: &Wishes) -> Option<Refusal> {
     let (id, adopt) = (&wishes.id, &wishes.adopt);
@@ -278,18 +278,18 @@ fn shares(wishes: &Wishes) -> bool {
     wishes.adopt.as_ref().is_some_and(|wish| wish.value == Adopt::Shared)
 }
 
-/// Which load balancer not created by this controller may be adopted.
+/// Which load balancers that another controller or a user created may be adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Takeover {
-    /// None: a load balancer without this cluster's tags belongs to another owner, whatever its name.
+    /// None: a load balancer without this cluster's tags belongs to another owner, whatever its name is.
     #[default]
     None,
-    /// The one with the name that this controller would give, if it has no owner.
+    /// The load balancer with the name that this controller would give, if it has no owner.
     Named,
-    /// The one with this ID.
+    /// The load balancer with this ID.
     Id(String),
-    /// None: the Service shares a load balancer. One that the vendor's usual cloud controller manager created for this Service alone is
-    /// treated as its own.
+    /// None, because the Service shares a load balancer. A load balancer that the vendor's cloud controller manager created for this
+    /// Service alone is treated as the Service's own.
     Shared,
 }
 
@@ -308,8 +308,8 @@ impl Takeover {
         Self::of(&wishes(service, defaults).0)
     }
 
-    /// Adoption mode for a deletion, to include a load balancer that was not adopted yet. It goes by name only, since several Services may
-    /// share the one with the ID.
+    /// Adoption mode for a deletion, so that a load balancer that was not adopted yet is deleted, too. The mode uses only the name, because
+    /// several Services may share the load balancer with the ID.
     pub(crate) fn left_over(&self) -> Adoption {
         match self {
             Self::None => Adoption::Never,
@@ -317,7 +317,7 @@ impl Takeover {
         }
     }
 
-    /// The value in the contract.
+    /// The value of this mode in the contract.
     pub(crate) fn adoption(&self) -> Adoption {
         match self {
             Self::None | Self::Shared => Adoption::Never,
@@ -326,7 +326,7 @@ impl Takeover {
         }
     }
 
-    /// The vendor's ID.
+    /// The vendor's ID of the load balancer to adopt.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::None | Self::Named | Self::Shared => None,
@@ -340,7 +340,7 @@ impl Takeover {
 pub(crate) struct Shape {
     pub(super) spec: LoadBalancerSpec,
     pub(crate) takeover: Takeover,
-    /// Equal for equal shapes.
+    /// Digest that is equal for equal shapes.
     pub(crate) digest: String,
 }
 
@@ -374,7 +374,7 @@ fn family(family: &Family) -> i32 {
 }
 
 fn bad_ports(service: &Service) -> Vec<Refusal> {
-    // Indexes of the other ports differ if some are invalid, so they are validated when all can be read.
+    // If some ports are invalid, the indexes of the others are wrong, so ports are validated only when all can be parsed.
     if !service.unread_ports.is_empty() {
         return service.unread_ports.clone();
     }
@@ -398,7 +398,7 @@ fn bad_ports(service: &Service) -> Vec<Refusal> {
     }
 }
 
-/// Without the capability, kube-proxy on each node still provides session affinity, so nothing is refused.
+/// Without the capability, kube-proxy on each node still provides session affinity, so the setting is not refused.
 fn affinity(affinity: Affinity, features: &Features) -> Option<SessionAffinity> {
     match affinity {
         Affinity::ClientIp { timeout_seconds } if features.has(name::SESSION_AFFINITY) => {

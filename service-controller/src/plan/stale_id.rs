@@ -1,7 +1,7 @@
 //! The load balancer ID that another controller recorded on a Service.
 //!
-//! An ID written by a user is binding. The other controller writes an ID to every Service, and it stays there; it names the load balancer
-//! to adopt. If that load balancer does not exist, or the Service has another one, the ID is obsolete.
+//! An ID that a user wrote is binding. The other controller writes the ID of its load balancer to every Service and never removes it. That
+//! load balancer must be adopted, unless it does not exist or the Service has another one: then the ID is obsolete.
 
 use super::{
     annotations::keys::{ADOPT, ID},
@@ -21,8 +21,8 @@ pub(crate) fn noted(service: &Service) -> Option<&str> {
     service.annotations.get(&id).map(String::as_str)
 }
 
-/// Removes a recorded ID that is obsolete, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: load balancers in
-/// the cache under the Service's key.
+/// Removes an obsolete ID, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: load balancers in the cache under
+/// the Service's key.
 pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[Balancer]>) -> Service {
     let Some(id) = noted(&service).map(str::to_owned) else { return service };
     let is_there = |it: &&Balancer| !matches!(it.state, State::Deleting | State::Absent);
@@ -37,7 +37,7 @@ pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[
     service.annotations.remove(&id_key);
     service.annotations.insert(adopt_key, OWNED.to_owned());
     let told = format!(
-        "{old} is obsolete: there is no load balancer {id}, or the Service has another one; remove it"
+        "{old} is obsolete: load balancer {id} does not exist, or the Service has another one; remove it"
     );
     let understood = &mut service.foreign.understood;
     understood.retain(|line| !line.starts_with(&format!("{old} -> ")));

@@ -1,4 +1,4 @@
-//! The addresses in the Service's status, derived from those that the adapter reports. Pure.
+//! Derives the addresses in the Service's status from those that the adapter reports.
 
 use super::{
     annotations::{Wishes, values::IpMode},

@@ -1,6 +1,6 @@
 //! The nodes behind load balancers: one set per selector, computed once and shared by all Services with that selector.
 //!
-//! Readiness, cordons and other taints are deliberately ignored, because the load balancer's health check covers them. So a restarted
+//! Readiness, cordons and other taints are deliberately ignored, because the load balancer's health check covers them. So a restart of a
 //! kubelet costs no vendor call (KEP-3458).
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
@@ -23,7 +23,7 @@ const ID_BYTES: usize = 16;
 /// Maximum number of node names in an Event.
 const NAMES_MAX: usize = 20;
 
-/// A node, trimmed to what matters for load balancers.
+/// A node, reduced to the fields that matter for load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) name: String,
@@ -34,9 +34,9 @@ pub(crate) struct Node {
     pub(crate) deleting: bool,
     /// The value of [`EXCLUDE_LABEL`], if the label is set.
     pub(crate) exclude: Option<String>,
-    /// Whether it has the taint [`AUTOSCALER_TAINT`], with any value and effect.
+    /// Whether the node has the taint [`AUTOSCALER_TAINT`], with any value and effect.
     pub(crate) leaving: bool,
-    /// For selectors.
+    /// The node's labels, for selectors.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
@@ -47,12 +47,12 @@ impl Node {
     }
 }
 
-/// The label excludes the node unless Go would parse its value as false.
+/// The label excludes the node unless Go would parse the label's value as false.
 fn excludes(value: &str) -> bool {
     !matches!(value, "0" | "f" | "F" | "false" | "FALSE" | "False")
 }
 
-/// Names of nodes for Events, limited, and their total number.
+/// Names of nodes for Events, up to a limit, and the total number of these nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hosts {
     names: Vec<String>,
@@ -81,7 +81,7 @@ impl Hosts {
     }
 }
 
-/// In the format of the former cloud controller manager.
+/// Lists the names in the format of the former cloud controller manager.
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let more = self.total.saturating_sub(self.names.len());
@@ -98,22 +98,22 @@ pub(crate) struct Targets {
     pub(crate) id: String,
     /// The selector. `None`: all nodes.
     pub(crate) selector: Option<Selector>,
-    /// By provider ID, which identifies a member in the cloud.
+    /// Backends by provider ID, which identifies a member in the cloud.
     backends: BTreeMap<String, Backend>,
     /// Whether there is a selector and no node has the labels, not even an excluded one.
     unmatched: bool,
     /// Number of nodes that would be targets but have no usable address or provider ID.
     pub(crate) withheld: usize,
-    /// Their names, for Events.
+    /// Names of the nodes, for Events.
     pub(crate) hosts: Hosts,
-    /// The node list is empty although no deletion of the last node was observed. A restored or faulty API server looks the same.
+    /// The node list is empty although no deletion of the last node was observed. A restored or faulty API server would look the same.
     pub(crate) blind: bool,
 }
 
 impl Targets {
-    /// Computes the set from all nodes or the selected ones. Cost: no vendor calls, O(n log n).
+    /// Computes the set of all nodes, or of the selected ones. Cost: no vendor calls, O(n log n).
     ///
-    /// Nodes without provider ID or internal address are withheld, and so is the second of two nodes with the same provider ID.
+    /// Leaves out nodes without provider ID or internal address, and the second of two nodes with the same provider ID.
     pub(crate) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>, selector: Option<&Selector>) -> Self {
         let selected = |node: &&Node| selector.is_none_or(|selector| selector.matches(&node.labels));
         let mut wanted: Vec<&Node> = nodes.into_iter().filter(selected).collect();
@@ -130,7 +130,7 @@ impl Targets {
         Self { id, selector: selector.cloned(), backends, unmatched, withheld, hosts, blind: false }
     }
 
-    /// The selector that no node matches, if that is why there are no targets.
+    /// The selector, if no node matches it and there are therefore no targets.
     pub(crate) fn unmatched(&self) -> Option<&Selector> {
         self.selector.as_ref().filter(|_| self.unmatched)
     }
@@ -140,12 +140,12 @@ impl Targets {
         self.backends.len()
     }
 
-    /// The whole set, for an adapter that has no earlier one.
+    /// The whole set, for an adapter that has no earlier set.
     pub(crate) fn full(&self) -> BackendList {
         BackendList { backends: self.backends.values().cloned().collect() }
     }
 
-    /// The difference to `base`, for an adapter that has `base`.
+    /// The difference from `base`, for an adapter that has `base`.
     pub(crate) fn since(&self, base: &Self) -> BackendDelta {
         let changed = |(id, backend): &(&String, &Backend)| base.backends.get(*id) != Some(*backend);
         BackendDelta {

@@ -38,7 +38,7 @@ fn long_work_is_reported_once() {
     ");
 }
 
-/// A node is added during creation, so the adapter continues although the cloud shows the load balancer as ready.
+/// A node is added during creation, so the adapter continues to work although the cloud shows the load balancer as ready.
 #[test]
 fn new_service_waits_for_address_whatever_cloud_shows() {
     let mut world = World::with(service());
@@ -52,7 +52,7 @@ fn new_service_waits_for_address_whatever_cloud_shows() {
     assert_eq!(world.next_ask().unwrap().why, Why::FirstLook, "a comparison is not urgent");
 }
 
-/// All load balancers are updated for an added node, which may take as long as the cloud needs.
+/// All load balancers are updated for an added node. In the cloud that may take long.
 #[test]
 fn known_address_is_written_before_node_update() {
     let mut world = World::with(service());
@@ -63,7 +63,7 @@ fn known_address_is_written_before_node_update() {
     ensure (nodes changed)
       news: Updated
     ");
-    // A Service without an address waits for it only, not for a node update.
+    // A Service without an address waits for its address only, not for a node update.
     world.service.ingress[0].ip = Some("192.0.2.9".to_owned());
     world.nodes(&["a", "b"]);
     assert_snapshot!(world.settled(), @r"
@@ -127,14 +127,18 @@ fn empty_node_list_keeps_backends() {
     blind(&mut world);
     assert_eq!(world.look().0, "wait for nodes\n");
     world.service.ports[0].port = 81;
-    assert_eq!(world.look().0, "wait for nodes\n", "it would remove them, too");
+    assert_eq!(
+        world.look().0,
+        "wait for nodes\n",
+        "the ensure for the new port would remove the backends, too"
+    );
     world.restart();
     assert_eq!(world.look().0, "wait for nodes\n");
     world.service.ports[0].port = 80;
     world.nodes(&["a", "b"]);
     assert_snapshot!(world.settled(), @"ensure (first comparison)");
 
-    // A load balancer without backends loses none, and an unneeded one is deleted.
+    // A load balancer without backends has none to lose, and an unneeded load balancer is deleted.
     let mut new = World::with(service());
     blind(&mut new);
     assert!(new.settled().contains("ensure (not active yet, no nodes)"));
@@ -276,7 +280,7 @@ fn foreign_class_is_never_changed() {
     }
 }
 
-/// Created before the Service had this class: its address is not in the status any more.
+/// The load balancer was created before the Service had this class: its address is no longer in the status.
 #[test]
 fn foreign_class_loses_only_tagged_load_balancer() {
     let mut world = World::with(service());
@@ -318,10 +322,10 @@ fn deletion_is_not_repeated_while_cache_lags() {
     assert_eq!(world.settled(), "");
     let mut nothing = Memory::default();
     nothing.observe(&world.service, None, world.now);
-    assert_eq!(world.memory, nothing, "nothing is remembered except that it had that class");
+    assert_eq!(world.memory, nothing, "the only memory left is that the Service had that class");
 }
 
-/// The flags changed, not the Service.
+/// The flags changed, but the Service did not.
 #[test]
 fn serving_load_balancer_of_foreign_class_is_kept() {
     let mut world = World::with(service());
@@ -360,13 +364,13 @@ fn service_without_class_is_released_only_if_owned() {
     }
 }
 
-/// What this process created before the Service had that class is not a proof.
+/// The fact that this process created something before the Service had that class is not a proof of ownership.
 #[test]
 fn formerly_owned_service_of_foreign_class_is_not_released() {
     let mut world = World::with(service());
     world.settled();
     world.cloud.clear();
-    // Another class, its controller at work, and back to no load balancer.
+    // The Service gets another class, whose controller works, and then loses its type.
     for event in [10, 14, 5] {
         world.happens(event);
         world.settled();
@@ -504,10 +508,10 @@ fn adapter_without_load_balancers_is_not_called() {
     world.features = Some(Features::from([name::ALGORITHM]));
     assert_eq!(world.settled(), "");
     world.annotate("intrenal", "true");
-    assert_eq!(world.settled(), "", "not validated for another class");
+    assert_eq!(world.settled(), "", "annotations are not validated for another class");
     world.service.finalizer = true;
     world.service.deleting = true;
-    assert_eq!(world.settled(), "", "another's finalizer has the same name");
+    assert_eq!(world.settled(), "", "the finalizer of the other class's controller has the same name");
 
     let mut ours = World::with(service());
     ours.settled();
@@ -594,7 +598,7 @@ fn removal_adopts_by_name_and_never_by_id() {
     assert_eq!(
         world.left_over(),
         Some(Adoption::IfUnowned),
-        "what another controller created for this Service alone"
+        "the load balancer that another controller created for this Service alone"
     );
 }
 

@@ -1,9 +1,9 @@
-//! The settings in force for a Service: those that it asks for, or else the last valid ones, restricted to node ports that the Service
-//! still has (`node_ports.rs`).
+//! The settings in force for a Service: the requested ones if they are valid, otherwise the last valid ones, restricted to node ports that
+//! the Service still has (`node_ports.rs`).
 //!
-//! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force and are
-//! reconciled until it is corrected; an Event reports the mistake. They are kept in memory only: after a restart, nothing is done for such
-//! a Service except the Event. If a setting merely cannot change on the existing load balancer, the other settings are in force
+//! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force until the
+//! user corrects the mistake, and an Event reports it. These settings are kept in memory only: after a restart, the controller only emits
+//! the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings are in force
 //! (`as_it_is.rs`).
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
@@ -24,15 +24,15 @@ use super::{
 /// The desired load balancer of a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wanted {
-    /// The part sent to the adapter.
+    /// The part of the settings that the adapter receives.
     pub(crate) shape: Shape,
-    /// The nodes behind it.
+    /// The nodes behind the load balancer.
     pub(crate) selector: Option<Selector>,
-    /// What the status shows.
+    /// The settings for the Service's status.
     pub(crate) shown: Shown,
     /// The cluster has a name template, but the adapter does not support custom names.
     pub(crate) unnamed: bool,
-    /// It has two families, but one is sufficient.
+    /// The load balancer has two families, but one is sufficient.
     pub(crate) may_narrow: bool,
 }
 
@@ -49,7 +49,8 @@ impl Wanted {
         Ok(Self { may_narrow, ..Self::with(shape, &checked, service, defaults, features) })
     }
 
-    /// Replacement settings for an existing load balancer on which these fields cannot change. `None`: their current values are unknown.
+    /// Replacement settings for an existing load balancer on which these fields cannot change. `None`: the current values of the fields are
+    /// unknown.
     pub(crate) fn as_it_is(
         service: &Service,
         defaults: &Defaults,
@@ -89,7 +90,7 @@ pub(crate) struct Judged {
     pub(crate) refusals: Vec<Refusal>,
     /// The settings in force replace the requested ones.
     pub(crate) stands_in: bool,
-    /// With added nodes, it has more members than a new load balancer may have.
+    /// With added nodes, the load balancer has more members than a new one may have.
     pub(crate) grown: Option<Members>,
     /// The settings depend on whether the load balancer exists, which the adapter has not listed yet.
     pub(crate) awaits_listing: bool,
@@ -113,7 +114,7 @@ impl Judged {
         };
         match Wanted::of(service, defaults, features, memory.family()) {
             Err(refusals) => Self::refused((service, defaults), memory, refusals),
-            // Refused settings are not retried in each round, since only a change or time can help.
+            // Refused settings are not retried in each round, because only a change or time can help.
             Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
                 Self::refused((service, defaults), memory, Vec::new())
             }
@@ -122,7 +123,7 @@ impl Judged {
     }
 
     /// Applies the limit on members. `nodes`: number of nodes that its selector matches. `seen`: see [`verdict`]. Replacement settings are
-    /// in force already, so they are not limited.
+    /// in force already, so the limit does not apply to them.
     pub(crate) fn bounded(
         self,
         (service, defaults): (&Service, &Defaults),

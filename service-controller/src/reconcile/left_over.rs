@@ -31,25 +31,25 @@ use crate::{
 const SHARE: usize = 30;
 /// Maximum number of load balancers without a Service that are deleted per window.
 const NUMBER: usize = 10;
-/// Window of the deletion brake if orphans are only reported. It then applies to load balancers that this process created.
+/// Window of the deletion brake if orphans are only reported. The brake then applies to load balancers that this process created.
 const WINDOW: Duration = Duration::from_hours(1);
 /// Name of this deletion brake on the status page.
 const BRAKE: &str = "orphans";
 /// Delay before a held deletion is checked again.
 const HELD: Duration = Duration::from_mins(5);
 
-/// Load balancers to delete although their Service is gone, and the brake that limits them.
+/// Load balancers to delete because their Service is gone, and the brake that limits these deletions.
 #[derive(Debug)]
 pub(super) struct Sweep {
     brake: Brake,
-    /// The shards for which the brake was made.
+    /// The shards for which the brake was created.
     holdings: Holdings,
     /// Services whose load balancers wait for the brake.
     waiting: BTreeSet<ServiceId>,
 }
 
 impl Sweep {
-    /// Returns a brake with nothing waiting. Orphans wait at least as long as the window, so a new brake does not delay them further.
+    /// Returns a brake that holds nothing. Orphans wait at least as long as the window, so a new brake does not delay them further.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
         Self {
             brake: Brake::new(limits(orphans), now),
@@ -68,7 +68,7 @@ fn limits(orphans: Orphans) -> Limits {
 }
 
 impl Reconciler {
-    /// Runs one round for the leftovers of a Service that is not in the cache. `None`: nothing is left to do.
+    /// Runs one round for the load balancers of a Service that is not in the cache. `None`: nothing is left to do.
     pub(super) async fn left_over(
         &self,
         id: &ServiceId,
@@ -89,12 +89,12 @@ impl Reconciler {
             ledger.settles(&object);
             self.waits_no_more(id);
             memory.calm();
-            // After that the memory is dropped.
+            // Once nothing is left to do, the memory is dropped.
             return Ok(memory.release_lasts(now).map(Next::After));
         }
-        ledger.plans(&object, &"delete, if its Service is gone");
+        ledger.plans(&object, &"delete the load balancer, if its Service is gone");
         let doubt = memory.orphan_doubt(now);
-        // If a user deleted the load balancer, the removal only deletes leftover parts, so the brake does not apply.
+        // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
         let went = seen.is_some() && memory.orphan_went(!there.is_empty());
         if let Some(doubt) = doubt {
             return Ok(Some(Next::After(doubt)));
@@ -152,7 +152,7 @@ impl Reconciler {
             Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
             Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
             Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
-                let why = "a Service with another name has its UID: the load balancer is not deleted";
+                let why = "the owner tags have the UID of a Service with another name, so the load balancer is not deleted";
                 self.waits(id, memory, &News::OrphanHeld(why.to_owned()));
                 Ok(Some(Next::After(HELD)))
             }
@@ -212,9 +212,8 @@ impl Reconciler {
             brake::Verdict::Tripped { allowance } => {
                 drop(sweep);
                 let why = format!(
-                    "{wanted} of {all} load balancers have no Service, more than the {allowance} \
-                     that may be deleted at once: none is deleted. Delete those that are not needed in \
-                     the cloud"
+                    "{wanted} of {all} load balancers have no Service, above the limit of {allowance} \
+                     deletions at once, so none is deleted. Delete the unneeded ones in the cloud"
                 );
                 self.hold(id, memory, why);
                 return Some(HELD);
@@ -238,8 +237,8 @@ impl Reconciler {
         }
     }
 
-    /// When a replica acquires a shard, another replica may have deleted load balancers of it, so the brake starts again. With a single
-    /// shard the brake is kept since the process started.
+    /// When a replica acquires a shard, another replica may have deleted load balancers of that shard, so the brake starts again. With a
+    /// single shard the brake is kept since the process started.
     pub(super) fn begin_sweep(&self, now: Instant) {
         let (mut sweep, shards) = (self.sweep(), &self.shards);
         let limits = limits(self.orphans).of_share(shards.held(), shards.count());
@@ -250,7 +249,7 @@ impl Reconciler {
         }
     }
 
-    /// Drops the shared memory of a load balancer that is about to be deleted, so that it no longer counts among those that wait.
+    /// Drops the shared memory of a load balancer that is about to be deleted, so that the brake no longer counts it as waiting.
     pub(super) fn goes(&self, id: &ServiceId) {
         self.memories().by_service.remove(id);
     }
@@ -265,10 +264,10 @@ impl Reconciler {
         self.executor.tell(id, &news);
     }
 
-    /// Load balancers that this process created and whose Services are gone, but that it did not delete.
+    /// Load balancers that this process created, whose Services are gone, and that this process did not delete.
     fn vanished(&self) -> Vec<ServiceId> {
         let memories = self.memories();
-        // If another replica held the shard since, it may have deleted them.
+        // If another replica had the shard in between, that replica may have deleted them.
         let is_known = |uid: &str| {
             let shard = self.shards.of(uid);
             self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
@@ -280,7 +279,7 @@ impl Reconciler {
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {
-        // Each operation on it is atomic, so a poisoned lock leaves it consistent.
+        // Each operation on the value is atomic, so a poisoned lock leaves it consistent.
         self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -40,14 +40,14 @@ impl Rehearse for Reconciler {
 /// How a round of a rehearsal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// There is more to plan, with what is known now.
+    /// More can be planned from what is known now.
     More,
     /// The rest depends on an action that was not executed.
     End,
 }
 
 impl Reconciler {
-    /// Returns what a reconcile would do. Actions that only wait for a delay are included.
+    /// Returns the actions that a reconcile would take, including those that only wait for a delay.
     async fn rehearsal(&self, object: &Object) -> Rehearsal {
         let id = ServiceId::of(object);
         let (mut memory, mut found) = (self.remembers(&id), Rehearsal::default());
@@ -99,7 +99,7 @@ impl Reconciler {
         Ok(After::More)
     }
 
-    /// Records what an action would do, and continues as if it had been done.
+    /// Records what an action would do, and continues as if that had been done.
     async fn rehearse_action(
         &self,
         job: &mut Job<'_>,
@@ -157,7 +157,7 @@ impl Reconciler {
         Ok(if serves && outcome.next == Next::Now { After::More } else { After::End })
     }
 
-    /// Rehearses a leftover load balancer. If the ledger says that it is held, nothing would be done.
+    /// Rehearses the deletion of a leftover load balancer. If the ledger says that the deletion is held, nothing would be done.
     async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
         if self.executor.ledger.trouble(object).is_some() {
             return Rehearsal::default();
@@ -169,7 +169,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a reconcile would ask for less after this answer. If not, records the refusal.
+/// Whether a reconcile would request less after this answer. If not, records the refusal.
 fn asks_for_less(job: &mut Job<'_>, action: &Action, error: &Error) -> bool {
     let Action::Ensure(ask) = action else { return false };
     if !error.refuses_the_wish() || ask.stands_in {

@@ -53,7 +53,7 @@ async fn largest_delay_does_not_lose_the_service() {
     assert!(begin.elapsed() < Duration::from_mins(80), "{:?}", begin.elapsed());
 }
 
-/// A fail-over of the adapter, or a burst of calls, is over quickly.
+/// A failover of the adapter, or a burst of calls, is over quickly.
 #[tokio::test(start_paused = true)]
 async fn short_general_refusal_is_not_reported() {
     let world = World::start().await;
@@ -86,7 +86,7 @@ async fn rejected_controller_reports_at_once() {
     world.service(service("web").port(80));
     world
         .eventually("an Event is emitted", |world| {
-            world.events().iter().any(|event| event.contains("does not let this controller in"))
+            world.events().iter().any(|event| event.contains("denies this controller access"))
         })
         .await;
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -115,7 +115,7 @@ async fn services_continue_as_soon_as_adapter_is_back() {
     world.quiet().await;
     world.cloud.away(true);
     world.service(service("web").port(80));
-    // Long enough for a backoff of minutes.
+    // Long enough for a backoff of several minutes.
     tokio::time::sleep(Duration::from_mins(20)).await;
     assert_eq!(world.events().iter().filter(|event| event.contains("SyncLoadBalancerFailed")).count(), 1);
     world.cloud.away(false);
@@ -160,7 +160,7 @@ async fn services_are_unmanaged_without_load_balancer_capability() {
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["instances"]));
     let world = world.started().await;
     world.service(service("web").port(80)).service(service("bad").annotation("lb.cloudadapter.dev/x", "y"));
-    // Another controller manages them, with the same finalizer name.
+    // Another controller manages these Services, with the same finalizer name.
     for name in ["goes", "changes"] {
         let theirs = service(name).port(80).finalizer(FINALIZER);
         world.service(theirs.annotation("loadbalancer.openstack.org/class", "dmz"));
@@ -179,12 +179,12 @@ async fn services_are_unmanaged_without_load_balancer_capability() {
         world.change(name, |service| service.metadata.finalizers = None);
     }
 
-    // A new version with load balancers is noticed.
+    // The controller notices a new version of the adapter that supports load balancers.
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
     world.eventually_ingress_of("web").await;
 }
 
-/// The adapter has another configuration, or another program has its address.
+/// The adapter has another configuration, or another program is at the adapter's address.
 // Behaviour: S29
 #[tokio::test(start_paused = true)]
 async fn created_load_balancer_waits_for_capable_adapter() {
@@ -208,11 +208,11 @@ async fn created_load_balancer_waits_for_capable_adapter() {
     );
 
     world.cloud.edit(|state| state.info.capabilities = capabilities(&["loadbalancers"]));
-    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone", |world| world.get("web").is_none()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
-/// A rolling update: the next replica answers before the adapter counts as unreachable.
+/// During a rolling update, the next replica answers before the adapter counts as unreachable.
 #[tokio::test(start_paused = true)]
 async fn replaced_adapter_is_asked_for_capabilities() {
     let world = World::start().await;
@@ -221,12 +221,12 @@ async fn replaced_adapter_is_asked_for_capabilities() {
     world.cloud.away(true);
     tokio::time::sleep(Duration::from_millis(10)).await;
     world.cloud.away(false);
-    world.eventually("it is asked", |world| world.cloud.calls("GetInfo") == asked + 1).await;
+    world.eventually("the adapter is called", |world| world.cloud.calls("GetInfo") == asked + 1).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!(world.cloud.calls("GetInfo"), asked + 1, "once");
 }
 
-/// Listeners are sent sorted; users know the ports in the order in which they wrote them.
+/// The controller sends listeners sorted; users know the ports in the order in which they wrote them.
 // Behaviour: SF3
 #[tokio::test(start_paused = true)]
 async fn refused_port_is_named_by_service_index() {
@@ -240,7 +240,7 @@ async fn refused_port_is_named_by_service_index() {
     world.eventually_events(&[told]).await;
 }
 
-/// The owner of the address is deleted. Until then, the Service that requests it keeps its address, or waits.
+/// The load balancer that has the address is deleted. Until then, the Service that requests the address keeps its own, or waits.
 #[tokio::test(start_paused = true)]
 async fn released_address_is_requested_at_once() {
     for had_another in [false, true] {
@@ -269,13 +269,13 @@ async fn released_address_is_requested_at_once() {
         world.change("old", |it| it.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
         let asked =
             |world: &World| !world.last_ensure().spec.unwrap_or_default().requested_addresses.is_empty();
-        world.eventually("the address is asked for", asked).await;
+        world.eventually("the address is requested", asked).await;
         assert!(begin.elapsed() < Duration::from_mins(1), "{had_another}: {:?}", begin.elapsed());
         world.stop().await;
     }
 }
 
-/// A contract without this service: its watch is always refused.
+/// A contract without the load balancer service: the watch is always refused.
 #[tokio::test(start_paused = true)]
 async fn adapter_without_watch_is_asked_for_capabilities() {
     let world = World::new();
@@ -341,7 +341,7 @@ async fn contested_finalizer_is_rewritten_ever_slower() {
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The watch shows the controller's own finalizer, which is no reason for another try.
+/// The watch reports the controller's own finalizer, which must not cause another try.
 #[tokio::test(start_paused = true)]
 async fn failed_new_service_is_retried_after_backoff() {
     let world = World::start().await;
@@ -350,7 +350,7 @@ async fn failed_new_service_is_retried_after_backoff() {
         world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::Internal, "a bug"));
     }
     world.service(service("web").port(80));
-    world.eventually("it is tried", |world| world.cloud.calls("EnsureLoadBalancer") > 0).await;
+    world.eventually("the ensure is called", |world| world.cloud.calls("EnsureLoadBalancer") > 0).await;
     for (seconds, calls) in [(4, 1), (2, 2), (7, 2), (4, 3)] {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls, "5 s, then 10 s");

@@ -39,7 +39,7 @@ async fn own_class_is_managed_and_sent_to_adapter() {
     world.eventually_ingress_of("api").await;
     assert_eq!(world.last_ensure().spec.unwrap().class, None);
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone", |world| world.get("web").is_none()).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
 }
 
@@ -65,12 +65,12 @@ async fn services_without_class_can_be_excluded() {
         (spec.type_, spec.load_balancer_class) = (Some("ClusterIP".to_owned()), None);
     });
     let world = world.restart().await;
-    world.eventually("it is released", |world| world.finalizers("own").is_empty()).await;
+    world.eventually("the finalizer is removed", |world| world.finalizers("own").is_empty()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }
 
-/// The class is removed with the type, while the finalizer of that class's controller is still set.
+/// The class is removed with the type, while the finalizer of the other class's controller is still set.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn foreign_class_finalizer_is_kept_when_class_is_removed() {
@@ -89,18 +89,18 @@ async fn foreign_class_finalizer_is_kept_when_class_is_removed() {
         assert!(world.kube.writes().is_empty(), "{watched}: {:?}", world.kube.writes());
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{watched}");
 
-        // Its controller has finished, so this Service is treated like any other.
+        // The other controller has finished, so this Service is treated like any other.
         world.change("web", |service| service.metadata.finalizers = None);
         world.change("web", |service| service.spec.as_mut().unwrap().type_ = Some("LoadBalancer".to_owned()));
         world.eventually_ingress_of("web").await;
         world.change("web", to_cluster_ip);
-        world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+        world.eventually("the finalizer is removed", |world| world.finalizers("web").is_empty()).await;
         assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
         world.stop().await;
     }
 }
 
-/// Two controllers of this kind, each with its own adapter: one keeps the finalizers that the other set.
+/// Two service-controllers, each with its own adapter: one keeps the finalizers that the other set.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn finalizer_of_second_controller_is_kept() {
@@ -122,13 +122,17 @@ async fn finalizer_of_second_controller_is_kept() {
 
         let world = world.stop().await.classes(theirs).started().await;
         world.cloud.edit(|state| state.load_balancers = of_theirs);
-        world.eventually("its own controller removes it", |world| world.finalizers("web").is_empty()).await;
+        world
+            .eventually("the Service's own controller removes the finalizer", |world| {
+                world.finalizers("web").is_empty()
+            })
+            .await;
         assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
         world.stop().await;
     }
 }
 
-/// The controller stopped between the deletion and the release, or another client deleted the load balancer.
+/// The controller stopped after the deletion and before it removed the finalizer, or another client deleted the load balancer.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn own_finalizer_is_removed_with_empty_cloud() {
@@ -139,8 +143,8 @@ async fn own_finalizer_is_removed_with_empty_cloud() {
     world.cloud.edit(|state| state.load_balancers.clear());
     world.change("web", to_cluster_ip);
     let world = world.restart().await;
-    world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
-    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts may be left");
+    world.eventually("the finalizer is removed", |world| world.finalizers("web").is_empty()).await;
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts of the load balancer may be left");
 }
 
 /// Removes the class with the type and empties the status, as the API server does.
@@ -150,7 +154,7 @@ fn to_cluster_ip(service: &mut Service) {
     service.status = None;
 }
 
-/// From no class to another controller's, through another type, while no controller ran.
+/// A Service changes from no class to another controller's class, through another type, while no controller runs.
 // Behaviour: S3
 #[tokio::test(start_paused = true)]
 async fn load_balancer_from_before_foreign_class_is_deleted() {
@@ -165,7 +169,9 @@ async fn load_balancer_from_before_foreign_class_is_deleted() {
     let writes = world.kube.writes().len();
     let world = world.restart().await;
     world
-        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .eventually("the load balancer is deleted", |world| {
+            world.cloud.read(|state| state.load_balancers.is_empty())
+        })
         .await;
     world.quiet().await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
@@ -186,13 +192,13 @@ async fn serving_load_balancer_is_kept_when_class_flag_changes() {
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
 
-    // It is still deleted with its Service, because this controller owns it.
+    // The load balancer is still deleted with its Service, because this controller owns it.
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it is deleted", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone", |world| world.get("web").is_none()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
-/// The status then shows the hostname instead of the addresses.
+/// With this annotation, the status shows the hostname instead of the addresses.
 #[tokio::test(start_paused = true)]
 async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
     let other = Classes { own: Some("example.com/public".to_owned()), unclassed: false };
@@ -204,19 +210,19 @@ async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
         world.service(service("web").port(80).annotation(&key, "web.example.com"));
         world.eventually_ingress("own", &["own.example.com"]).await;
         world.eventually_ingress("web", &["web.example.com"]).await;
-        // An operator who changes the classes may also remove that flag.
+        // An operator that changes the classes may also remove the flag.
         let world = world.stop().await.classes(other.clone()).without_compat().started().await;
         let told = |world: &World| {
             world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
         };
-        world.eventually("Events for both", |world| told(world) == 2).await;
+        world.eventually("Events for both Services", |world| told(world) == 2).await;
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
         world.stop().await;
     }
 }
 
-/// Managed fields as an API server records them: the client that wrote the object, without a subresource.
+/// Managed fields as an API server records them for the client that wrote the object, without a subresource.
 fn written_by(service: &mut Service, manager: &str) {
     let finalizers = json!({ ".": {}, format!("v:\"{FINALIZER}\""): {} });
     let entry = json!({
@@ -226,7 +232,7 @@ fn written_by(service: &mut Service, manager: &str) {
     service.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
 }
 
-/// A Service that never was a load balancer, with the finalizer in its manifest.
+/// A Service that never was a load balancer and has the finalizer in its manifest.
 fn with_finalizer(manager: &str) -> Service {
     let mut web = service("web").port(80).of_type("ClusterIP").finalizer(FINALIZER).build();
     written_by(&mut web, manager);
@@ -246,18 +252,22 @@ async fn manifest_finalizer_is_removed_and_nothing_else() {
         if deleted {
             world.kube.delete::<Service>(&name("web"));
         }
-        world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+        world.eventually("the finalizer is removed", |world| world.finalizers("web").is_empty()).await;
         assert_eq!(world.get("web").is_none(), deleted);
         world.eventually_events(&["Normal DeletedLoadBalancer web: Deleted load balancer"]).await;
         world.quiet().await;
-        assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts may be left");
-        assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1, "another controller's");
-        assert_eq!(world.kube.writes().len(), writes + 1, "the finalizer");
+        assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 1, "parts of the load balancer may be left");
+        assert_eq!(
+            world.cloud.read(|state| state.load_balancers.len()),
+            1,
+            "the other controller's load balancer stays"
+        );
+        assert_eq!(world.kube.writes().len(), writes + 1, "the only write removes the finalizer");
         world.stop().await;
     }
 }
 
-/// A tool that applies its manifest repeatedly.
+/// A tool applies its manifest repeatedly.
 // Behaviour: S4
 #[tokio::test(start_paused = true)]
 async fn reapplied_manifest_finalizer_is_removed_ever_slower() {
@@ -274,9 +284,9 @@ async fn reapplied_manifest_finalizer_is_removed_ever_slower() {
     let (written, asked) = (world.kube.writes().len(), world.cloud.calls("DeleteLoadBalancer"));
     assert!((10..=25).contains(&written), "{written} writes in an hour");
     assert!((10..=26).contains(&asked), "{asked} calls in an hour");
-    assert_eq!(world.finalizers("web"), [FINALIZER], "it is removed rarely");
+    assert_eq!(world.finalizers("web"), [FINALIZER], "the finalizer is removed rarely");
 
-    // During deletion no client can restore it.
+    // During deletion no client can restore the finalizer.
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.get("web"), None);
@@ -285,21 +295,21 @@ async fn reapplied_manifest_finalizer_is_removed_ever_slower() {
     world.stop().await;
 }
 
-/// A load balancer with its name in the cloud may belong to another cluster.
+/// A load balancer whose name in the cloud matches may belong to another cluster.
 #[tokio::test(start_paused = true)]
 async fn manifest_finalizer_causes_no_adoption() {
     let world = World::new().compat(Compat::Openstack).started().await;
     let away = AdapterError::new(Reason::VendorUnavailable, "recreated");
     world.cloud.fail_next("DeleteLoadBalancer", away);
     world.kube.put::<Service>(with_finalizer("kubectl-create"));
-    world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+    world.eventually("the finalizer is removed", |world| world.finalizers("web").is_empty()).await;
     let adoptions =
         world.cloud.read(|state| state.deletes.iter().map(|it| it.adoption()).collect::<Vec<_>>());
     assert!(!adoptions.is_empty() && adoptions.iter().all(|it| *it == Adoption::Never), "{adoptions:?}");
     world.stop().await;
 }
 
-/// The Service had another class while this process ran, so that class's controller may rely on the finalizer.
+/// The Service had another class while this process ran, so the controller of that class may rely on the finalizer.
 // Behaviour: S4
 #[tokio::test(start_paused = true)]
 async fn manifest_finalizer_is_kept_if_other_controller_wrote_status() {
@@ -326,7 +336,7 @@ async fn foreign_finalizer_is_kept_and_reported_after_a_while() {
     assert_eq!(world.events(), [""; 0], "the Service is not being deleted");
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_mins(4)).await;
-    assert_eq!(world.events(), [""; 0], "its controller may be active");
+    assert_eq!(world.events(), [""; 0], "the other controller may still be active");
     tokio::time::sleep(Duration::from_hours(1)).await;
     let events = world.events();
     assert!(

@@ -31,7 +31,7 @@ async fn openstack_annotations_are_translated_and_reported_once() {
     assert_eq!(
         (ensure.adoption(), ensure.spec.unwrap_or_default().load_balancer_id.as_str()),
         (Adoption::Never, "lb-7"),
-        "it may be shared: the adapter knows the owner"
+        "sharing is allowed: the adapter knows the owner"
     );
     assert_eq!(world.backends(), [""; 0], "no node has the label");
     let world = world.restart().await;
@@ -54,7 +54,7 @@ async fn openstack_annotations_are_translated_and_reported_once() {
     world.stop().await;
 }
 
-/// The former cloud controller manager records the ID on every Service, and it is never removed.
+/// The former cloud controller manager records the ID on every Service and never removes it.
 // Behaviour: SF12
 #[tokio::test(start_paused = true)]
 async fn adopted_load_balancer_is_recreated_when_gone() {
@@ -71,7 +71,7 @@ async fn adopted_load_balancer_is_recreated_when_gone() {
     world.cloud.fail_next("EnsureLoadBalancer", gone);
     world.cloud.edit(|state| state.load_balancers.clear());
     let ids = |world: &World| world.cloud.read(|state| Vec::from_iter(state.load_balancers.keys().cloned()));
-    world.eventually("another one is created", |world| ids(world).len() == 1).await;
+    world.eventually("another load balancer is created", |world| ids(world).len() == 1).await;
     world.quiet().await;
     assert_eq!((asked(&world).as_str(), world.last_ensure().adoption()), ("", Adoption::IfUnowned));
     assert_ne!(ids(&world), ["lb-7"]);
@@ -79,7 +79,7 @@ async fn adopted_load_balancer_is_recreated_when_gone() {
     let failed = |world: &World| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
     assert!(told(&world) == 1 && !failed(&world), "{:?}", world.events());
 
-    // After a restart the cache shows the existing one. The adapter would refuse the ID of another one.
+    // After a restart the cache shows the existing load balancer. The adapter would refuse the ID of another one.
     let (made, asks) = (ids(&world), world.cloud.calls("EnsureLoadBalancer"));
     let world = world.restart().await;
     world.quiet().await;
@@ -119,6 +119,6 @@ async fn ignored_openstack_annotations_are_reported_without_compat() {
         let annotations = service.metadata.annotations.get_or_insert_default();
         annotations.insert("loadbalancer.openstack.org/keep-floatingip".to_owned(), "true".to_owned());
     });
-    world.eventually("one more is reported", |world| n_told(world) == 2).await;
+    world.eventually("one more annotation is reported", |world| n_told(world) == 2).await;
     world.stop().await;
 }

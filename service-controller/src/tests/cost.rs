@@ -1,6 +1,6 @@
 //! Cost of each kind of change: calls to the adapter, writes to the API server, Events. The table in the README has the same numbers.
 //!
-//! Each row has its own Service, because repeated Events are counted up in one.
+//! Each row has its own Service, because a repeated Event only increases the count of the first.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct Cost {
     deletes: u32,
     infos: u32,
     reads: u32,
-    /// Summed over all Services, or all nodes.
+    /// Sum over all Services, or all nodes.
     lists: u32,
     writes: u32,
     events: u32,
@@ -105,7 +105,7 @@ const ROWS: [Row; 24] = [
         service.metadata.annotations.get_or_insert_default().insert("example.com/a".to_owned(), "b".to_owned());
         service.metadata.labels.get_or_insert_default().insert("team".to_owned(), "b".to_owned());
     }), MINUTE, NOTHING),
-    ("a Service that needs none", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
+    ("a Service that needs no load balancer", |world| { world.service(service("none").of_type("ClusterIP").port(80)); }, MINUTE, NOTHING),
     ("a Service of another class", |world| { world.service(service("other").class("a/b").port(80)); }, MINUTE, NOTHING),
     ("an annotation with the default value", |world| annotate(world, "same", "internal", "false"), MINUTE, NOTHING),
     ("another hostname in the status", |world| annotate(world, "shown", "hostname", "a.example.com"), MINUTE,
@@ -122,7 +122,7 @@ const ROWS: [Row; 24] = [
     ("the application protocol of a port, which the adapter may use", |world| world.change("spoken", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].app_protocol = Some("kubernetes.io/h2c".to_owned());
     }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
-    ("deleted by another client, and gets another address", |world| world.cloud.edit(|state| {
+    ("a load balancer deleted by another client, which gets another address", |world| world.cloud.edit(|state| {
         state.load_balancers.remove("lb-uid-gone");
     }), MINUTE, Cost { ensures: 1, writes: 1, events: 2, ..NOTHING }),
     ("backends removed by another client", |world| world.cloud.edit(|state| {
@@ -167,7 +167,7 @@ async fn service_controller_costs_match_readme() {
         world.service(service(name).port(80));
     }
     let all = |world: &World| SERVICES.iter().all(|name| !world.ingress(name).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
     for (what, happens, passes, want) in ROWS {
         let before = Cost::so_far(&world);
@@ -179,7 +179,7 @@ async fn service_controller_costs_match_readme() {
     let before = Cost::so_far(&world);
     let world = world.restart().await;
     world.quiet().await;
-    // Four are gone and two are new. For the invalid one no call is made, but an Event is emitted.
+    // Four Services are gone and two are new. The invalid one causes no call, but an Event.
     let want = Cost { puts: 1, ensures: S - 4 + 2 - 1, infos: 1, lists: 2, events: 1, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "a restart");
 
@@ -199,7 +199,7 @@ async fn service_controller_costs_match_readme() {
     assert_eq!(Cost::so_far(&world).since(before), Cost { reads: 1, events: 1, ..NOTHING }, "an orphan");
 }
 
-/// One set per selector, and none for selectors that match no added or removed node.
+/// One set per selector is uploaded, and none for selectors that match no added or removed node.
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
@@ -218,7 +218,7 @@ async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
     let all = |world: &World| {
         (0..3).all(|n| ["all", "edge"].iter().all(|it| !world.ingress(&format!("{it}-{n}")).is_empty()))
     };
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
 
     let before = Cost::so_far(&world);
@@ -242,7 +242,7 @@ async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
         world.kube.delete::<Node>(&ObjectName::cluster(format!("e{n}")));
     }
     world.quiet().await;
-    // The same node is left for both, so they share one set.
+    // The same node is left for both selectors, so they share one set.
     let want = Cost { puts: 1, ensures: 6, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "100 nodes leave");
     world.stop().await;
@@ -262,7 +262,7 @@ async fn orphan_deletion_costs_reads_and_one_list() {
     world.cloud.edit(|state| state.pending = 2);
     let before = Cost::so_far(&world);
     tokio::time::sleep(2 * HOUR).await;
-    // One read before the report, and one before each call.
+    // The controller reads the Service once before the report, and once before each call.
     let want = Cost { deletes: 1 + 2, reads: 1 + 3, lists: 1, events: 3, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want);
     world.stop().await;

@@ -1,4 +1,4 @@
-//! The explain page of a Service, beyond the texts of its Events.
+//! The explain page of a Service. The texts of Events are tested elsewhere.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl World {
 
     /// Keys of the Services that are out of sync.
     fn unsettled(&self) -> Vec<String> {
-        self.explain.all().expect("it runs").objects.into_iter().map(|it| it.key).collect()
+        self.explain.all().expect("the controller runs").objects.into_iter().map(|it| it.key).collect()
     }
 
     /// Text of the last Event with this reason on a Service.
@@ -80,12 +80,13 @@ async fn explain_uses_event_text_of_refusal() {
     assert_eq!(seen.plan.last().map(String::as_str), Some("ensure (not active yet, no nodes)"));
     assert_eq!(world.unsettled(), ["default/web"]);
     let attempts = seen.attempts;
-    let (since, next) = (seen.since.expect("it waits"), seen.next_try.expect("a retry is planned"));
+    let (since, next) =
+        (seen.since.expect("the time since which it waits"), seen.next_try.expect("a retry is planned"));
     assert!((295..=303).contains(&next.duration_since(since).as_secs()), "{since} {next}");
     tokio::time::sleep(303 * SECOND).await;
     let seen = world.explained("web");
     assert!(seen.attempts > attempts, "{}", seen.attempts);
-    assert_eq!(seen.since, Some(since), "it waits since then");
+    assert_eq!(seen.since, Some(since), "the time does not change");
     world.eventually_ingress_of("web").await;
     world.quiet().await;
     assert_eq!((world.explained("web").state, world.unsettled()), (State::Settled, vec![]));
@@ -117,7 +118,7 @@ async fn explain_shows_mistake_while_old_settings_apply() {
     assert!(world.unsettled().is_empty());
 }
 
-/// The adapter refuses the current settings, and the previous ones are in force.
+/// The adapter refuses the current settings, and the previous settings are in force.
 #[tokio::test(start_paused = true)]
 async fn refused_settings_are_not_settled_by_replacement() {
     let world = World::start().await;
@@ -146,7 +147,10 @@ async fn explain_shows_unreachable_adapter() {
     world.service(service("web").port(80));
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("web");
-    assert!(seen.waits_for.is_some_and(|it| it.contains("the cloud adapter is ")), "before it is reported");
+    assert!(
+        seen.waits_for.is_some_and(|it| it.contains("the cloud adapter is ")),
+        "the page says it before an Event does"
+    );
     world
         .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
         .await;
@@ -154,13 +158,19 @@ async fn explain_shows_unreachable_adapter() {
     let seen = world.explained("web");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("web", "SyncLoadBalancerFailed")));
     assert_eq!(seen.cloud, ["not listed yet"]);
-    let trouble = world.explain.status().expect("it runs").adapter.trouble.expect("it is unreachable");
-    assert!(trouble.starts_with("the cloud adapter is not reachable since "), "{trouble}");
+    let trouble = world
+        .explain
+        .status()
+        .expect("the controller runs")
+        .adapter
+        .trouble
+        .expect("the adapter is unreachable");
+    assert!(trouble.starts_with("the cloud adapter has been unreachable since "), "{trouble}");
     world.cloud.away(false);
     world.eventually_ingress_of("web").await;
     world.quiet().await;
     assert!(world.unsettled().is_empty());
-    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, None);
+    assert_eq!(world.explain.status().expect("the controller runs").adapter.trouble, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,13 +192,13 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     let all = |world: &World| (0..10).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
     for n in 0..6 {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
     }
     world
-        .eventually("they are held", |world| {
+        .eventually("all deletions are held", |world| {
             (0..6).all(|n| world.told(&format!("web-{n}"), "OrphanHeld").is_some())
         })
         .await;
@@ -199,18 +209,18 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
         assert_eq!(seen.waits_for, world.told(&format!("web-{n}"), "OrphanHeld"));
         assert!(seen.cloud[0].starts_with(&format!("lb-uid-web-{n} ACTIVE 203.0.113.")), "{:?}", seen.cloud);
     }
-    let status = world.explain.status().expect("it runs");
-    let told = world.told("kube-system", "OrphanHeld").expect("for all of them");
+    let status = world.explain.status().expect("the controller runs");
+    let told = world.told("kube-system", "OrphanHeld").expect("an Event for all of them");
     assert_eq!((status.unsettled, status.held_back), (6, vec![told]));
     for n in 0..6 {
         world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
     }
     tokio::time::sleep(HOUR).await;
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));
 }
 
-/// No calls for Services that are in sync, nor for deleted ones.
+/// Services that are in sync, and deleted ones, cause no calls.
 #[tokio::test(start_paused = true)]
 async fn explain_of_settled_services_costs_nothing() {
     let world = World::start().await;
@@ -218,23 +228,25 @@ async fn explain_of_settled_services_costs_nothing() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     world
-        .eventually("all have one", |world| (0..50).all(|n| !world.ingress(&format!("web-{n}")).is_empty()))
+        .eventually("all Services have an address", |world| {
+            (0..50).all(|n| !world.ingress(&format!("web-{n}")).is_empty())
+        })
         .await;
     world.quiet().await;
-    assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
+    assert_eq!(world.explain.status().expect("the controller runs").unsettled, 0);
     for n in 0..50 {
         world.kube.delete::<Service>(&name(&format!("web-{n}")));
     }
     world.quiet().await;
-    assert_eq!(world.explain.status().expect("it runs").unsettled, 0);
+    assert_eq!(world.explain.status().expect("the controller runs").unsettled, 0);
 }
 
-/// Both classes are named, so that a typo in one of them is visible.
+/// The page shows both classes, so that a typo in one of them is visible.
 #[tokio::test(start_paused = true)]
 async fn explain_names_both_classes_of_unmanaged_service() {
     let world = World::start().await;
     world.service(service("other").port(80).class("foo.io/bar"));
-    world.eventually("it is known", |world| world.explained("other").known).await;
+    world.eventually("the Service is known", |world| world.explained("other").known).await;
     world.quiet().await;
     let seen = world.explained("other");
     assert_eq!(seen.state, State::NotOurs);
@@ -252,21 +264,21 @@ async fn explain_shows_unanswered_call() {
     world.service(service("web").port(80));
     tokio::time::sleep(3 * SECOND).await;
     let seen = world.explained("web");
-    assert_eq!((seen.state, seen.waits_for), (State::Working, None), "it may answer yet");
+    assert_eq!((seen.state, seen.waits_for), (State::Working, None), "the adapter may still answer");
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("web");
-    let waits = seen.waits_for.expect("it waits for the adapter");
+    let waits = seen.waits_for.expect("the Service waits for the adapter");
     assert!(waits.starts_with("EnsureLoadBalancer has had no answer from the cloud adapter for "), "{waits}");
     assert_eq!(seen.state, State::Waiting);
-    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, Some(waits));
+    assert_eq!(world.explain.status().expect("the controller runs").adapter.trouble, Some(waits));
     world.cloud.edit(|state| state.slow.clear());
     world.eventually_ingress_of("web").await;
     world.quiet().await;
     assert_eq!(world.explained("web").state, State::Settled);
-    assert_eq!(world.explain.status().expect("it runs").adapter.trouble, None);
+    assert_eq!(world.explain.status().expect("the controller runs").adapter.trouble, None);
 }
 
-/// The adapter's text about a failing write is shown unchanged, whether it still retries or has given up for now.
+/// The adapter's text about a failing write is shown unchanged, whether the adapter still retries or has given up for now.
 #[tokio::test(start_paused = true)]
 async fn explain_uses_adapter_text_of_failed_write() {
     let world = World::start().await;
@@ -277,8 +289,11 @@ async fn explain_uses_adapter_text_of_failed_write() {
     world
         .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
         .await;
-    let told = world.told("web", "SyncLoadBalancerFailed").expect("it exists");
-    assert_eq!(told, format!("Error syncing load balancer: {failed}; checks first whether it was done"));
+    let told = world.told("web", "SyncLoadBalancerFailed").expect("the Event exists");
+    assert_eq!(
+        told,
+        format!("Error syncing load balancer: {failed}; the adapter first checks whether the write was made")
+    );
     assert_eq!(world.explained("web").waits_for, Some(told));
 }
 

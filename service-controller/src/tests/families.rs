@@ -1,4 +1,5 @@
-//! Services that prefer two address families, with an existing load balancer; and fields that cannot change on it, after a restart.
+//! Services that prefer two address families and have a load balancer with one; and fields that cannot change on a load balancer, after a
+//! restart.
 
 use std::time::Duration;
 
@@ -69,18 +70,18 @@ async fn preferred_families_accept_existing_load_balancer() {
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before.1 + 1, "{:?}", world.events());
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4]));
 
-    // After a restart it still follows the nodes, and nothing is reported.
+    // After a restart the load balancer still follows the nodes, and nothing is reported.
     let (events, calls) = (world.events().len(), world.cloud.calls("EnsureLoadBalancer"));
     is_fixed(&world);
     let world = world.restart().await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world), world.events().len()), (0, vec![Ipv4], events));
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls + 2, "one more than for any other");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), calls + 2, "one call more than for other Services");
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), [Ipv4]);
 
-    // A Service that requires both gets an Event.
+    // A Service that requires both families gets an Event.
     is_fixed(&world);
     world.change("web", |service| wants(service, "RequireDualStack"));
     world.eventually("an Event is emitted", |world| failed(world) == 1).await;
@@ -102,7 +103,9 @@ async fn preferred_families_accept_adopted_load_balancer() {
     wants(&mut web, "PreferDualStack");
     is_fixed(&world);
     world.kube.put::<Service>(web);
-    world.eventually("it is requested", |world| world.cloud.calls("EnsureLoadBalancer") == 2).await;
+    world
+        .eventually("the single family is requested", |world| world.cloud.calls("EnsureLoadBalancer") == 2)
+        .await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv6]));
     world.stop().await;
@@ -120,7 +123,7 @@ async fn preferred_families_are_both_used_for_new_load_balancer() {
     world.stop().await;
 }
 
-/// With one family, because the cloud refused the other one.
+/// The Service gets one family, because the cloud refused the second.
 async fn narrowed() -> World {
     let world = dual_stack().await;
     world.service(service("web").port(80));
@@ -137,7 +140,9 @@ async fn narrowed() -> World {
 async fn preferred_families_are_both_used_on_recreation() {
     let world = narrowed().await;
     world.cloud.edit(|state| state.load_balancers.clear());
-    world.eventually("it is created with both", |world| asked(world) == [Ipv4, Ipv6]).await;
+    world
+        .eventually("the load balancer is created with both families", |world| asked(world) == [Ipv4, Ipv6])
+        .await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (0, vec![Ipv4, Ipv6]));
     world.stop().await;
@@ -210,14 +215,14 @@ async fn immutable_families_do_not_block_node_updates_after_restart() {
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6, Ipv4]));
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6, Ipv4]));
     assert_eq!(world.ingress("web"), ["203.0.113.1", "2001:db8::1"]);
     let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
     world.eventually_events(&[updated]).await;
 
-    // Applied as soon as the adapter supports it.
+    // The settings are applied as soon as the adapter supports them.
     tokio::time::sleep(Duration::from_mins(11)).await;
     assert_eq!((failed(&world), asked(&world)), (1, vec![Ipv6]));
     world.stop().await;
@@ -242,18 +247,18 @@ async fn immutable_address_does_not_block_node_updates_after_restart() {
     world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     assert!(
         world.events().iter().any(|it| it.contains("spec.loadBalancerIP")),
-        "with the user's field names: {:?}",
+        "the Event has the user's field names: {:?}",
         world.events()
     );
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let spec = world.last_ensure().spec.unwrap_or_default();
     assert_eq!((failed(&world), spec.requested_addresses), (1, vec!["203.0.113.1".to_owned()]));
     world.stop().await;
 }
 
-/// Replacement settings that the adapter refuses, too, and ones that cannot be derived.
+/// Replacement settings that the adapter refuses, too, and fields for which none can be derived.
 // Behaviour: S27
 #[tokio::test(start_paused = true)]
 async fn unknown_immutable_field_is_reported_once_and_retried_rarely() {
@@ -279,7 +284,7 @@ async fn unknown_immutable_field_is_reported_once_and_retried_rarely() {
     }
 }
 
-/// An adapter first applies what is possible, then reports what is not.
+/// An adapter first applies what is possible, then reports what is not possible.
 // Behaviour: S27
 #[tokio::test(start_paused = true)]
 async fn other_settings_of_refused_spec_are_applied_and_kept() {
@@ -295,18 +300,18 @@ async fn other_settings_of_refused_spec_are_applied_and_kept() {
     world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     world.quiet().await;
     let ports = |world: &World| {
-        let wish = world.last_ensure().spec.expect("each has one");
+        let wish = world.last_ensure().spec.expect("each Service has an address");
         wish.listeners.iter().map(|listener| listener.port).collect::<Vec<_>>()
     };
     assert_eq!((ports(&world), asked(&world)), (vec![8080], vec![Ipv4]));
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!((ports(&world), failed(&world)), (vec![8080], 1));
     world.stop().await;
 }
 
-/// Another user of the load balancer has the port: all other settings are requested, even by a process without last valid settings.
+/// Another user of the load balancer occupies the port: all other settings are requested, even by a process without last valid settings.
 #[tokio::test(start_paused = true)]
 async fn occupied_port_is_omitted_after_restart() {
     let world = dual_stack().await;
@@ -322,7 +327,7 @@ async fn occupied_port_is_omitted_after_restart() {
             node_port: Some(30_443),
             ..ports[0].clone()
         };
-        // In the contract it comes after the other one.
+        // In the contract this listener follows the other one.
         ports.insert(0, other);
     });
     let taken = AdapterError::field("spec.listeners[1].port", "tcp/443 is taken by Service shop/api");
@@ -331,14 +336,14 @@ async fn occupied_port_is_omitted_after_restart() {
     world.eventually("an Event is emitted", |world| failed(world) == 1).await;
     assert!(world.events().iter().any(|it| it.contains("spec.ports[0].port")), "{:?}", world.events());
     world.node("b");
-    world.eventually("both nodes are behind it", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     let ports: Vec<u32> =
         world.last_ensure().spec.unwrap_or_default().listeners.iter().map(|it| it.port).collect();
     assert_eq!((ports, failed(&world)), (vec![80], 1));
     world.stop().await;
 }
 
-/// The settings are due for a retry and are refused again. Node updates do not wait for the next resync.
+/// A retry of the settings is due, and they are refused again. Node updates must not wait for the next resync.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn nodes_are_updated_while_settings_are_refused_again() {

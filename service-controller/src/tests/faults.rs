@@ -1,5 +1,5 @@
 //! An API server that is slow, throttles, fails, hangs or loses watch events; objects without expected fields; an adapter that is partly
-//! upgraded. Nothing is lost, no load balancer is deleted, and no server is called in a loop.
+//! upgraded. No change is lost, no load balancer is deleted, and no server is called in a loop.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn with_service(name: &str) -> World {
     world
 }
 
-/// Number of writes to Services so far.
+/// Number of writes to Services by now.
 fn writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| write.path.contains("/services/")).count()
 }
@@ -41,10 +41,10 @@ async fn repeated_conflicts_lose_no_foreign_write() {
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
     tokio::time::sleep(LONG).await;
-    // Two writes conflict with two changes; the other changes happen later.
+    // Two writes conflict with two of the changes; the other changes happen later.
     let ours = world.finalizers("web").into_iter().filter(|it| !it.starts_with("example.com/")).count();
     assert_eq!((ours, world.cloud.calls("EnsureLoadBalancer")), (1, 1));
-    assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "each foreign write is kept");
+    assert_eq!(world.finalizers("web").len(), 1 + writes(&world), "the writes of other clients are kept");
     world.stop().await;
 }
 
@@ -58,7 +58,7 @@ async fn conflicts_without_a_change_are_retried() {
     assert_eq!(
         (writes(&world), world.cloud.calls("EnsureLoadBalancer")),
         (8, 1),
-        "6 that fail, finalizer, status"
+        "6 writes fail, then finalizer and status are written"
     );
     world.stop().await;
 }
@@ -79,7 +79,7 @@ async fn transient_api_server_failure_is_not_reported() {
     world.stop().await;
 }
 
-/// A missing permission. Single retries are only logged.
+/// A permission is missing. Single retries are only logged.
 // Behaviour: S11
 #[tokio::test(start_paused = true)]
 async fn permanent_api_server_refusal_is_reported_once() {
@@ -90,11 +90,11 @@ async fn permanent_api_server_refusal_is_reported_once() {
     tokio::time::sleep(3 * LONG).await;
     let told: Vec<String> = world.events().into_iter().filter(|it| it.contains("Failed")).collect();
     assert!(matches!(told.as_slice(), [one] if one.contains("cannot write the status: ")), "{told:?}");
-    assert_eq!(world.ingress("web").len(), 1, "and in the end it is written");
+    assert_eq!(world.ingress("web").len(), 1, "the status is written in the end");
     world.stop().await;
 }
 
-/// A webhook that refuses, or a server that cannot write: these errors last.
+/// A webhook refuses, or the server cannot write: these errors last.
 // Behaviour: S12
 #[tokio::test(start_paused = true)]
 async fn lasting_api_server_failure_is_reported() {
@@ -105,7 +105,7 @@ async fn lasting_api_server_failure_is_reported() {
         let world = world.started().await;
         let told = |world: &World| world.events().iter().filter(|it| it.contains("Failed")).count();
         tokio::time::sleep(4 * SECOND).await;
-        assert_eq!(told(&world), 0, "{status}: the first may be transient");
+        assert_eq!(told(&world), 0, "{status}: the first failure may be transient");
         tokio::time::sleep(3 * LONG).await;
         let failed = "SyncLoadBalancerFailed web: Error syncing load balancer: cannot write the status: ";
         assert_eq!(world.events().iter().filter(|it| it.contains(failed)).count(), 1, "{status}");
@@ -198,8 +198,8 @@ async fn silent_adapter_is_reported_on_service() {
 
     world.cloud.hang(false);
     world.eventually_ingress_of("late").await;
-    world.eventually("it is released", |world| world.get("gone").is_none()).await;
-    world.eventually("both nodes are behind it", |world| world.backends() == ["n1", "n2"]).await;
+    world.eventually("the Service is gone", |world| world.get("gone").is_none()).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["n1", "n2"]).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 2);
     world.stop().await;
 }
@@ -221,16 +221,18 @@ async fn hanging_deletion_keeps_service_and_blocks_no_other() {
     let failed = |it: &String| it.contains("SyncLoadBalancerFailed web: ");
     assert_eq!(world.events().iter().filter(|it| failed(it)).count(), 1, "{:?}", world.events());
     world.cloud.slow("DeleteLoadBalancer", Duration::ZERO);
-    world.eventually("it is released", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone", |world| world.get("web").is_none()).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     world.stop().await;
 }
 
-/// One set is uploaded at a time. A caller that waited for a failed upload does not start another one.
+/// Sets are uploaded one at a time. A caller that waited for a failed upload does not start another one.
 // Behaviour: P6
 #[tokio::test(start_paused = true)]
 async fn hanging_backend_upload_keeps_workers_healthy() {
-    for (which, all) in [("the same nodes", true), ("each its own node", false)] {
+    for (which, all) in
+        [("Services that select the same nodes", true), ("Services that select different nodes", false)]
+    {
         let world = World::new().workers(12);
         for n in 0..20 {
             let node = node(&format!("n{n}")).provider_id(&format!("sim://r1/{n}")).at("10.0.0.1");
@@ -255,7 +257,7 @@ async fn hanging_backend_upload_keeps_workers_healthy() {
 // Behaviour: P6, W21
 #[tokio::test(start_paused = true)]
 async fn stuck_workers_fail_the_health_check() {
-    // Flags do not allow this value. It simulates workers that are all stuck.
+    // Flags do not permit this value. It simulates that all workers are stuck.
     let world = World::new().workers(0).started().await;
     tokio::time::sleep(LONG).await;
     assert_eq!(world.health.liveness(), Ok(()), "nothing to do");
@@ -263,7 +265,7 @@ async fn stuck_workers_fail_the_health_check() {
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(world.health.liveness(), Ok(()), "maximum duration");
     tokio::time::sleep(Duration::from_mins(2)).await;
-    let error = world.health.liveness().expect_err("no worker takes it");
+    let error = world.health.liveness().expect_err("no worker takes the key");
     assert!(error.starts_with("service: keys are due, and no worker has taken one for "), "{error}");
     world.stop().await;
 }
@@ -324,13 +326,13 @@ async fn hanging_watch_is_restarted() {
         tokio::time::sleep(LONG).await;
         world.node("n2").service(service("late").port(80));
         world.eventually_ingress_of("late").await;
-        world.eventually("both nodes are behind it", |world| world.backends() == ["n1", "n2"]).await;
+        world.eventually("both nodes are backends", |world| world.backends() == ["n1", "n2"]).await;
         assert!(world.kube.requests(Verb::Watch, resource) >= 3, "{resource}");
         world.stop().await;
     }
 }
 
-/// Before the listing is complete, nothing counts as deleted, and no action is taken.
+/// Before the listing is complete, no object counts as deleted, and the controller takes no action.
 // Behaviour: P28
 #[tokio::test(start_paused = true)]
 async fn hanging_listing_is_retried_without_any_action() {
@@ -372,7 +374,9 @@ async fn changes_during_expired_watch_are_handled() {
     world.kube.delete::<Service>(&name("gone"));
     world.service(service("more").port(80));
     world.eventually_ingress_of("more").await;
-    world.eventually("the deleted one is released", |world| world.get("gone").is_none()).await;
+    world
+        .eventually("the finalizer of the deleted Service is removed", |world| world.get("gone").is_none())
+        .await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1, "web is unchanged");
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 2);
@@ -431,7 +435,7 @@ async fn service_is_kept_until_adapter_can_delete() {
     assert!(world.get("web").is_some_and(|it| it.metadata.finalizers.is_some()));
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     world.cloud.with("DeleteLoadBalancer");
-    world.eventually("it is released", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone", |world| world.get("web").is_none()).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 0);
     world.stop().await;
 }

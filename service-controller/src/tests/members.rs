@@ -26,8 +26,8 @@ fn add_port(service: &mut Service) {
 async fn too_many_members_are_refused_before_any_call() {
     let world = started(&NODES, 5).await;
     world.service(service("web").port(80).port(81));
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes are 6 members, more \
-                than 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
+    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes make 6 members, above \
+                the limit of 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
     world.eventually_events(&[told]).await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
@@ -43,17 +43,17 @@ async fn added_nodes_above_member_limit_refuse_only_new_ports() {
 
     world.node("c");
     world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
-    let told = "Warning TooManyMembers web: 2 listeners on 3 nodes are 6 members, more than 5 \
-                (--max-members-per-service): node changes are still applied, but new ports and node-selector changes \
+    let told = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, above the limit of 5 \
+                (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes \
                 are not. Select fewer nodes";
     world.eventually_events(&[told]).await;
 
     world.change("web", add_port);
-    let refused = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 3 listeners on 3 nodes are 9 members, \
-                   more than 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
+    let refused = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 3 listeners on 3 nodes make 9 members, \
+                   above the limit of 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
     world.eventually_events(&[refused]).await;
     world.node("d");
-    world.eventually("nodes are still followed", |world| world.backends().len() == 4).await;
+    world.eventually("the load balancer follows the nodes", |world| world.backends().len() == 4).await;
     assert_eq!(world.last_ensure().spec.unwrap().listeners.len(), 2, "the last valid settings are in force");
     world.stop().await;
 }
@@ -67,7 +67,7 @@ async fn load_balancer_above_member_limit_continues_after_restart() {
     world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
     let world = world.restart().await;
     world.node("d");
-    world.eventually("nodes are followed", |world| world.backends().len() == 4).await;
+    world.eventually("the load balancer follows the nodes", |world| world.backends().len() == 4).await;
     assert!(
         !world.events().iter().any(|event| event.contains("SyncLoadBalancerFailed")),
         "{:?}",

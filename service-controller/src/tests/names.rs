@@ -57,7 +57,7 @@ async fn only_operator_may_use_names_of_go_controllers() {
                 controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
     world.eventually_events(&[told]).await;
     world.quiet().await;
-    assert_eq!(wished(&world), "kube_service_prod_default_web", "no call for the other one");
+    assert_eq!(wished(&world), "kube_service_prod_default_web", "no call for the other Service");
     assert_eq!(world.ingress("thief"), [""; 0]);
     world.stop().await;
 }

@@ -1,4 +1,4 @@
-//! An invalid Service releases node ports. The API server may have given them to a Service in another namespace.
+//! Node ports that an invalid Service releases. The API server may have assigned them to a Service in another namespace.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn listener_of_released_node_port_is_removed() {
     });
     world.eventually("the listener is removed", |world| asked(world) == ["443 -> 30443"]).await;
     world.node("b");
-    world.eventually("nodes are followed", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("the load balancer follows the nodes", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), ["443 -> 30443"]);
 
     world.change("web", |service| service.metadata.annotations = None);
@@ -53,14 +53,14 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
     world.node("a").service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.quiet().await;
-    // A user who wants no node ports writes this. The controller refuses it, and the API server releases the node ports.
+    // A user that does not want node ports writes this. The controller refuses it, and the API server releases the node ports.
     world.change("web", |service| {
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = Some(false);
         moved(service, 0, 0);
     });
     world.eventually("no backends", |world| world.backends().is_empty()).await;
     let told = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: \
-                the Service no longer has any node port of its last valid settings";
+                the last valid settings use only node ports that the Service no longer has";
     world.eventually_events(&[told]).await;
     world.node("b");
     world.quiet().await;
@@ -72,12 +72,12 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = None;
         moved(service, 0, 31_080);
     });
-    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(asked(&world), ["80 -> 31080"]);
     world.stop().await;
 }
 
-/// This also applies while the API server lists no nodes, which keeps the backends of all other load balancers.
+/// The backends are also removed while the API server lists no nodes, although all other load balancers then keep their backends.
 #[tokio::test(start_paused = true)]
 async fn members_without_node_port_are_removed_with_empty_node_list() {
     let world = World::start().await;
@@ -128,7 +128,7 @@ async fn released_health_check_node_port_is_no_longer_checked() {
     world.stop().await;
 }
 
-/// The change of type releases the node ports. The removal goes on although the Service asks for a load balancer again.
+/// The change of type releases the node ports. The deletion continues although the Service requests a load balancer again.
 #[tokio::test(start_paused = true)]
 async fn started_removal_ends_for_invalid_service() {
     let world = World::start().await;
@@ -141,17 +141,21 @@ async fn started_removal_ends_for_invalid_service() {
         service.status = None;
         moved(service, 0, 0);
     });
-    world.eventually("it is requested", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
+    world.eventually("the deletion is requested", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
     world.change("web", |service| {
         mistaken(service);
         service.spec.as_mut().unwrap().type_ = Some("LoadBalancer".to_owned());
         moved(service, 0, 31_080);
     });
-    world.eventually("it is gone", |world| world.cloud.read(|it| it.load_balancers.is_empty())).await;
+    world
+        .eventually("the load balancer is deleted", |world| {
+            world.cloud.read(|it| it.load_balancers.is_empty())
+        })
+        .await;
     world.quiet().await;
     let deletes = world.cloud.calls("DeleteLoadBalancer");
     world.quiet().await;
-    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "no call after it is gone");
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "no call after the deletion");
     world.change("web", |service| service.metadata.annotations = None);
     world.eventually_ingress_of("web").await;
     assert_eq!(asked(&world), ["80 -> 31080"]);

@@ -32,16 +32,18 @@ async fn services_with_same_selector_share_one_set() {
         assert_eq!(world.backends(), ["a"]);
     }
     world.quiet().await;
-    assert_eq!(world.cloud.calls("PutBackendSet") - before, 1, "one for both");
+    assert_eq!(world.cloud.calls("PutBackendSet") - before, 1, "one set for both Services");
 
     let before = world.cloud.calls("EnsureLoadBalancer");
     world.kube.put::<Node>(zoned("c", "two"));
-    world.eventually("the third is a backend of one", |world| world.backends() == ["a", "b", "c"]).await;
+    world
+        .eventually("the third node is a backend of one Service", |world| world.backends() == ["a", "b", "c"])
+        .await;
     world.quiet().await;
     assert_eq!(
         world.cloud.calls("EnsureLoadBalancer") - before,
         1,
-        "those that do not select it are not changed"
+        "Services that do not select the node are not changed"
     );
 
     world.change("web", |service| {
@@ -61,7 +63,9 @@ async fn simultaneous_nodes_are_one_change() {
     world.node("a");
     world.service(service("web").port(80)).service(service("api").port(443));
     world
-        .eventually("both have an address", |w| !w.ingress("web").is_empty() && !w.ingress("api").is_empty())
+        .eventually("both Services have an address", |w| {
+            !w.ingress("web").is_empty() && !w.ingress("api").is_empty()
+        })
         .await;
     world.quiet().await;
     let before = (world.cloud.calls("EnsureLoadBalancer"), world.cloud.calls("PutBackendSet"));
@@ -135,14 +139,14 @@ async fn missing_nodes_are_reported() {
         .await;
 }
 
-/// An API server that was restored from an old backup, or that answers wrongly.
+/// The API server was restored from an old backup, or returns wrong answers.
 // Behaviour: SN7
 #[tokio::test(start_paused = true)]
 async fn empty_node_list_keeps_backends_and_is_reported() {
     let world = World::start().await;
     world.node("a").node("b").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
-    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let before = world.cloud.calls("EnsureLoadBalancer");
     let delete = |world: &World| {
@@ -159,7 +163,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((told(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
 
-    // Also after a restart. A new Service still gets a load balancer, as in a cluster without nodes.
+    // The same holds after a restart. A new Service still gets a load balancer, as in a cluster without nodes.
     let world = world.restart().await;
     world.service(service("new").port(80));
     world.eventually_ingress_of("new").await;
@@ -167,7 +171,11 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before + 1);
 
     world.node("a").node("b");
-    world.eventually("both follow", |world| world.cloud.calls("EnsureLoadBalancer") == before + 3).await;
+    world
+        .eventually("both load balancers get the nodes", |world| {
+            world.cloud.calls("EnsureLoadBalancer") == before + 3
+        })
+        .await;
     assert_eq!(world.backends(), ["a", "b"]);
     // Single deletions of nodes are followed.
     world.quiet().await;
@@ -177,7 +185,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     world.eventually_events(&[none]).await;
 }
 
-/// Each change by itself, and reverted where that is possible.
+/// Each change of a node by itself, reverted where that is possible.
 // Behaviour: SN3, W22
 #[tokio::test(start_paused = true)]
 async fn every_change_of_target_status_is_followed() {
@@ -196,23 +204,23 @@ async fn every_change_of_target_status_is_followed() {
     let rows: [(&str, Node, bool); 12] = [
         ("excluded", plain().label(EXCLUDE_LABEL, "").build(), false),
         ("included again", plain().build(), true),
-        ("excluded by a word that Go reads as true", plain().label(EXCLUDE_LABEL, "T").build(), false),
+        ("excluded by a value that Go parses as true", plain().label(EXCLUDE_LABEL, "T").build(), false),
         ("the label says false", plain().label(EXCLUDE_LABEL, "false").build(), true),
         ("the autoscaler is about to remove it", taint(plain().build()), false),
-        ("and does not any more", plain().build(), true),
-        ("its provider ID is gone", node("b").at("10.0.0.2").build(), false),
-        ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.2").build(), true),
-        ("its address is gone", node("b").provider_id("sim://r1/new").build(), false),
-        ("it has another one", node("b").provider_id("sim://r1/new").at("10.0.0.9").build(), true),
-        ("it is being deleted", deleted(plain().build()), false),
-        ("it is recreated", plain().build(), true),
+        ("the autoscaler no longer removes it", plain().build(), true),
+        ("the provider ID is removed", node("b").at("10.0.0.2").build(), false),
+        ("another provider ID", node("b").provider_id("sim://r1/new").at("10.0.0.2").build(), true),
+        ("the address is removed", node("b").provider_id("sim://r1/new").build(), false),
+        ("another address", node("b").provider_id("sim://r1/new").at("10.0.0.9").build(), true),
+        ("the node is being deleted", deleted(plain().build()), false),
+        ("the node is recreated", plain().build(), true),
     ];
     let world = World::start().await;
     world.node("a");
     world.kube.put::<Node>(plain());
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
-    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
     for (what, changed, is_target) in rows {
         world.quiet().await;
         let before = world.cloud.calls("EnsureLoadBalancer");
@@ -232,9 +240,9 @@ async fn every_change_of_target_status_is_followed() {
         world.kube.put::<Node>(cordoned);
         world.quiet().await;
     }
-    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before, "no other field matters");
+    assert_eq!(world.cloud.calls("EnsureLoadBalancer"), before, "no other field causes a call");
     world.kube.delete::<Node>(&controller_core::mirror::ObjectName::cluster("b"));
-    world.eventually("it is gone", |world| world.backends() == ["a"]).await;
+    world.eventually("the node is no longer a backend", |world| world.backends() == ["a"]).await;
 }
 
 /// Changes of nodes and of the Service, repeatedly, with a slow adapter.
@@ -255,12 +263,14 @@ async fn node_and_service_changes_are_both_applied() {
     }
     let port = |world: &World| world.last_ensure().spec.unwrap().listeners[0].port;
     world
-        .eventually("both are followed in the end", |world| world.backends().len() == 10 && port(world) == 89)
+        .eventually("nodes and ports are up to date in the end", |world| {
+            world.backends().len() == 10 && port(world) == 89
+        })
         .await;
     assert_eq!(world.cloud.read(|state| state.under_way["uid-web"]), (0, 1));
 }
 
-/// With the finalizer, and without it.
+/// The load balancer is deleted with the finalizer set, and without it.
 // Behaviour: W12
 #[tokio::test(start_paused = true)]
 async fn pending_update_does_not_recreate_deleted_load_balancer() {
@@ -279,10 +289,12 @@ async fn pending_update_does_not_recreate_deleted_load_balancer() {
         } else {
             world.kube.delete::<Service>(&name("web"));
         }
-        // Another change, which comes too late.
+        // Another change of nodes, which comes too late to be applied.
         world.node("c");
         world
-            .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+            .eventually("the load balancer is deleted", |world| {
+                world.cloud.read(|state| state.load_balancers.is_empty())
+            })
             .await;
         tokio::time::sleep(Duration::from_hours(1)).await;
         let most = world.cloud.read(|state| state.under_way["uid-web"].1);
@@ -292,7 +304,7 @@ async fn pending_update_does_not_recreate_deleted_load_balancer() {
     }
 }
 
-/// A cluster that is scaled up slowly: nodes are added before the quiet time is over.
+/// A cluster that grows slowly: nodes are added before the nodes have been unchanged for the usual delay.
 // Behaviour: SN6
 #[tokio::test(start_paused = true)]
 async fn continuous_node_changes_are_not_delayed() {
@@ -311,9 +323,9 @@ async fn continuous_node_changes_are_not_delayed() {
     }
     let seconds = u32::try_from(begin.elapsed().as_secs()).unwrap();
     let asked = world.cloud.calls("EnsureLoadBalancer") - before;
-    assert!(longest <= Duration::from_millis(1500), "one waited {longest:?}");
+    assert!(longest <= Duration::from_millis(1500), "a node waited {longest:?}");
     assert!(asked >= seconds / 2 && asked <= seconds + 2, "{asked} calls in {seconds} s");
-    world.eventually("all are backends", |world| world.backends().len() == 200).await;
+    world.eventually("all nodes are backends", |world| world.backends().len() == 200).await;
 }
 
 // Behaviour: S26
@@ -328,7 +340,7 @@ async fn failed_node_update_event_text() {
         world.cloud.fail_next("EnsureLoadBalancer", error);
     }
     world.node("b");
-    world.eventually("it is updated in the end", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("the backends are updated in the end", |world| world.backends() == ["a", "b"]).await;
     world.quiet().await;
     let failed: Vec<_> = world.events().into_iter().filter(|event| event.contains("Failed")).collect();
     assert_eq!(
@@ -339,7 +351,9 @@ async fn failed_node_update_event_text() {
         ]
     );
     let updated = "Normal UpdatedLoadBalancer web: Updated load balancer with new hosts";
-    world.eventually("it is reported", |world| world.events().iter().any(|it| it.starts_with(updated))).await;
+    world
+        .eventually("the update is reported", |world| world.events().iter().any(|it| it.starts_with(updated)))
+        .await;
 }
 
 // Behaviour: S28
@@ -357,13 +371,19 @@ async fn invalid_settings_do_not_block_node_updates() {
     world.eventually("an Event is emitted", |world| refused(world) == 1).await;
     for name in ["b", "c"] {
         world.node(name);
-        world.eventually("it is updated", |world| world.backends().last().is_some_and(|it| it == name)).await;
+        world
+            .eventually("the backends are updated", |world| {
+                world.backends().last().is_some_and(|it| it == name)
+            })
+            .await;
         world.quiet().await;
     }
     assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80, "the last valid settings");
     world.cloud.edit(|state| state.load_balancers.clear());
     world
-        .eventually("it is repaired", |world| world.cloud.read(|state| state.load_balancers.len() == 1))
+        .eventually("the load balancer is recreated", |world| {
+            world.cloud.read(|state| state.load_balancers.len() == 1)
+        })
         .await;
     assert_eq!(refused(&world), 1, "{:?}", world.events());
 
@@ -388,13 +408,17 @@ async fn refused_settings_do_not_block_node_updates() {
     let told = |world: &World| world.events().iter().filter(|it| it.contains("cannot be changed")).count();
     world.eventually("an Event is emitted", |world| told(world) == 1).await;
     world.node("b");
-    world.eventually("it is updated", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("the backends are updated", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80);
     tokio::time::sleep(Duration::from_mins(11)).await;
-    assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 8080, "retried at intervals");
+    assert_eq!(
+        world.last_ensure().spec.unwrap().listeners[0].port,
+        8080,
+        "the settings are retried at intervals"
+    );
 }
 
-/// The settings are retried at intervals. A retry that is refused again is not reported.
+/// The settings are retried at intervals. If a retry is refused again, that refusal is not reported.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn lasting_refusal_is_reported_once_per_text() {
@@ -422,14 +446,14 @@ async fn lasting_refusal_is_reported_once_per_text() {
     refuse("first", 10);
     port(8080);
     tokio::time::sleep(Duration::from_mins(45)).await;
-    assert_eq!(told(), (2, 0), "after half an hour once more: {:?}", world.events());
+    assert_eq!(told(), (2, 0), "re-emitted once after half an hour: {:?}", world.events());
 
     world.cloud.edit(|state| state.errors.clear());
     refuse("second", 10);
     tokio::time::sleep(Duration::from_mins(45)).await;
     assert_eq!(told(), (2, 2), "{:?}", world.events());
 
-    // Corrected, and the same mistake again: that is reported.
+    // The user corrects the mistake, and makes the same mistake again, which is reported.
     port(80);
     world.quiet().await;
     port(8080);
@@ -437,7 +461,7 @@ async fn lasting_refusal_is_reported_once_per_text() {
     assert_eq!(told(), (2, 3), "the settings are retried after some time");
 }
 
-/// Two failures of one Service do not alternate in Events.
+/// Two failures of one Service must not cause alternating Events.
 #[tokio::test(start_paused = true)]
 async fn mistake_is_reported_once_despite_other_failures() {
     let world = World::start().await;
@@ -448,7 +472,7 @@ async fn mistake_is_reported_once_despite_other_failures() {
         let annotations = service.metadata.annotations.get_or_insert_default();
         annotations.insert(format!("lb.{DOMAIN}/intrenal"), "true".to_owned());
     });
-    // So rarely that each report would be a separate Event.
+    // The failures are so rare that each report would be a separate Event.
     for _ in 0..10 {
         let error = AdapterError::new(Reason::VendorQuota, "no quota").retry_after(Duration::from_mins(7));
         world.cloud.fail_next("EnsureLoadBalancer", error);
@@ -459,7 +483,7 @@ async fn mistake_is_reported_once_despite_other_failures() {
     assert_eq!((told("did you mean"), told("no quota")), (1, 1), "{:?}", world.events());
 }
 
-/// The set of the last valid selector still follows the nodes, although the annotation has another one.
+/// The set of the last valid selector still follows the nodes, although the annotation has another selector.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn invalid_selector_keeps_previous_selection() {
@@ -472,14 +496,16 @@ async fn invalid_selector_keeps_previous_selection() {
     let key = format!("lb.{DOMAIN}/node-selector");
     world.service(service("web").port(80).annotation(&key, "zone=one"));
     world
-        .eventually("one is a backend", |world| !world.ingress("web").is_empty() && world.backends() == ["a"])
+        .eventually("one node is a backend", |world| {
+            !world.ingress("web").is_empty() && world.backends() == ["a"]
+        })
         .await;
     world.change("web", |service| {
         service.metadata.annotations.get_or_insert_default().insert(key.clone(), "zone=".to_owned() + "=!");
     });
     world.quiet().await;
     assert!(world.events().iter().any(|it| it.contains("node-selector")), "{:?}", world.events());
-    // It moves from one set to the other, and the set of all nodes does not change.
+    // The node moves from one set to the other, while the set of all nodes does not change.
     world.kube.put::<Node>(zoned("b", "one"));
-    world.eventually("both are backends", |world| world.backends() == ["a", "b"]).await;
+    world.eventually("both nodes are backends", |world| world.backends() == ["a", "b"]).await;
 }

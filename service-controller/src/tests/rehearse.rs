@@ -17,7 +17,7 @@ const STATUS: &str = "write the status, once the load balancer has an address";
 
 impl World {
     async fn plans(&self) -> Plans {
-        self.explain.plan("").await.expect("it runs")
+        self.explain.plan("").await.expect("the controller runs")
     }
 
     /// The only plan on the page.
@@ -53,7 +53,7 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     assert_eq!((plan.vendor[1].description.as_str(), plan.trouble), ("create listener tcp/80", None));
     let plans = world.plans().await;
     assert_eq!((plans.dry_run, plans.looked_at, plans.of, plans.next), (true, 1, 1, None));
-    let status = world.explain.status().expect("it runs");
+    let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.dry_run, status.unsettled), (true, 1));
     let seen = world.explain.one("default/web").expect("a good key");
     assert_eq!(
@@ -62,7 +62,7 @@ async fn dry_run_changes_nothing_and_shows_plan() {
     );
     assert_eq!(world.spent(), (0, 0, 0));
 
-    // Without dry run, the plan is executed, and then nothing is left.
+    // Without dry run, the plan is executed, and then nothing is left to do.
     let world = world.stop().await.only_looking(false).started().await;
     world.eventually_ingress_of("web").await;
     world.quiet().await;
@@ -110,7 +110,7 @@ async fn rehearsal_shows_blocking_reason_and_plan() {
     let (spent, waits) = (world.spent(), world.explain.one("default/web").expect("a good key").waits_for);
     let plan = world.planned().await;
     assert_eq!(operations(&plan), ["WriteLoadBalancer", "CreateListener"]);
-    assert_eq!(plan.cluster, [STATUS], "it has its finalizer");
+    assert_eq!(plan.cluster, [STATUS], "the finalizer is already set");
     assert_eq!((plan.trouble, plan.reason.as_deref()), (waits, Some("VENDOR_QUOTA")));
     assert_eq!(world.spent(), spent, "showing the page changes nothing");
 
@@ -122,7 +122,7 @@ async fn rehearsal_shows_blocking_reason_and_plan() {
     assert_eq!((plan.reason.as_deref(), plan.vendor.len()), (Some("VENDOR_AUTH"), 0));
 }
 
-/// Refused settings are not retried for some time. After that a rehearsal plans them again, with their selector.
+/// Refused settings are not retried for some time. After that, a rehearsal plans them again, with their node selector.
 #[tokio::test(start_paused = true)]
 async fn rehearsal_keeps_selector_in_force() {
     const SELECTOR: &str = "lb.cloudadapter.dev/node-selector";
@@ -140,7 +140,7 @@ async fn rehearsal_keeps_selector_in_force() {
             it.metadata.annotations.as_mut().unwrap().insert(SELECTOR.to_owned(), "zone=b".to_owned());
         })
         .await;
-    // The settings are due for a retry by now, and the page tries them.
+    // A retry of the settings is due by now, and the page tries them.
     world.planned().await;
 
     world.is_refused_again_and_gets_nodes(|| put("b", "a"), &["a", "b"]).await;

@@ -30,7 +30,7 @@ impl World {
     }
 
     fn orphans_shown(&self) -> Vec<Orphan> {
-        self.explain.status().expect("it runs").orphans
+        self.explain.status().expect("the controller runs").orphans
     }
 
     fn n_balancers(&self) -> usize {
@@ -55,7 +55,7 @@ async fn released_orphan_is_deleted_at_once() {
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert_eq!((shown.uid.as_str(), shown.key.as_str()), ("uid-web", "default/web"));
     assert_eq!((&shown.vendor_ids[..], shown.released), (&["lb-uid-web".to_owned()][..], false));
-    let waits_for = shown.waits_for.as_deref().expect("it waits for a user");
+    let waits_for = shown.waits_for.as_deref().expect("the orphan waits for a user");
     let told = format!("Warning OrphanedLoadBalancer web: {waits_for}");
     assert!(world.events().contains(&told), "{told} is not among {:?}", world.events());
     assert!(shown.since.is_some());
@@ -64,12 +64,12 @@ async fn released_orphan_is_deleted_at_once() {
     world.cloud.fail_next("DeleteLoadBalancer", throttled.retry_after(Duration::from_secs(30)));
     let begin = tokio::time::Instant::now();
     world.release(&[("uid-web", "default/web")]);
-    world.eventually("the deletion is tried", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
+    world.eventually("the deletion is requested", |world| world.cloud.calls("DeleteLoadBalancer") == 1).await;
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     tokio::time::sleep(Duration::from_secs(5)).await;
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert!(shown.released && shown.waits_for.as_deref().is_some_and(|it| it.contains("429")), "{shown:?}");
-    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
+    world.eventually("the load balancer is deleted", |world| world.n_balancers() == 0).await;
     world.eventually_events(&[RELEASED, DELETING, DELETED]).await;
     world.quiet().await;
     assert_eq!(world.orphans_shown(), []);
@@ -79,21 +79,25 @@ async fn released_orphan_is_deleted_at_once() {
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), deletes, "nothing is left to do");
 }
 
-/// A restart forgets since when it is an orphan. Callers that wait until it is gone must not be misled.
+/// After a restart the controller does not know how long the orphan has existed. Callers that wait until it is gone must not be misled.
 // Behaviour: S23
 #[tokio::test(start_paused = true)]
 async fn released_orphan_is_listed_until_it_is_gone() {
     let world = World::new();
     world.release(&[("uid-web", "default/web")]);
     let world = orphaned(world).await;
-    world.eventually("it is shown", |world| world.orphans_shown().len() == 1).await;
+    world.eventually("the orphan is shown", |world| world.orphans_shown().len() == 1).await;
     let begin = tokio::time::Instant::now();
     while world.n_balancers() > 0 {
         let shown = world.orphans_shown();
         assert!(matches!(&shown[..], [one] if one.released), "{:?} after {:?}", shown, begin.elapsed());
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert!(begin.elapsed() > Duration::from_secs(30), "it may be a lag of the cache: {:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() > Duration::from_secs(30),
+        "the orphan may be a lag of the cache: {:?}",
+        begin.elapsed()
+    );
     world.quiet().await;
     assert_eq!(world.orphans_shown(), []);
 }
@@ -107,16 +111,16 @@ async fn release_ignores_minimum_age_and_brake() {
         world.service(service(&web(n)).port(80));
     }
     let all = |world: &World| (0..10).all(|n| !world.ingress(&web(n)).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
     (0..6).for_each(|n| world.kube.put::<Service>(service(&web(n)).port(80).deleted()));
     let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
-    world.eventually("an Event on each", held).await;
+    world.eventually("an Event on each Service", held).await;
     assert_eq!(world.orphans_shown().len(), 6);
     let given =
         [("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4"), ("uid-web-5", "default/web-6")];
     world.release(&given);
-    world.eventually("both are deleted", |world| world.n_balancers() == 8).await;
+    world.eventually("both load balancers are deleted", |world| world.n_balancers() == 8).await;
     world.eventually_told("ReleaseRefused web-5").await;
     tokio::time::sleep(Duration::from_mins(20)).await;
     let left: Vec<_> = world.orphans_shown().into_iter().map(|it| (it.uid, it.released)).collect();
@@ -128,10 +132,10 @@ async fn release_ignores_minimum_age_and_brake() {
         let of = of.filter(|it| it.involved_object.name.as_deref() == Some("web-5"));
         of.map(|it| it.count.unwrap_or(1)).sum::<i32>()
     };
-    assert_eq!((times("ReleaseRefused"), times("OrphanHeld")), (1, 2), "6 of 10 are held, and then 4 of 8");
+    assert_eq!((times("ReleaseRefused"), times("OrphanHeld")), (1, 2), "6 of 10 are held, then 4 of 8");
 }
 
-/// Neither a load balancer that serves a Service, nor one whose Service has another name than its tags.
+/// A released load balancer is kept if it serves a Service, or if its tags have the UID of a Service with another name.
 // Behaviour: S23
 #[tokio::test(start_paused = true)]
 async fn released_load_balancer_with_service_is_kept() {
@@ -150,7 +154,7 @@ async fn released_load_balancer_with_service_is_kept() {
     });
     world.release(&[("uid-web", "default/web"), ("uid-none", "default/no")]);
     let world = world.restart().await;
-    world.eventually_told("OrphanHeld no: a Service with another name has its UID").await;
+    world.eventually_told("OrphanHeld no: the owner tags have the UID of a Service with another name").await;
     tokio::time::sleep(HOUR).await;
     assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 2));
     assert_eq!(world.ingress("web").len(), 1);
@@ -164,7 +168,7 @@ async fn release_with_wrong_name_is_refused_and_reported_once() {
     let world = orphaned(World::new()).await;
     world.release(&[("uid-web", "default/api"), ("uid-other", "default/web")]);
     let refused = "Warning ReleaseRefused web: ConfigMap cloud-controllers-orphans releases uid-web \
-                   as \"default/api\", but its load balancer belongs to default/web: not deleted. Correct the name or \
+                   as \"default/api\", but its load balancer belongs to default/web and is kept. Correct the name or \
                    remove the key";
     world.eventually_events(&[refused]).await;
     for _ in 0..3 {
@@ -179,13 +183,13 @@ async fn release_with_wrong_name_is_refused_and_reported_once() {
     let told = events.filter(|it| it.reason.as_deref() == Some("ReleaseRefused"));
     assert!(
         told.map(|it| it.count.unwrap_or(1)).sum::<i32>() <= 4,
-        "once each time that it is found again: {:?}",
+        "once each time that the key is added: {:?}",
         world.events()
     );
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert!(!shown.released && refused.ends_with(shown.waits_for.as_deref().unwrap()), "{shown:?}");
     world.release(&[("uid-web", "default/web")]);
-    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
+    world.eventually("the load balancer is deleted", |world| world.n_balancers() == 0).await;
 }
 
 // Behaviour: S23
@@ -203,7 +207,7 @@ async fn release_is_handled_by_replica_with_shard() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     seats.give(shard, LASTS);
-    world.eventually("it is deleted", |world| world.n_balancers() == 0).await;
+    world.eventually("the load balancer is deleted", |world| world.n_balancers() == 0).await;
     let fence = world.cloud.read(|state| state.deletes.last().and_then(|it| it.fence.clone()));
     assert_eq!(fence.map(|it| it.scope), Some(format!("service-controller/{shard}")));
 }
@@ -221,7 +225,7 @@ async fn missing_permission_for_releases_is_harmless() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.n_balancers(), 2);
     world.kube.heal();
-    world.eventually("it is deleted", |world| world.n_balancers() == 1).await;
+    world.eventually("the load balancer is deleted", |world| world.n_balancers() == 1).await;
     world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", RELEASES));
     world.quiet().await;
     assert_eq!(world.n_balancers(), 1);

@@ -1,4 +1,4 @@
-//! Lasting conditions are re-emitted before the API server drops the Event: after half an hour, with the same text, in the same Event.
+//! Lasting conditions are re-emitted before the API server drops the Event: after half an hour, with the same text, as the same Event.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use k8s_openapi::api::core::v1::Service;
 
 use super::world::World;
 
-/// How often this text was emitted, all in one Event.
+/// How often this text was emitted, always as the same Event.
 fn told(world: &World, words: &str) -> usize {
     let events: Vec<String> = world.events().into_iter().filter(|event| event.contains(words)).collect();
     let [event] = events.as_slice() else {
-        assert_eq!(events.len(), 0, "in one Event: {events:?}");
+        assert_eq!(events.len(), 0, "a single Event: {events:?}");
         return 0;
     };
     let count = event.rsplit_once(" (x").and_then(|(_, count)| count.strip_suffix(')'));
     count.map_or(1, |count| count.parse().expect("a number"))
 }
 
-/// The text is emitted at 0, 30, 60, 90 and 120 minutes, each reminder within a resync.
+/// Checks that the text is emitted at 0, 30, 60, 90 and 120 minutes; a reminder may be late by one resync.
 async fn is_told_for_two_hours(world: &World, words: &str) {
     for times in 1..=5 {
         tokio::time::sleep(Duration::from_mins(6)).await;
         assert_eq!(told(world, words), times, "{:?}", world.events());
         tokio::time::sleep(Duration::from_mins(23)).await;
-        assert_eq!(told(world, words), times, "not sooner: {:?}", world.events());
+        assert_eq!(told(world, words), times, "no reminder before half an hour: {:?}", world.events());
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
 }
@@ -52,9 +52,9 @@ async fn reminders_of_refusal_cause_no_extra_calls() {
     world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
     is_told_for_two_hours(&world, words).await;
-    // At each resync, and when the connection is renewed, since the adapter may support it by now.
+    // The adapter is called at each resync, and when the connection is renewed, because it may support the setting by then.
     let asked = world.cloud.calls("EnsureLoadBalancer") - asked;
-    assert!(asked <= 150 / 5 + 5, "{asked} in two and a half hours");
+    assert!(asked <= 150 / 5 + 5, "{asked} calls in two and a half hours");
     world.cloud.edit(|state| state.errors.clear());
     world.change("web", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(30_081);
@@ -74,7 +74,7 @@ async fn reminder_of_retried_failure_repeats_first_text() {
     world.service(service("web").port(80));
     let words = "10 of 10 are in use";
     world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
-    // It is emitted with a retry, and the cloud is retried every 5 minutes.
+    // The Event is emitted with a retry, and the cloud is retried every 5 minutes.
     tokio::time::sleep(Duration::from_secs(150)).await;
     for times in 1..=4 {
         assert_eq!(told(&world, words), times, "{:?}", world.events());
@@ -136,7 +136,7 @@ async fn past_condition_is_not_re_emitted() {
     }
     world.service(service("web").port(80));
     let (before, now) = ("10 of 10 are in use", "spec.ports[0].nodePort: is taken");
-    world.eventually("it is refused", |world| told(world, now) == 1).await;
+    world.eventually("the Service is refused", |world| told(world, now) == 1).await;
     assert_eq!(told(&world, before), 1);
     is_told_for_two_hours(&world, now).await;
     assert_eq!(told(&world, before), 1, "{:?}", world.events());

@@ -42,7 +42,7 @@ async fn unobserved_type_change_deletes_load_balancer() {
     let world = world.stop().await;
     world.change("web", |service| service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned()));
     let world = world.restart().await;
-    world.eventually("it is released", |world| world.finalizers("web").is_empty()).await;
+    world.eventually("the finalizer is removed", |world| world.finalizers("web").is_empty()).await;
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
     assert!(world.ingress("web").is_empty());
 }
@@ -63,10 +63,10 @@ async fn remove_all_deletes_load_balancers_and_keeps_services() {
         assert_eq!(left.spec.unwrap().type_.as_deref(), Some("LoadBalancer"));
         assert!(world.finalizers(service).is_empty() && world.ingress(service).is_empty(), "{service}");
     }
-    assert_eq!(world.finalizers("theirs"), [FINALIZER], "it belongs to another controller");
+    assert_eq!(world.finalizers("theirs"), [FINALIZER], "the finalizer belongs to another controller");
 }
 
-/// As the pod of a Job when its node is drained: that Job must not count as complete.
+/// The Job's pod is stopped when its node is drained: the Job must not count as complete.
 #[tokio::test(start_paused = true)]
 async fn stopped_remove_all_fails() {
     let world = World::start().await;
@@ -75,7 +75,7 @@ async fn stopped_remove_all_fails() {
     let world = world.stop().await.without_any();
     world.cloud.slow("DeleteLoadBalancer", Duration::from_secs(15));
     let world = world.started().await;
-    world.eventually("it is deleted", |world| world.cloud.calls("DeleteLoadBalancer") > 0).await;
+    world.eventually("the deletion is requested", |world| world.cloud.calls("DeleteLoadBalancer") > 0).await;
     world.end();
     assert_eq!(world.failed().await, "stopped before all load balancers were removed");
 }
@@ -94,7 +94,7 @@ async fn failed_deletion_keeps_finalizer() {
         })
         .await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
-    world.eventually("it is deleted in the end", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone in the end", |world| world.get("web").is_none()).await;
 }
 
 // Behaviour: S10, W17
@@ -110,11 +110,11 @@ async fn throttled_deletion_is_retried_after_delay() {
     }
     let begin = tokio::time::Instant::now();
     world.kube.delete::<Service>(&name("web"));
-    world.eventually("it is deleted in the end", |world| world.get("web").is_none()).await;
+    world.eventually("the Service is gone in the end", |world| world.get("web").is_none()).await;
     assert_eq!((begin.elapsed().as_secs(), world.cloud.calls("DeleteLoadBalancer")), (80, 3));
 }
 
-/// Another client removes this controller's finalizer from a Service that is being deleted, or all finalizers.
+/// Another client removes this controller's finalizer, or all finalizers, from a Service that is being deleted.
 // Behaviour: S17, W15
 #[tokio::test(start_paused = true)]
 async fn created_load_balancer_is_deleted_without_finalizer() {
@@ -129,7 +129,9 @@ async fn created_load_balancer_is_deleted_without_finalizer() {
     world.kube.put::<Service>(service("web").port(80).deleted());
     assert_eq!(world.get("web"), None);
     world
-        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .eventually("the load balancer is deleted", |world| {
+            world.cloud.read(|state| state.load_balancers.is_empty())
+        })
         .await;
     assert!((40..50).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
     let failed = "Warning DeleteLoadBalancerFailed web: Error deleting load balancer: 503; waiting for the cloud adapter and the \
@@ -163,7 +165,9 @@ async fn unobserved_type_change_without_finalizer_deletes_load_balancer() {
             world = world.restart().await;
         }
         world
-            .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+            .eventually("the load balancer is deleted", |world| {
+                world.cloud.read(|state| state.load_balancers.is_empty())
+            })
             .await;
         world.eventually_events(&[DELETING, DELETED]).await;
         let patches = world.kube.writes().split_off(writes);
@@ -184,11 +188,13 @@ async fn nothing_is_deleted_without_live_answer() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
     world
-        .eventually("it is deleted", |world| world.cloud.read(|state| state.load_balancers.is_empty()))
+        .eventually("the load balancer is deleted", |world| {
+            world.cloud.read(|state| state.load_balancers.is_empty())
+        })
         .await;
 }
 
-/// Many Services that disappear at once, with their finalizers, are probably due to a restored backup.
+/// Many Services that disappear at once, together with their finalizers, are probably due to a restored backup.
 // Behaviour: S17
 #[tokio::test(start_paused = true)]
 async fn brake_holds_many_vanished_services() {
@@ -198,7 +204,7 @@ async fn brake_holds_many_vanished_services() {
             world.service(service(&format!("web-{n}")).port(80));
         }
         let all = |world: &World| (0..10).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
-        world.eventually("all have an address", all).await;
+        world.eventually("all Services have an address", all).await;
         world.quiet().await;
         world.kube.away(apart.is_zero());
         for n in 0..6 {
@@ -210,7 +216,7 @@ async fn brake_holds_many_vanished_services() {
             let events = world.events();
             (0..6).all(|n| events.iter().any(|it| it.starts_with(&format!("Warning OrphanHeld web-{n}"))))
         };
-        world.eventually("an Event on each", held).await;
+        world.eventually("an Event on each Service", held).await;
         tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{apart:?} apart");
         assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 10, "{apart:?} apart");
@@ -228,7 +234,7 @@ async fn brake_counts_load_balancers_under_creation() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     let all = |world: &World| (0..6).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
     world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(15));
     for n in 6..9 {
@@ -237,7 +243,7 @@ async fn brake_counts_load_balancers_under_creation() {
     let begun = |world: &World| {
         (6..9).all(|n| world.cloud.read(|it| it.under_way.contains_key(&format!("uid-web-{n}"))))
     };
-    world.eventually("three are being created", begun).await;
+    world.eventually("three load balancers are being created", begun).await;
     for n in 5..9 {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
     }
@@ -246,7 +252,7 @@ async fn brake_counts_load_balancers_under_creation() {
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 9);
 }
 
-/// The operator does what the Event says.
+/// The operator does what the Event recommends.
 // Behaviour: S17
 #[tokio::test(start_paused = true)]
 async fn brake_releases_after_manual_deletions() {
@@ -255,13 +261,13 @@ async fn brake_releases_after_manual_deletions() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     let all = |world: &World| (0..10).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     world.quiet().await;
     for n in 0..6 {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
     }
     let held = |world: &World| world.events().iter().filter(|it| it.contains("OrphanHeld web-")).count() == 6;
-    world.eventually("an Event on each", held).await;
+    world.eventually("an Event on each Service", held).await;
     for n in 0..4 {
         world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
     }
@@ -301,7 +307,7 @@ async fn orphan_is_deleted_after_minimum_age() {
     world.eventually_events(&[DELETING, DELETED]).await;
 }
 
-/// The tag has another name, as if it was truncated. The UID decides.
+/// The tag has another name, as if the name was truncated. The UID decides.
 #[tokio::test(start_paused = true)]
 async fn service_with_other_name_is_not_an_orphan() {
     let world = World::new().orphans(Orphans::DeleteAfter(HOUR)).started().await;
@@ -311,7 +317,7 @@ async fn service_with_other_name_is_not_an_orphan() {
     world.cloud.edit(|state| {
         state.load_balancers.values_mut().for_each(|it| it.owner.as_mut().unwrap().name = "we".to_owned());
     });
-    // The Service needs none any more, so that only the live listing contains it.
+    // The Service no longer needs a load balancer, so only the live listing contains the Service.
     world.change("web", |service| {
         service.metadata.finalizers = None;
         service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
@@ -322,7 +328,7 @@ async fn service_with_other_name_is_not_an_orphan() {
     assert!(world.events().iter().any(|it| it.contains("OrphanedLoadBalancer we")), "{:?}", world.events());
 }
 
-/// Credentials of another cluster, or a restored backup: then all proofs are wrong at the same time.
+/// With credentials of another cluster, or after a restored backup, all proofs are wrong at the same time.
 // Behaviour: S22
 #[tokio::test(start_paused = true)]
 async fn many_orphans_are_held_until_some_are_deleted() {
@@ -331,7 +337,7 @@ async fn many_orphans_are_held_until_some_are_deleted() {
         world.service(service(&format!("web-{n}")).port(80));
     }
     let all = |world: &World| (0..10).all(|n| !world.ingress(&format!("web-{n}")).is_empty());
-    world.eventually("all have an address", all).await;
+    world.eventually("all Services have an address", all).await;
     let world = world.stop().await;
     for n in 0..4 {
         world.kube.put::<Service>(service(&format!("web-{n}")).port(80).deleted());
@@ -342,7 +348,7 @@ async fn many_orphans_are_held_until_some_are_deleted() {
     let held = world.events().into_iter().find(|it| it.starts_with("Warning OrphanHeld web-"));
     let held = held.expect("an Event is emitted");
     assert!(
-        held.contains("4 of 10 load balancers have no Service, more than the 3 that may be deleted at once"),
+        held.contains("4 of 10 load balancers have no Service, above the limit of 3 deletions at once"),
         "{held}"
     );
 
@@ -350,7 +356,7 @@ async fn many_orphans_are_held_until_some_are_deleted() {
         world.cloud.edit(|state| drop(state.load_balancers.remove(id)));
     }
     tokio::time::sleep(HOUR).await;
-    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 6, "two may be deleted");
+    assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 6, "two load balancers may be deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,7 +380,7 @@ pub(super) async fn orphaned(world: World) -> World {
     world.restart().await
 }
 
-/// The load balancer of the first Service does not belong to the second one, although both have the same name.
+/// The load balancer of the first Service does not belong to the second one, although both Services have the same name.
 // Behaviour: S7
 #[tokio::test(start_paused = true)]
 async fn recreated_service_is_another_service() {
@@ -393,6 +399,10 @@ async fn recreated_service_is_another_service() {
             keys.collect::<Vec<_>>()
         })
     };
-    world.eventually("the one of the first is deleted", |world| owners(world) == ["uid-again"]).await;
+    world
+        .eventually("the load balancer of the first Service is deleted", |world| {
+            owners(world) == ["uid-again"]
+        })
+        .await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
 }

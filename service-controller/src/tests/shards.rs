@@ -12,7 +12,7 @@ use crate::{NAMES, Rooms};
 pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;
 
-/// A replica that holds these of the four shards.
+/// A replica that has these of the four shards.
 pub(super) fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
@@ -27,7 +27,7 @@ pub(super) fn replica(
     (seats, running)
 }
 
-/// Without fields that are kept on the Lease.
+/// Number of writes to the API server, except those to Leases.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }
@@ -53,8 +53,12 @@ async fn shards_partition_services_and_move_between_replicas() {
     world.eventually("three quarters have an address", |world| served(world, &[0, 1, 2])).await;
     world.quiet().await;
     let n_ours = (0..N).filter(|n| shard(*n) != 3).count();
-    assert!(n_ours < N, "some belong to the shard without a replica");
-    assert_eq!(n_writes(&world), 2 * n_ours, "finalizer and status, written by the replica with the shard");
+    assert!(n_ours < N, "some Services belong to the shard without a replica");
+    assert_eq!(
+        n_writes(&world),
+        2 * n_ours,
+        "finalizer and status are written by the replica that has the shard"
+    );
     let fences = world.cloud.read(|state| {
         let fences = state.ensures.iter().map(|it| it.fence.clone().unwrap_or_default().scope);
         fences.collect::<std::collections::BTreeSet<_>>()
@@ -63,10 +67,10 @@ async fn shards_partition_services_and_move_between_replicas() {
     assert!((0..N).filter(|n| shard(*n) == 3).all(|n| world.finalizers(&called(n)).is_empty()));
 
     second.give(3, LASTS);
-    world.eventually("all have one", |world| served(world, &[0, 1, 2, 3])).await;
+    world.eventually("all Services have an address", |world| served(world, &[0, 1, 2, 3])).await;
     world.quiet().await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
-    // The shard moves: each of its Services costs one call, and nothing is written.
+    // The shard moves to another replica: each of its Services costs one call, and nothing is written.
     first.take(1);
     second.give(1, LASTS);
     world.quiet().await;
@@ -75,11 +79,11 @@ async fn shards_partition_services_and_move_between_replicas() {
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked + moved);
 
     (0..N).for_each(|n| world.kube.delete::<Service>(&name(&called(n))));
-    world.eventually("all are deleted", |world| (0..N).all(|n| world.get(&called(n)).is_none())).await;
-    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), u32::try_from(N).unwrap(), "each once");
+    world.eventually("all Services are gone", |world| (0..N).all(|n| world.get(&called(n)).is_none())).await;
+    assert_eq!(world.cloud.calls("DeleteLoadBalancer"), u32::try_from(N).unwrap(), "one deletion for each");
 }
 
-/// The memory of the first replica is void, because another replica held the shard since.
+/// The memory of the first replica is void, because another replica has had the shard since.
 #[tokio::test(start_paused = true)]
 async fn regained_shard_is_reconciled_like_after_start() {
     let world = World::new();
@@ -100,20 +104,20 @@ async fn regained_shard_is_reconciled_like_after_start() {
     assert_eq!(n_writes(&world), 2);
 }
 
-/// A worker is active when the shard is lost. It must not write any more.
+/// A worker is active when the replica loses the shard. The worker must not write any more.
 #[tokio::test(start_paused = true)]
 async fn work_of_lost_shard_writes_nothing() {
     let world = World::new();
     let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
     world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(20));
     world.service(service("web").port(80));
-    world.eventually("it has the finalizer", |world| world.finalizers("web") == [FINALIZER]).await;
-    // The adapter is working on it by now.
+    world.eventually("the finalizer is set", |world| world.finalizers("web") == [FINALIZER]).await;
+    // The adapter is converging the load balancer by now.
     tokio::time::sleep(Duration::from_secs(10)).await;
     let shard = seats.shards().of("uid-web");
     seats.take(shard);
     tokio::time::sleep(Duration::from_mins(2)).await;
-    assert_eq!(n_writes(&world), 1, "the finalizer alone: {:?}", world.kube.writes());
+    assert_eq!(n_writes(&world), 1, "the only write adds the finalizer: {:?}", world.kube.writes());
     seats.give(shard, LASTS);
     world.eventually_ingress_of("web").await;
 }
@@ -128,6 +132,10 @@ async fn newer_fence_in_one_shard_does_not_end_process() {
     (0..8).for_each(|n| {
         world.service(service(&called(n)).port(80));
     });
-    world.eventually("all have one", |world| (0..8).all(|n| !world.ingress(&called(n)).is_empty())).await;
-    assert!(running.try_join_next().is_none(), "it continues");
+    world
+        .eventually("all Services have an address", |world| {
+            (0..8).all(|n| !world.ingress(&called(n)).is_empty())
+        })
+        .await;
+    assert!(running.try_join_next().is_none(), "the process continues");
 }

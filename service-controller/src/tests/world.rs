@@ -30,7 +30,7 @@ use crate::{
 /// Longer than any delay of the controller that is not a backoff or a resync.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// Settings of the controller unless a test changes them.
+/// Settings of the controller, unless a test changes them.
 pub(super) fn work() -> Work {
     Work { workers: 4, reading: Reading::default(), orphans: Orphans::Report }
 }
@@ -64,13 +64,13 @@ impl World {
         self
     }
 
-    /// Makes the next controller understand these annotations, too.
+    /// Makes the next controller translate the annotations of this other controller.
     pub(super) fn compat(mut self, compat: Compat) -> Self {
         self.work.reading.compat = Some(compat);
         self
     }
 
-    /// Makes the next controller understand only its own annotations.
+    /// Makes the next controller read only its own annotations.
     pub(super) fn without_compat(mut self) -> Self {
         self.work.reading.compat = None;
         self
@@ -140,11 +140,11 @@ impl World {
 
     /// Waits until the controller has ended with an error, and returns it.
     pub(super) async fn failed(mut self) -> String {
-        let ended = self.running.join_next().await.expect("it runs").expect("no panic");
+        let ended = self.running.join_next().await.expect("the controller runs").expect("no panic");
         format!("{:#}", ended.expect_err("not complete"))
     }
 
-    /// Asks the controller to end.
+    /// Requests that the controller stops.
     pub(super) fn end(&self) {
         self.stop.cancel();
     }
@@ -204,7 +204,7 @@ impl World {
         names
     }
 
-    /// Lets `web` request another port, which the adapter refuses. Afterwards a retry of the settings is due.
+    /// Lets `web` request another port, which the adapter refuses. When the function returns, a retry of the settings is due.
     pub(super) async fn asks_for_a_port_that_is_refused(&self, change: impl FnOnce(&mut Service)) {
         tokio::time::sleep(Duration::from_mins(1)).await;
         self.refuse_next();
@@ -217,7 +217,7 @@ impl World {
         tokio::time::sleep(LAG + Duration::from_secs(10)).await;
     }
 
-    /// The settings are refused again, and added nodes do not wait for the next resync.
+    /// Refuses the settings again, and checks that added nodes do not wait for the next resync.
     pub(super) async fn is_refused_again_and_gets_nodes(&self, come: impl FnOnce(), want: &[&str]) {
         self.refuse_next();
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! A collector on a loopback port that stores the spans that it receives.
+//! A collector on a loopback port that stores the spans it receives.
 
 use std::{
     collections::BTreeMap,
@@ -34,22 +34,22 @@ type Kept = Arc<Mutex<Vec<Received>>>;
 pub struct Received {
     /// The service name of the process.
     pub service: String,
-    /// The span's name.
+    /// The name of the span.
     pub name: String,
-    /// The trace ID, hexadecimal.
+    /// The trace ID, in hexadecimal.
     pub trace: String,
-    /// The span ID, hexadecimal.
+    /// The span ID, in hexadecimal.
     pub id: String,
-    /// The ID of the parent; empty for a root.
+    /// The ID of the parent span. Empty for a root span.
     pub parent: String,
-    /// Attributes, as text.
+    /// The attributes, as text.
     pub attributes: BTreeMap<String, String>,
-    /// IDs of the linked traces.
+    /// The IDs of the linked traces.
     pub links: Vec<String>,
 }
 
 impl Collector {
-    /// Opens the port.
+    /// Opens the port and starts the collector.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -64,7 +64,7 @@ impl Collector {
             count.fetch_add(1, Ordering::Relaxed);
         });
         serving.spawn(async move {
-            // Ends with the test.
+            // The task ends with the test.
             axum::serve(listener, pages).await.ok();
         });
         Ok(Self { endpoint, received, connections, _serving: serving })
@@ -76,7 +76,7 @@ impl Collector {
         &self.endpoint
     }
 
-    /// Number of connections so far.
+    /// Number of connections accepted so far.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
@@ -125,7 +125,7 @@ fn text(value: Option<AnyValue>) -> String {
         Some(Value::BoolValue(value)) => value.to_string(),
         Some(Value::IntValue(value)) => value.to_string(),
         Some(Value::DoubleValue(value)) => value.to_string(),
-        // Not used by this project.
+        // This project does not use other kinds of values.
         _ => String::new(),
     }
 }

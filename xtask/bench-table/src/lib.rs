@@ -1,5 +1,5 @@
 //! The result table of benchmarks, one row per figure. A benchmark prints rows to standard output with [`print()`]; `cargo xtask bench`
-//! reads them and prints one table of all. Columns are separated by tabs, so that the rows are readable without it.
+//! reads them and prints one table of all rows. Columns are separated by tabs, so that the rows are readable without that command.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use std::{
 /// One measured figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The property that it belongs to, such as `P3`.
+    /// The property that the figure measures, such as `P3`.
     pub id: String,
     /// What was measured.
     pub what: String,
@@ -23,7 +23,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// Whether a figure is within its bound.
+/// The relation of a figure to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the bound.
@@ -71,7 +71,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Not a row, but other output of a benchmark.
+/// The line is not a row, but other output of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotARow;
 

@@ -1,17 +1,17 @@
-//! The commands that a page asks its reader to run, and for each whether a test runs it.
+//! The commands that a page asks its reader to run, and whether a test runs each of them.
 //!
 //! An HTML comment on the line above a block of commands declares this; readers do not see it:
 //!
 //! - `<!-- run -->`, `<!-- run: STAGE -->`: tests run the commands in the environment of that name;
-//! - `<!-- tested: FILE::TEST -->`: that test does the same;
+//! - `<!-- tested: FILE::TEST -->`: that test covers the same commands;
 //! - `<!-- not run: WHY -->`: no test can run them.
 
 use crate::lines::{Kind, Line, lines};
 
-/// The languages of fences that mark blocks of commands.
+/// The languages of code fences whose blocks contain commands.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
 const PROMPT: &str = "$ ";
-/// Replaces words that contain a digit.
+/// The placeholder for words that contain a digit.
 const FIGURE: &str = "#";
 
 /// A block of commands.
@@ -19,24 +19,25 @@ const FIGURE: &str = "#";
 pub struct Block<'a> {
     /// The line number of its fence, from 1.
     pub line: usize,
-    /// The declaration above it; `None` if it is missing or malformed.
+    /// The declaration above the block; `None` if it is missing or malformed.
     pub how: Option<How<'a>>,
-    /// Its lines, without the fence's indentation.
+    /// The lines of the block, without the fence's indentation.
     pub body: Vec<&'a str>,
     prompts: bool,
 }
 
-/// The environments for commands other than a terminal; the default one has no name. Source: e2e/src/docs.rs and its callers.
+/// The environments for commands that need more than a terminal; the default environment has no name. Source: e2e/src/docs.rs and its
+/// callers.
 pub const STAGES: [&str; 5] = ["", "installed", "demo", "simcloud", "cluster"];
 
 /// The declaration of a block of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How<'a> {
-    /// A test runs it in this environment; the default one has no name.
+    /// A test runs the block in this environment; the default environment has no name.
     Run(&'a str),
-    /// This test does the same.
+    /// This test covers the same commands.
     Tested(&'a str),
-    /// It is not run, for this reason.
+    /// No test runs the block, for this reason.
     NotRun(&'a str),
 }
 
@@ -73,7 +74,7 @@ pub fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// Returns the block of commands that a fence begins, if it does, and the fence's indentation.
+/// If a fence begins a block of commands, returns the block and the fence's indentation.
 fn opened<'a>(fence: &Line<'a>, before: &'a str) -> Option<(Block<'a>, usize)> {
     let text = fence.text.trim_start();
     let language = text.trim_start_matches(['`', '~']).split([',', ' ']).next().unwrap_or_default();
@@ -95,7 +96,7 @@ fn how(comment: &str) -> Option<How<'_>> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns the commands. If no line has a prompt, each line is a command or continues one.
+    /// Returns the commands. If no line has a prompt, each line is a command or continues the previous one.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'a>> {
         let prompts = self.prompts && self.body.iter().any(|line| line.starts_with(PROMPT));
@@ -126,20 +127,21 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The end marker behind `<<`.
+/// The end marker of a here-document, after `<<`.
 fn end_of_document(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("<<")?;
     let word = rest.split_whitespace().next()?.trim_matches(['\'', '"', '-']);
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Whether the actual output has the lines that a page shows, in their order. `...` matches any lines; the amount of blanks is ignored.
+/// Whether the actual output contains the lines that a page shows, in their order. `...` matches any lines; the amount of blanks is
+/// ignored.
 #[must_use]
 pub fn says(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, words)
 }
 
-/// The same for output that varies between runs: a word with a digit matches any such word.
+/// Compares in the same way output that varies between runs: a word with a digit matches any word with a digit.
 #[must_use]
 pub fn alike(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, |line| {

@@ -1,7 +1,7 @@
 //! Parses the pages of the documentation for tools: links, anchors, commands, and the table of contents of the book.
 //!
-//! It supports the Markdown that these pages use: fences, code spans, inline links, headings with `#`, comments. Pure: no files, no
-//! processes.
+//! This crate supports the Markdown that these pages use: fences, code spans, inline links, headings with `#`, comments. Pure functions: no
+//! files, no processes.
 
 mod commands;
 mod lines;

@@ -1,15 +1,15 @@
-//! The lines of a page, and which of them are code.
+//! The lines of a page, and whether each is code.
 
 /// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Outside of fences.
+    /// Text outside of fences.
     Prose,
     /// The opening fence of a block of code.
     Opens,
-    /// Code.
+    /// Code between fences.
     Code,
-    /// The closing fence.
+    /// The closing fence of a block of code.
     Closes,
 }
 
@@ -18,9 +18,9 @@ pub enum Kind {
 pub struct Line<'a> {
     /// The line number, from 1.
     pub number: usize,
-    /// Without the line ending.
+    /// The text without the line ending.
     pub text: &'a str,
-    /// With the line ending.
+    /// The text with the line ending.
     pub whole: &'a str,
     /// The kind of the line.
     pub kind: Kind,

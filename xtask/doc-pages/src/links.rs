@@ -1,4 +1,4 @@
-//! Links of a page, and the anchors that they can refer to.
+//! Links of a page, and the anchors to which links can refer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub struct Link<'a> {
     pub target: &'a str,
     /// The position of the target in the page.
     at: Range<usize>,
-    /// The position of the whole link, and its text.
+    /// The position of the whole link, and the link's text.
     whole: Range<usize>,
     words: Range<usize>,
 }
@@ -22,15 +22,15 @@ pub struct Link<'a> {
 /// How to rewrite a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Keep it.
+    /// Keep the link unchanged.
     Keep,
     /// Replace the target.
     To(String),
-    /// Keep only its text.
+    /// Replace the link by its text.
     Unlink,
 }
 
-/// Returns all links of a page, in their order, except those in code and comments.
+/// Returns all links of a page in their order, except links in code and comments.
 #[must_use]
 pub fn links(page: &str) -> Vec<Link<'_>> {
     let masked = masked(page);
@@ -158,7 +158,7 @@ fn masked(page: &str) -> String {
     without_comments(&masked)
 }
 
-/// A code span ends with the same number of backticks as it begins with.
+/// Finds the end of a code span, which has the same number of backticks as its beginning.
 fn without_spans(mut text: &str, into: &mut String) {
     while let Some((before, rest)) = text.split_once('`') {
         into.push_str(before);

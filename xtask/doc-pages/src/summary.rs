@@ -6,9 +6,9 @@ use crate::links::links;
 /// A page of the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The heading above it, such as `Guides`.
+    /// The heading above the page's entry, such as `Guides`.
     pub part: &'a str,
-    /// The path as written in SUMMARY.md, relative to that file.
+    /// The path as written in SUMMARY.md, relative to SUMMARY.md.
     pub path: &'a str,
     /// The line number, from 1.
     pub line: usize,

@@ -9,16 +9,16 @@ use anyhow::{Context, bail};
 
 use crate::cargo;
 
-/// The benchmark parses them itself: help and usage errors are printed before anything is built.
+/// The benchmark parses these arguments itself: it prints help and usage errors before anything is built.
 pub(super) use e2e_tools::bench::Args;
 
-/// The programs that the benchmark runs. Adapters of other vendors, which take minutes to build, are not built.
+/// The programs that the benchmark runs. Adapters of other vendors take minutes to build and are left out.
 const PROGRAMS: [&str; 6] =
     ["adapter-sim", "bench-scale", "node-controller", "route-controller", "service-controller", "simcloud"];
 const PACKAGES: [&str; 5] =
     ["adapter-sim", "e2e", "node-controller", "route-controller", "service-controller"];
 
-/// Keeps frame pointers, so that `perf` can record call stacks. They cost only one register.
+/// Keeps frame pointers, so that `perf` can record call stacks. The cost is only one register.
 const WITH_NAMES: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
@@ -27,7 +27,7 @@ const WITH_NAMES: [(&str, &str); 3] = [
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = target()?;
-    // Other flags rebuild everything: use a target folder of its own, so that the usual one stays valid.
+    // Other compiler flags rebuild everything: a separate target folder keeps the usual one valid.
     let folder = if args.profile.is_some() { folder.join("profile") } else { folder };
     let mut build = Command::new(cargo::program());
     if args.profile.is_some() {

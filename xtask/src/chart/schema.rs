@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::Entry;
 
-/// Keys below these are not in values.yaml; docs/limits.md and Kubernetes document them.
+/// values.yaml does not list the keys below these; docs/limits.md and Kubernetes document them.
 const OPEN: [&str; 4] = ["adapter.limits", "adapter.cache", "resources", "affinity"];
-/// Keys of Helm itself.
+/// Keys that Helm itself defines.
 const OF_HELM: &str = "global";
 
-/// Returns the keys that the schema lacks, and those that it should not have.
+/// Returns the keys that the schema lacks, and the keys that only the schema has.
 pub(super) fn faults(values: &[Entry<'_>], schema: &str) -> anyhow::Result<Vec<String>> {
     let schema: Value = serde_json::from_str(schema).context("values.schema.json")?;
     let definitions = schema.get("$defs").and_then(Value::as_object).context("it has no $defs")?;
@@ -35,10 +35,10 @@ fn is_open(key: &str) -> bool {
     OPEN.iter().any(|open| key.contains(&format!("{open}.")))
 }
 
-/// The parts of the schema visited so far.
+/// The definitions of the schema visited so far.
 struct Known<'a> {
     definitions: &'a Map<String, Value>,
-    /// Keys with their whole paths.
+    /// Keys with their full paths.
     keys: BTreeSet<String>,
     faults: Vec<String>,
 }
@@ -69,7 +69,7 @@ mod tests {
 
     use super::{Entry, faults};
 
-    /// The faults of a schema in which `a` is defined like this, for values with the key `a.b`.
+    /// The faults of a schema with this definition of `a`, for values with the key `a.b`.
     fn found(a: &Value) -> Vec<String> {
         let entry = |key: &str| Entry { key: key.to_owned(), default: "1", meaning: String::new() };
         let schema = json!({ "type": "object", "additionalProperties": false, "properties": { "a": a },

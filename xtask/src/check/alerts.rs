@@ -1,5 +1,5 @@
-//! Checks the alerts of the chart: each has a runbook for the operator on call, test cases that show when it fires and when it does not,
-//! and a row in docs/monitor.md. promtool checks the rules themselves.
+//! Checks the alerts of the chart. Each must have a runbook for the operator on call, test cases that show when the alert fires and when it
+//! does not, and a row in docs/monitor.md. promtool checks the rules themselves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,16 +16,16 @@ const RULES: &str = "helm/cloud-controllers/files/alerts.yaml";
 const CASES: &str = "e2e/alerts";
 const PAGES: &str = "docs/runbooks";
 const GUIDE: &str = "docs/monitor.md";
-/// The headings of a page, in their order.
+/// The headings of a runbook, in their order.
 const HEADINGS: [&str; 4] = ["Meaning", "What users notice", "How to find the cause", "What to do"];
 
-/// The files to check.
+/// The files that this step checks.
 #[derive(Debug, Default)]
 struct Texts {
     rules: String,
     cases: String,
     guide: String,
-    /// The runbooks: names without extension, and texts.
+    /// The runbooks: their names without extension, and their texts.
     pages: Vec<(String, String)>,
 }
 

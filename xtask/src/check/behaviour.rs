@@ -1,5 +1,6 @@
 //! The map from the rows of docs/behaviour.md to tests. A test names its rows in a comment above its attribute, `// Behaviour: S3, S4`; the
-//! file docs/behaviour-tests.txt is written from these comments. A promise without a test becomes wrong over time, so each row needs one.
+//! file docs/behaviour-tests.txt is generated from these comments. A promise without a test becomes wrong over time, so each row needs a
+//! test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,16 +14,16 @@ use crate::cargo;
 const PAGE: &str = "docs/behaviour.md";
 const MAP: &str = "docs/behaviour-tests.txt";
 const HEAD: &str = "# The tests of each row of behaviour.md. Written by `cargo xtask behaviour` from the comments `// Behaviour:` above tests.\n";
-/// The comment of a test that names its rows.
+/// The comment with which a test names its rows.
 const MARK: &str = "// Behaviour: ";
 /// Pages that name tests in their text.
 const OTHERS: [&str; 2] = ["docs/clouds/openstack.md", "docs/development.md"];
-/// A name in lower case with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
+/// A lower-case name with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
 const UNDERSCORES: usize = 4;
-/// The folder of tests that are named with their file. Other names include their crate.
+/// The folder of tests whose names begin with their file. Other names begin with their crate.
 const END_TO_END: &str = "e2e/tests/";
 
-/// The existing tests, each with the rows of the page that it covers. Names have their file or their crate in front.
+/// The existing tests, each with the rows of the page that it covers. Each name begins with its file or its crate.
 #[derive(Debug, Default)]
 pub(super) struct Known(BTreeMap<String, Vec<String>>);
 
@@ -52,7 +53,7 @@ impl Known {
         Ok(Self(known))
     }
 
-    /// Whether a test of this name exists; the name has its file or its crate in front.
+    /// Whether a test of this name exists. The name begins with its file or its crate.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -65,7 +66,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     fs::write(root.join(MAP), map(&rows(&page), &Known::read(&root)?)).context(MAP)
 }
 
-/// Fails with every row that has no test, with every test of a row that does not exist, and if the map is not up to date.
+/// Fails with every row without a test, with every test of a row that does not exist, and if the map is not up to date.
 pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
@@ -87,10 +88,10 @@ pub(crate) fn tests_are_there() -> anyhow::Result<()> {
 fn crate_of(root: &Path, file: &Path) -> anyhow::Result<String> {
     let manifests = file.ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml"));
     let manifest = manifests.into_iter().find(|it| it.is_file());
-    let manifest = manifest.with_context(|| format!("{}: belongs to no crate", file.display()))?;
+    let manifest = manifest.with_context(|| format!("{}: the file belongs to no crate", file.display()))?;
     let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
     let mut names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-    Ok(names.next().with_context(|| format!("{}: no name", manifest.display()))?.to_owned())
+    Ok(names.next().with_context(|| format!("{}: no package name", manifest.display()))?.to_owned())
 }
 
 /// Returns the names that look like tests but do not exist in any file.
@@ -133,7 +134,7 @@ fn rows(page: &str) -> Vec<&str> {
     cells.filter(|cell| is_row(cell)).collect()
 }
 
-/// Whether it is letters and a number, such as `S12`.
+/// Whether the text is capital letters and a number, such as `S12`.
 fn is_row(cell: &str) -> bool {
     let digits = cell.trim_start_matches(|letter: char| letter.is_ascii_uppercase());
     digits.len() < cell.len() && !digits.is_empty() && digits.bytes().all(|one| one.is_ascii_digit())
@@ -150,7 +151,8 @@ fn map(rows: &[&str], known: &Known) -> String {
 
 fn faults(rows: &[&str], known: &Known) -> Vec<String> {
     let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
-    faults.extend(rows.iter().filter(|row| !seen.insert(**row)).map(|row| format!("{row} is there twice")));
+    faults
+        .extend(rows.iter().filter(|row| !seen.insert(**row)).map(|row| format!("the page has {row} twice")));
     let named: BTreeSet<&str> = known.0.values().flatten().map(String::as_str).collect();
     let untested = rows.iter().filter(|row| !named.contains(**row));
     faults.extend(
@@ -158,7 +160,7 @@ fn faults(rows: &[&str], known: &Known) -> Vec<String> {
     );
     for (test, named) in &known.0 {
         let unknown = named.iter().filter(|row| !seen.contains(row.as_str()));
-        faults.extend(unknown.map(|row| format!("{test} names {row}, which is no row")));
+        faults.extend(unknown.map(|row| format!("{test} names {row}, a row that does not exist")));
     }
     if rows.is_empty() {
         faults.push("no table has rows such as `S1`".to_owned());
@@ -210,8 +212,11 @@ mod tests {
         let known = known(&[("lease::a", &["S1", "S3"])]);
         let told = faults(&rows(TABLE), &known);
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("no test names S2") && told[1] == "lease::a names S3, which is no row");
-        assert_eq!(faults(&["S1", "S1"], &known)[0], "S1 is there twice");
+        assert!(
+            told[0].starts_with("no test names S2")
+                && told[1] == "lease::a names S3, a row that does not exist"
+        );
+        assert_eq!(faults(&["S1", "S1"], &known)[0], "the page has S1 twice");
         assert_eq!(faults(&[], &Known::default()), ["no table has rows such as `S1`"]);
     }
 }

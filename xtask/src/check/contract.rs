@@ -1,4 +1,4 @@
-//! Compares the contract with its earlier version: it must stay compatible with programs that were built against that.
+//! Compares the contract with its earlier version: it must stay compatible with programs that were built against the earlier one.
 
 use std::fs;
 use std::process::Command;
@@ -11,10 +11,10 @@ use crate::step::say;
 
 const PROTO: &str = "cloud-api-proto/proto";
 
-/// Fails if a message of the earlier contract would be misread under the new one. Passes with a note if there is no earlier one.
+/// Fails if a program would misread a message of the earlier contract under the new one. Passes with a note without an earlier contract.
 pub(crate) fn breaking() -> anyhow::Result<()> {
     let Some(commit) = baseline() else {
-        say("no earlier contract to compare with: neither `main` nor an earlier commit has it");
+        say("no earlier contract to compare with: neither `main` nor an earlier commit has one");
         return Ok(());
     };
     let dir = cargo::root().join("target").join("check");
@@ -42,7 +42,7 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the published contract: where this branch left `main`, or on `main` itself the previous commit.
+/// The commit of the published contract: the commit where this branch left `main`, or on `main` itself the previous commit.
 fn baseline() -> Option<String> {
     let head = git(&["rev-parse", "HEAD"])?;
     let left_main = ["origin/main", "main"].iter().find_map(|main| git(&["merge-base", "HEAD", main]));
@@ -54,7 +54,7 @@ fn baseline() -> Option<String> {
     (!has_contract.is_empty()).then_some(commit)
 }
 
-/// Returns the trimmed output of git, or `None` if git fails, as for a shallow clone or a missing branch.
+/// Returns the trimmed output of git, or `None` if git fails, for example in a shallow clone or without the branch.
 fn git(args: &[&str]) -> Option<String> {
     let answer = Command::new("git").args(args).current_dir(cargo::root()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;

@@ -1,5 +1,5 @@
-//! Checks that docs/reference/metrics.md has each metric in the sources. The unit tests that write it cover only metrics that they use;
-//! this check finds metrics with labels that no unit test uses.
+//! Checks that docs/reference/metrics.md has each metric in the sources. The unit tests that write the page cover only metrics that they
+//! use; this check finds metrics with labels that no unit test uses.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use crate::cargo;
 
 const PAGE: &str = "docs/reference/metrics.md";
-/// The code in front of the name of a metric.
+/// Code that precedes the name of a metric.
 const BEFORE_NAMES: [&str; 8] = [
     ".register(",
     ".register_with_unit(",
@@ -21,7 +21,7 @@ const BEFORE_NAMES: [&str; 8] = [
     "rows((",
 ];
 
-/// Fails with every missing name.
+/// Fails with every metric that the page lacks.
 pub(super) fn are_listed() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;

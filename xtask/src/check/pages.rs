@@ -13,9 +13,9 @@ use super::behaviour::Known;
 use crate::cargo;
 use crate::docs::{SUMMARY, listed};
 
-/// The prefix of commands of this program, which are parsed even where they are not run.
+/// The prefix of commands of this program. They are parsed even if no test runs them.
 const OURS: &str = "cargo xtask ";
-/// Pages that are not part of the book.
+/// Pages outside of the book.
 const APART: [&str; 1] = [SUMMARY];
 const BOOK: &str = "docs/";
 const FRAGMENTS: &str = "changelog.d/";
@@ -77,7 +77,7 @@ fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bo
         let anchors = match pages.get(&there) {
             Some(_) if to.is_empty() => own.clone(),
             Some(text) => anchors(text),
-            // Line numbers of source files, and folders.
+            // Anchors of source files (line numbers) and of folders are not checked.
             None => return None,
         };
         anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that does not exist")
@@ -101,10 +101,10 @@ fn contents(pages: &Pages) -> Vec<String> {
     faults
 }
 
-/// Checks for names of tests, and for commands of `cargo xtask`.
+/// Checks whether a test exists, and whether a command of `cargo xtask` is valid.
 struct Judge<'a> {
     is_test: &'a dyn Fn(&str) -> bool,
-    /// Returns why the arguments of `cargo xtask` are invalid, if they are.
+    /// Returns the fault if the arguments of `cargo xtask` are invalid.
     refuse: &'a dyn Fn(&[&str]) -> Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Judge<'_> {
     }
 }
 
-/// Returns the arguments of `cargo xtask`, wherever it is in a command line.
+/// Returns the arguments of `cargo xtask`, at any position of a command line.
 fn words(typed: &str) -> Option<Vec<&str>> {
     let (_, rest) = typed.split_once(OURS)?;
     let end = rest.find(['#', ')', '|', ';', '&', '>']).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
 //! Checks that docs/troubleshoot.md explains each reason of the controllers' Events and of the adapter, and that docs/reference/events.md,
-//! which tests write, has each of these Events.
+//! which tests write, contains each of these Events.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,15 +10,15 @@ use anyhow::{Context, ensure};
 use crate::cargo;
 
 const PAGE: &str = "docs/troubleshoot.md";
-/// The headings of its tables; their first columns have the reasons.
+/// The headings of the page's tables, whose first columns contain the reasons.
 const EVENTS: &str = "## Events";
 const ERRORS: &str = "## Reasons of the adapter";
 /// The folders of the code that emits Events.
 const SOURCES: [&str; 4] =
     ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
-/// Files that emit Events contain this.
+/// A text that every file that emits Events contains.
 const MADE_OF: &str = "Notice";
-/// Strings in such files that look like a reason but are a kind, a type or an action. A new string must be added here or to the page.
+/// Strings in such files that look like a reason but are a kind, a type or an action. Add a new string here or to the page.
 const OTHERS: [&str; 17] = [
     "Compare",
     "Delete",
@@ -38,13 +38,13 @@ const OTHERS: [&str; 17] = [
     "Warning",
     "Writer",
 ];
-/// The page that unit tests of the controllers write.
+/// The page of Events, which unit tests of the controllers write.
 const REFERENCE: &str = "docs/reference/events.md";
 const CONTRACT: &str = "cloud-api-proto/proto/cloudadapter/v1alpha1/common.proto";
 const ENUM: &str = "enum Reason {";
 const PREFIX: &str = "REASON_";
 
-/// Fails with each reason that is not explained, and with each that does not exist any more.
+/// Fails with each reason that the page does not explain, and with each explained reason that does not exist.
 pub(crate) fn are_told() -> anyhow::Result<()> {
     let root = cargo::root();
     let read =
@@ -75,7 +75,7 @@ fn is_product(path: &str) -> bool {
         && !path.contains("/testing")
 }
 
-/// Returns the reasons that a file's Events can have: all its strings that look like one.
+/// Returns the reasons that a file's Events can have: all strings in the file that look like a reason.
 fn of_events(source: &str) -> BTreeSet<String> {
     let product = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     if !product.contains(MADE_OF) {

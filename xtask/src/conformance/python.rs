@@ -1,4 +1,5 @@
-//! Two processes of the Python adapter, one without and one with authentication, and the parameter file that describes them to the suite.
+//! Starts two processes of the Python adapter, one without and one with authentication, and writes the parameter file that describes them
+//! to the suite.
 
 use std::fs;
 use std::net::TcpStream;
@@ -22,7 +23,7 @@ const IDENTITIES: [(&str, &str); 5] = [
     ("stranger", ""),
 ];
 
-/// The hooks, which are requests to the console of the adapter's cloud, and their variables.
+/// The hooks with their variables. Each is a request to the console of the adapter's cloud.
 const HOOKS: [(&str, &[&str]); 12] = [
     ("createInstances", &["COUNT", "NAME"]),
     ("deleteInstances", &["PROVIDER_IDS"]),
@@ -38,17 +39,17 @@ const HOOKS: [(&str, &[&str]); 12] = [
     ("listOwned", &["CLUSTER_ID"]),
 ];
 
-/// The parameters of this cloud.
+/// The parameters for the adapter's cloud.
 const OF_THE_CLOUD: &str = "\
 samples: {missingProviderId: 'mem://desk/i-0', foreignProviderId: 'mem://elsewhere/i-1'}
 timings: {converge: 10s, ready: 15s, drift: 5s, connectionAge: 10s}
 ";
-/// Short, so that connections end during the suite.
+/// Maximum age of a connection, short enough that connections end during the suite.
 const CONNECTION_AGE: &str = "--max-connection-age=5";
-/// Ten seconds in total.
+/// Number of attempts to connect: ten seconds in total.
 const STARTS: (u32, Duration) = (200, Duration::from_millis(50));
 
-/// Runs tier T1, with additional flags of the suite.
+/// Runs tier T1, with additional flags for the suite.
 pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     let python = Python::get()?;
     let home = cargo::root().join("target").join("python");
@@ -85,7 +86,7 @@ fn suite(python: &Python, folder: &Path, args: &[String]) -> anyhow::Result<()> 
     succeed(program("adapter-conformance").args(["--tier", "T1", "--params"]).arg(params).args(args))
 }
 
-/// Each hook sends its variables to the console as a form.
+/// Formats the hooks: each sends its variables to the console as a form.
 fn hooks() -> String {
     let mut text = String::from("hooks:\n");
     for (name, variables) in HOOKS {
@@ -96,10 +97,10 @@ fn hooks() -> String {
     text
 }
 
-/// A running adapter. Dropping it stops the process.
+/// A running adapter. Dropping this value stops the process.
 struct Adapter {
     process: Child,
-    /// Its part of the parameter file.
+    /// The adapter's part of the parameter file.
     params: String,
 }
 
@@ -114,7 +115,7 @@ impl Adapter {
         let log = fs::File::create(folder.join(format!("{name}.log"))).context("cannot write its log")?;
         let mut command = python.command(&["-m", "tests.console", CONNECTION_AGE]);
         command.args([format!("--grpc-address={grpc}"), format!("--http-address={http}")]);
-        // The suite lets the adapter adopt load balancers that it creates itself.
+        // The suite lets the adapter adopt load balancers that the suite creates.
         command.arg("--grant=*:adopt=*");
         command.arg(format!("--console-address={console}")).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -137,7 +138,7 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         self.process.kill().and_then(|()| self.process.wait()).map(drop).unwrap_or_default();
     }
 }

@@ -1,4 +1,4 @@
-//! The pages of the book for the build: at their paths in the repository, with links that work in the book.
+//! Prepares the pages of the book for the build: copies at their paths in the repository, with links that work in the book.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,12 +11,12 @@ use doc_pages::{Change, entries, relative, resolve, with_links};
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
 const README: &str = "README.md";
 
-/// Returns the path of each page of the book in the repository, in the order of the contents.
+/// Returns the path in the repository of each page of the book, in the order of the contents.
 pub(crate) fn listed(summary: &str) -> Vec<String> {
     entries(summary).iter().filter_map(|entry| resolve(SUMMARY, entry.path)).collect()
 }
 
-/// Returns all files of the book's source, by their paths in it.
+/// Returns all files of the book's source, by their paths in the book.
 pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
     let read =
         |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
@@ -31,7 +31,7 @@ pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec
     Ok(files)
 }
 
-/// Returns the contents with paths from the root of the repository.
+/// Returns the contents with paths relative to the root of the repository.
 fn contents(summary: &str) -> String {
     with_links(summary, |link| resolve(SUMMARY, link.target).map_or(Change::Keep, Change::To))
 }

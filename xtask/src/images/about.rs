@@ -64,7 +64,7 @@ pub(crate) const PROGRAMS: [Image; 2] = [
     },
 ];
 
-/// Metadata that all images of a build share.
+/// Metadata that all images of one build share.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) registry: String,
@@ -74,10 +74,10 @@ pub(crate) struct About {
     pub(crate) created: Timestamp,
 }
 
-/// Suffix of a revision with uncommitted changes.
+/// Suffix of the revision if there are uncommitted changes.
 pub(crate) const DIRTY: &str = "-dirty";
 
-/// Reads them from git.
+/// Reads the metadata from git.
 pub(crate) fn of(
     registry: &str,
     tag: &str,
@@ -102,7 +102,7 @@ pub(crate) fn of(
     })
 }
 
-/// Independent of the commit, so that images with identical programs are identical.
+/// Labels that do not depend on the commit, so that images with identical programs are identical.
 pub(crate) fn for_tests(registry: &str) -> About {
     About {
         registry: registry.to_owned(),
@@ -152,13 +152,13 @@ fn named(registry: &str, tag: &str) -> anyhow::Result<()> {
 }
 
 impl About {
-    /// The name in the chart.
+    /// The image's name in the chart.
     pub(crate) fn name(&self, image: &Image) -> String {
         let slash = if self.registry.is_empty() { "" } else { "/" };
         format!("{}{slash}{}:{}", self.registry, image.name, self.tag)
     }
 
-    /// The name under which containerd stores it and the kubelet looks it up: always with a host.
+    /// The name under which containerd stores the image and the kubelet looks it up. It always has a host.
     pub(crate) fn whole_name(&self, image: &Image) -> String {
         let name = self.name(image);
         let host = |first: &str| first.contains(['.', ':']) || first == "localhost";

@@ -1,5 +1,5 @@
 //! Calls other programs to build an image: cargo builds the program and lists its crates, rustc and the C compiler report their versions.
-//! Separate functions decide the flags that make it static and reproducible.
+//! Separate functions choose the flags that make the program static and reproducible.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::arch::Arch;
 use super::sbom::Toolchain;
 use crate::cargo;
 
-/// Why it cannot be built for this architecture: what to install.
+/// If the program cannot be built for this architecture, returns what the user must install.
 pub(crate) fn missing(arch: Arch) -> Option<String> {
     let libraries = output(rustc().args(["--print", "target-libdir", "--target", arch.target()]));
     let target = libraries.is_some_and(|path| Path::new(&path).exists());
@@ -20,16 +20,17 @@ pub(crate) fn missing(arch: Arch) -> Option<String> {
     repair(arch, target, linker).or_else(|| old(glibc(arch).as_deref()?))
 }
 
-/// Why images cannot be built with this glibc. Before 2.34, a static program loads the DNS resolver from the file system, where the image
-/// has none; before 2.35, it asks DNS before `/etc/hosts` if there is no `nsswitch.conf`. Source: glibc's NEWS of these versions.
+/// The reason why images cannot be built with this glibc, if any. Before 2.34, a static program loads the DNS resolver from the file
+/// system, which the image lacks; before 2.35, it asks DNS before `/etc/hosts` without an `nsswitch.conf`. Source: glibc's NEWS of these
+/// versions.
 fn old(glibc: &str) -> Option<String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let mut parts = glibc.split('.');
     let version = (number(parts.next()), number(parts.next()));
     (version < (2, 35)).then(|| {
         format!(
-            "its C library, glibc {glibc}, cannot resolve names in a static program: build on a \
-             system with 2.35 or newer, such as Debian 12"
+            "glibc {glibc} cannot resolve names in a static program: build on a system with glibc \
+            2.35 or newer, such as Debian 12"
         )
     })
 }
@@ -45,7 +46,7 @@ fn repair(arch: Arch, target: bool, linker: bool) -> Option<String> {
     }
 }
 
-/// The C compiler, which also links.
+/// The C compiler, which is also the linker.
 fn linker(arch: Arch) -> String {
     match Arch::of_this_machine() {
         Ok(here) if here == arch => "cc".to_owned(),
@@ -56,9 +57,9 @@ fn linker(arch: Arch) -> String {
 /// The purpose of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Users.
+    /// For users: small size.
     Release,
-    /// Tests: build time matters more than size.
+    /// For tests: build time matters more than size.
     Tests,
 }
 
@@ -71,8 +72,8 @@ impl Use {
     }
 }
 
-/// Builds the program and returns its path. Each program is built separately, so that features which one needs of a crate are not in the
-/// others.
+/// Builds the program and returns its path. Builds each program separately, so that a program does not get features of crates that only
+/// another program needs.
 pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result<PathBuf> {
     let target = target();
     let root = cargo::root();
@@ -111,7 +112,7 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
         .env("CC_SHELL_ESCAPED_FLAGS", "1")
         .env(format!("CARGO_TARGET_{upper}_LINKER"), linker(arch))
         .current_dir(&root)
-        // The table goes to standard output alone.
+        // The table must be the only output on standard output.
         .stdout(Stdio::null())
         .status()
         .context("cannot start cargo")?;
@@ -121,26 +122,26 @@ pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result
     Ok(target.join(arch.target()).join(what_for.profile()).join(image.name))
 }
 
-/// A separate target folder: with other flags, cargo would rebuild everything each time.
+/// A separate target folder, because cargo would rebuild everything after each change of the flags.
 pub(crate) fn target() -> PathBuf {
     cargo::target().join("images")
 }
 
-/// Separated as cargo expects it, since folders may contain spaces. If several prefixes match a path, the last one applies.
+/// Joins the flags with cargo's separator, because folders may contain spaces. If several prefixes match a path, the last one applies.
 fn rust_flags(places: &[(&Path, &str)]) -> String {
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     flags.extend(places.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())));
     flags.join("\u{1f}")
 }
 
-/// C code of crates contains paths, too. Each flag is quoted for the shell, since folders may contain spaces.
+/// Replaces paths in C code of crates, too. Quotes each flag for the shell, because folders may contain spaces.
 fn c_flags(places: &[(&Path, &str)]) -> String {
     let flag = |(from, to): &(&Path, &str)| format!("-ffile-prefix-map={}={to}", from.display());
     let quoted = |flag: String| format!("'{}'", flag.replace('\'', "'\\''"));
     places.iter().map(|place| quoted(flag(place))).collect::<Vec<_>>().join(" ")
 }
 
-/// The folder of the standard library's sources if they are installed, and the name that rustc uses if not.
+/// The folder of the standard library's sources if they are installed, and otherwise the name that rustc uses.
 fn std_source() -> anyhow::Result<(PathBuf, String)> {
     let sysroot = output(rustc().args(["--print", "sysroot"])).context("rustc does not print its sysroot")?;
     let version = output(rustc().arg("-vV")).context("rustc does not print its version")?;
@@ -182,7 +183,7 @@ pub(crate) fn tree(image: &Image, arch: Arch) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).context("cargo tree prints invalid UTF-8")
 }
 
-/// The other code that is linked in. Unknown for programs that were built elsewhere.
+/// The versions of other linked code. Unknown for programs that were built elsewhere.
 pub(crate) fn toolchain(arch: Arch, ours: bool) -> Toolchain {
     if !ours {
         return Toolchain::default();

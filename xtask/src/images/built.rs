@@ -1,5 +1,5 @@
-//! Images from the programs that cargo has built for other tests, so that nothing is compiled for them. These programs are not static, and
-//! the image has the shared libraries of this system that they load. Such images do not test how release images are linked.
+//! Builds images from the programs that cargo has built for other tests, so that nothing is compiled for the images. These programs are not
+//! static, and the image has the shared libraries of this system that they load. Such images do not test how release images are linked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::cargo;
 
-/// A library, at the path where the program looks for it.
+/// A shared library, at the path where the program looks for it.
 #[derive(Debug)]
 pub(crate) struct Library {
-    /// Without the leading slash.
+    /// The path without the leading slash.
     pub(crate) path: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// Makes a copy of the program without debug information.
+/// Copies the program without its debug information.
 pub(crate) fn program(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let (built, stripped) = (cargo::built(name), folder.join(name));
     let status = Command::new("strip").arg("-o").arg(&stripped).arg(&built).status();
@@ -61,7 +61,7 @@ fn paths(listed: &str) -> anyhow::Result<Vec<&str>> {
         }
         let place = line.split_once("=> ").map_or(line, |(_, place)| place);
         let path = place.split(' ').next().unwrap_or_default();
-        // The kernel's vDSO has no file.
+        // The kernel's vDSO is not a file.
         paths.extend(Some(path).filter(|path| path.starts_with('/')));
     }
     Ok(paths)

@@ -1,4 +1,4 @@
-//! Checks that a program can run in an empty image: for the right architecture, and without a dynamic linker.
+//! Checks that a program can run in an empty image: it must be built for the right architecture, and without a dynamic linker.
 
 use anyhow::{Context, bail};
 
@@ -8,7 +8,7 @@ use super::arch::Arch;
 const PT_INTERP: u32 = 3;
 
 pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
-    // 64 bits, little-endian.
+    // The class is 64 bits, the byte order little-endian.
     if !binary.starts_with(b"\x7fELF\x02\x01") {
         bail!("not a 64-bit Linux program; build it for {}", arch.target());
     }
@@ -27,8 +27,8 @@ pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
         let place = usize::try_from(table.saturating_add(entry * size)).context(cut)?;
         if u32::from_le_bytes(at(binary, place).context(cut)?) == PT_INTERP {
             bail!(
-                "dynamically linked, which would not start in an image without a libc; build it with \
-                 RUSTFLAGS='-C target-feature=+crt-static' and --target {}",
+                "dynamically linked, so it cannot start in an image without a libc; build it with \
+                RUSTFLAGS='-C target-feature=+crt-static' and --target {}",
                 arch.target()
             );
         }

@@ -1,4 +1,4 @@
-//! Builds layers reproducibly: the same files give the same bytes on every machine and at any time.
+//! Builds layers reproducibly: the same files give the same bytes on every computer and at any time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use pem::{EncodeConfig, LineEnding, Pem};
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-/// Where rustls looks for CA certificates on Linux, without the leading slash.
+/// The path where rustls looks for CA certificates on Linux, without the leading slash.
 pub(crate) const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct File<'a> {
-    /// Without the leading slash.
+    /// The path without the leading slash.
     pub(crate) path: &'a str,
     pub(crate) mode: u32,
     pub(crate) content: &'a [u8],
@@ -34,7 +34,7 @@ pub(crate) struct Layer {
 /// Builds a layer with these files and their parent folders.
 pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     let archive = tar(files)?;
-    // No time and no name of the operating system; 255 is "unknown".
+    // The header has no time and no operating system; 255 means "unknown".
     let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
     gzip.write_all(&archive).context("cannot compress")?;
     let unpacked = files.iter().map(|file| file.content.len()).sum::<usize>();
@@ -45,7 +45,8 @@ pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     })
 }
 
-/// Sorted by path, with time 0, owned by root, and writable only by the owner: independent of the machine.
+/// Writes the entries sorted by path, with time 0, owned by root and writable only by root, so that the result does not depend on the
+/// computer.
 pub(crate) fn tar(files: &[File<'_>]) -> anyhow::Result<Vec<u8>> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.path);
@@ -80,7 +81,7 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-/// A digest in the form of the image specification.
+/// Formats a digest as in the image specification.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let mut text = "sha256:".to_owned();
     for byte in Sha256::digest(bytes) {
@@ -90,7 +91,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// Mozilla's root certificates, as pinned by Cargo.lock, independent of this machine.
+/// Mozilla's root certificates, in the version of Cargo.lock, independent of this computer.
 pub(crate) fn roots() -> String {
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
     let roots: Vec<_> = roots.iter().map(|root| Pem::new("CERTIFICATE", root.as_ref())).collect();

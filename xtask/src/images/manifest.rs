@@ -1,5 +1,5 @@
 //! The documents of an image according to the OCI image specification 1.1: a configuration and a manifest for each architecture, and one
-//! index, even for a single architecture, so that adding an architecture does not change the image's name.
+//! index. Even an image for a single architecture has an index, so that adding an architecture does not change the image's name.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::about::{About, Image};
 use super::arch::Arch;
 use super::layer::{File, Layer, digest};
 
-/// An unprivileged user; the chart runs the containers as this user. It need not exist.
+/// An unprivileged user, as whom the chart runs the containers. The user need not exist.
 const USER: &str = "65532:65532";
 /// Annotation of a manifest: the digest of NAME.ARCH.spdx.json.
 const SBOM: &str = "images.cloudadapter.dev/spdx";
@@ -25,27 +25,27 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub(crate) struct Built {
     pub(crate) arch: Arch,
     pub(crate) layers: Vec<Layer>,
-    /// The digest of its SBOM.
+    /// The digest of the image's SBOM.
     pub(crate) sbom: String,
 }
 
 impl Built {
-    /// Unpacked size on a node.
+    /// Unpacked size of the image on a node.
     pub(crate) fn unpacked(&self) -> u64 {
         self.layers.iter().map(|layer| layer.unpacked).sum()
     }
 
-    /// Download size for a node, without some small documents.
+    /// Download size for a node. Excludes the small documents.
     pub(crate) fn packed(&self) -> u64 {
         self.layers.iter().map(|layer| length(&layer.blob)).sum()
     }
 }
 
-/// An OCI layout.
+/// An OCI layout in memory.
 #[derive(Debug)]
 pub(crate) struct Layout {
     files: BTreeMap<String, Vec<u8>>,
-    /// Annotation of the index: the name in registries and clusters.
+    /// Annotation of the index: the image's name in registries and clusters.
     pub(crate) digest: String,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn put(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// Sorted keys without spaces, so that the output is reproducible.
+/// Formats JSON with sorted keys and without spaces, so that the output is reproducible.
 fn bytes(document: &Value) -> anyhow::Result<Vec<u8>> {
     serde_json::to_vec(document).context("cannot write JSON")
 }
@@ -150,7 +150,7 @@ mod tests {
         serde_json::from_slice(&layout.files[path]).unwrap()
     }
 
-    /// Follows a descriptor, and checks its size and digest.
+    /// Returns the blob of a descriptor, and checks its size and digest.
     fn follow(layout: &Layout, descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap();
         let blob = &layout.files[&format!("blobs/{}", digest.replace(':', "/"))];

@@ -1,5 +1,5 @@
 //! The SBOM of an image or a program in SPDX 2.3: the crates linked into the program, the code that Rust and the C compiler add, and the CA
-//! certificates of an image. Crates used only by builds or tests are left out, since they are not in the program.
+//! certificates of an image. Crates used only by builds or tests are left out, because the program does not contain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ type Id = (String, String);
 #[derive(Debug, Default)]
 struct Crate {
     licence: String,
-    /// Checksum of the file on crates.io; crates of this workspace have none.
+    /// Checksum of the crate's file on crates.io; crates of this workspace have none.
     checksum: Option<String>,
     needs: BTreeSet<Id>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Parts {
     crates: BTreeMap<Id, Crate>,
 }
 
-/// Versions of the other linked code, as far as they are known.
+/// Versions of the other linked code, if they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Toolchain {
     pub(crate) std: Option<String>,
@@ -72,7 +72,7 @@ fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
     let mut package = columns.next()?.split(' ');
     let name = package.next()?.to_owned();
     let version = package.next()?.strip_prefix('v')?.to_owned();
-    // Old syntax, from before SPDX expressions.
+    // The older syntax, which predates SPDX expressions.
     let licence = columns.next()?.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
     Some((depth, (name, version), licence))
 }
@@ -91,9 +91,9 @@ fn checksums(lock: &str) -> BTreeMap<Id, String> {
 /// The form in which a program is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// With the CA certificates.
+    /// An image: with the CA certificates.
     Image,
-    /// Without other files.
+    /// A program without other files.
     Program,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn document(
         "packages": packages,
         "relationships": links,
     });
-    // The name has the digest of the content: equal builds have equal documents, and no two documents share a name.
+    // The name contains the digest of the content: equal builds have equal documents, and different documents have different names.
     let digest = layer::digest(document.to_string().as_bytes());
     let namespace = format!("https://cloudadapter.dev/spdx/{name}-{}", hash(&digest));
     put(&mut document, "documentNamespace", namespace.into());

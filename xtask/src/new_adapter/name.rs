@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// A limit for readable file names and flags.
+/// Maximum length, for readable file names and flags.
 const MAX: usize = 30;
 
-/// Lower case words joined with dashes, such as `acme-cloud`.
+/// Lower-case words joined with dashes, such as `acme-cloud`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(String);
 
@@ -13,7 +13,7 @@ impl Name {
     /// Parses the name.
     ///
     /// # Errors
-    /// Returns what is wrong with it, and what is expected.
+    /// Returns the fault in the name, and the expected form.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let right = "expected a name such as `acme` or `acme-cloud`";
         let is_word = |word: &str| {
@@ -28,12 +28,14 @@ impl Name {
             return Err(format!("is longer than {MAX} letters: {right}"));
         }
         if let Some(rest) = text.strip_prefix("adapter-") {
-            return Err(format!("the prefix adapter- is added automatically: `{rest}` is enough"));
+            return Err(format!(
+                "omit the prefix adapter-, which is added automatically: `{rest}` is enough"
+            ));
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// The form in folders, flags and provider IDs.
+    /// The form of the name in folders, flags and provider IDs.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,7 +52,7 @@ impl Name {
             .replace("skeleton", &self.0)
     }
 
-    /// The form in type names: `AcmeCloud`.
+    /// The form of the name in type names: `AcmeCloud`.
     fn camel(&self) -> String {
         let capital = |word: &str| {
             let mut letters = word.chars();

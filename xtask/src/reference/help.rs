@@ -1,6 +1,6 @@
 //! Parses the output of `--help`, in the format of clap.
 
-/// Maximum indentation of flags; their descriptions are indented further.
+/// Maximum indentation of flags; their descriptions are further indented.
 const INDENT_MAX: usize = 6;
 /// Indentation of a flag's description, and of an entry in a list of values.
 const TEXT_INDENT: usize = 10;
@@ -13,9 +13,9 @@ const VARIABLE: &str = "[env: ";
 /// The help of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Help {
-    /// What it does.
+    /// The description of the program.
     pub(super) about: Vec<String>,
-    /// Its flags, grouped by heading.
+    /// The program's flags, grouped by heading.
     pub(super) groups: Vec<(String, Vec<Flag>)>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Flag {
     pub(super) default: Option<String>,
 }
 
-/// Parses the help. Flags that every program has, and examples, are left out.
+/// Parses the help. Omits examples, and flags that every program has.
 pub(super) fn read(text: &str) -> Help {
     let mut help = Help::default();
     let lines: Vec<&str> = text.lines().collect();
@@ -64,7 +64,7 @@ fn add(groups: &mut Vec<(String, Vec<Flag>)>, heading: String, flag: Flag) {
     }
 }
 
-/// Returns the flag that begins on a line.
+/// Returns the flag whose description begins on this line.
 fn usage_of(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let begins = text.starts_with('-') || text.starts_with('<') || text.starts_with('[');
@@ -94,7 +94,7 @@ fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     all
 }
 
-/// Adds a line of a flag's description: deeper indentation marks a list of values and their meanings.
+/// Adds a line of a flag's description. Deeper indentation marks a list of values with their meanings.
 fn entry(line: &str) -> String {
     match (indent(line), line.trim()) {
         (_, "") => String::new(),
@@ -105,7 +105,7 @@ fn entry(line: &str) -> String {
 }
 
 fn described(usage: &str, said: &[String]) -> Flag {
-    // Values are in lines of their own.
+    // Each value begins a new line.
     let (values, words): (Vec<String>, Vec<String>) =
         blocks(said).into_iter().partition(|text| text.starts_with(VALUES));
     let mut text = words.join(" ");
@@ -120,7 +120,7 @@ fn described(usage: &str, said: &[String]) -> Flag {
     Flag { usage: usage.trim().to_owned(), text: parts.join(". "), default }
 }
 
-/// Removes the text between this prefix and the closing bracket, and returns it.
+/// Removes the text between this prefix and the closing bracket, and returns the text.
 fn cut(text: &mut String, words: &str) -> Option<String> {
     let at = text.find(words)?;
     let tail = text.split_off(at);

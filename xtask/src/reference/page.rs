@@ -1,4 +1,4 @@
-//! The page of all flags. Pure.
+//! Formats the page of all flags. Pure functions.
 
 use super::help::{Flag, Help};
 
@@ -14,7 +14,7 @@ set others in `extraArgs` of its Deployment.
 /// Programs with common flags.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The heading for the common flags. Empty if there are none.
+    /// The heading for the common flags; empty without common flags.
     pub(super) name: &'static str,
     pub(super) programs: Vec<Program>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Program {
     pub(super) help: Help,
 }
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(families: &[Family]) -> String {
     let mut page = HEAD.to_owned();
     for family in families {
@@ -51,7 +51,7 @@ fn all(program: &Program) -> impl Iterator<Item = &Flag> {
     program.help.groups.iter().flat_map(|(_, flags)| flags)
 }
 
-/// Returns a table for each heading with flags that match.
+/// Returns one table for each heading that has matching flags.
 fn tables(program: &Program, shown: impl Fn(&Flag) -> bool) -> String {
     let mut tables = String::new();
     for (heading, flags) in &program.help.groups {
@@ -69,7 +69,7 @@ fn row(flag: &Flag) -> String {
     format!("| `{}` | {default} | {} |\n", flag.usage.replace('|', "\\|"), text(&flag.text))
 }
 
-/// Escapes text for Markdown: code spans stay, and nothing else becomes a tag, emphasis or the end of a cell.
+/// Escapes text for Markdown: code spans stay, and no other text becomes a tag, emphasis or the end of a cell.
 fn text(words: &str) -> String {
     let plain = |part: &str| part.replace('<', "&lt;").replace('*', "\\*");
     let parts = words.split('`').enumerate();

@@ -1,4 +1,4 @@
-//! `cargo xtask release build`: makes the folder of a release, part by part.
+//! `cargo xtask release build`: creates the folder of a release, part by part.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ const CHART: &str = "helm/cloud-controllers";
 /// The name of the chart, which Helm expects as the archive's folder.
 const NAME: &str = "cloud-controllers";
 
-/// Returns when the release is done or a signal arrives; in the latter case the unfinished folder is removed.
+/// Returns when the release is complete or a signal arrives. After a signal, the unfinished folder is removed.
 pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     let root = cargo::root();
     let state = State::of(&root)?;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
             _ = terminate.recv() => Ok(None),
         }
     });
-    // The build may wait for a program that Ctrl-C ends, too; its thread is not joined.
+    // The build may wait for a program that Ctrl-C also ends; its thread is not joined.
     runtime.shutdown_background();
     let Some(release) = ended? else {
         fs::remove_dir_all(&unfinished).ok();
@@ -60,7 +60,7 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the parts, the fastest first, so that errors show early.
+/// Creates the parts, the fastest first, so that errors appear early.
 fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinished) -> anyhow::Result<()> {
     let root = cargo::root();
     part("notes", || release.write("NOTES.md", notes(&root, state, version)?.as_bytes()))?;
@@ -88,7 +88,7 @@ fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinishe
     })
 }
 
-/// Prints what is done and how long it took.
+/// Prints which part is complete and how long it took.
 fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     say(&format!("\n==> {name}"));
     let begun = Instant::now();
@@ -107,7 +107,7 @@ fn notes(root: &Path, state: &State, version: &Version) -> anyhow::Result<String
     Ok(changelog::notes(&version, &changes))
 }
 
-/// Packs the chart like `helm package`, but reproducibly: without times, owners and files that git ignores.
+/// Packs the chart like `helm package`, but reproducibly: without times, without owners, and without files that git ignores.
 fn chart(root: &Path) -> anyhow::Result<Vec<u8>> {
     let listed = git(root, &["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! Turns fragments into a section of the changelog, and extracts the notes of a release. Pure functions on texts.
+//! Turns fragments into a section of the changelog, and extracts the notes of a release. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<St
         }
     }
     if section.is_empty() {
-        bail!("changelog.d has no fragments: nothing to release for users");
+        bail!("changelog.d has no fragments, so this release has no changes for users");
     }
     Ok(section)
 }

@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::images::layer;
 
-/// The checksums of all other files.
+/// The name of the file with the checksums of all other files.
 const SUMS: &str = "SHA256SUMS";
 
-/// An incomplete folder. Dropping it removes it.
+/// An incomplete folder. Dropping this value removes the folder.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     dir: TempDir,
@@ -22,7 +22,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Created next to its final path, so that a rename completes it.
+    /// Creates the folder next to its final path, so that a rename completes it.
     pub(super) fn begin(output: &Path, name: &str) -> anyhow::Result<Self> {
         let fix = || format!("cannot make {}; choose another --output", output.display());
         let output = std::path::absolute(output).with_context(fix)?;
@@ -35,7 +35,7 @@ impl Unfinished {
         self.dir.path()
     }
 
-    /// The final path of a file: the present folder does not exist in the end.
+    /// The final path of a file. The path of the incomplete folder does not exist in the end.
     pub(super) fn inside<'a>(&self, file: &'a Path) -> &'a Path {
         file.strip_prefix(self.path()).unwrap_or(file)
     }
@@ -44,7 +44,7 @@ impl Unfinished {
         fs::write(self.path().join(name), content).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Writes the checksums and renames the folder; an older folder of that name is removed.
+    /// Writes the checksums and renames the folder. Removes an older folder of the same name.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
         let sums = sums(&digests(self.path())?);
         self.write(SUMS, sums.as_bytes())?;
@@ -67,7 +67,7 @@ fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }
 
-/// The checksums of all files, by their paths in the folder.
+/// Returns the checksums of all files, by their paths in the folder.
 fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -86,7 +86,7 @@ fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(digests)
 }
 
-/// In the format of `sha256sum`.
+/// Formats the checksums like `sha256sum`.
 fn sums(digests: &BTreeMap<String, String>) -> String {
     digests.iter().fold(String::new(), |mut text, (name, digest)| {
         // Writing into a String cannot fail.

@@ -35,12 +35,12 @@ pub(super) fn run(version: &Version) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the release is dated with the day on which it is prepared")]
+#[expect(clippy::disallowed_methods, reason = "the date of the release is the day on which it is prepared")]
 fn today() -> Date {
     jiff::Zoned::now().date()
 }
 
-/// Reads and checks everything before it writes anything.
+/// Reads and checks all files before it writes any.
 fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for place in &PLACES {
@@ -64,7 +64,7 @@ fn write(root: &Path, version: &Version, date: Date) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The unreleased changes, by the names of their files.
+/// Returns the unreleased changes, by the names of their files.
 pub(super) fn fragments(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut fragments = BTreeMap::new();
     for file in fs::read_dir(root.join(FRAGMENTS)).with_context(|| format!("cannot read {FRAGMENTS}"))? {

@@ -1,4 +1,4 @@
-//! The state of the tree with respect to a release, and whether it can be released: this file reads git and files, and a pure function
+//! The state of the tree with respect to a release, and whether a release is possible: this file reads git and files, and a pure function
 //! decides.
 
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use super::changelog;
 use super::version::{PLACES, Version};
 
-/// What decides whether a release is possible.
+/// The facts that decide whether a release is possible.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// Each file with a version, and its version.
@@ -53,7 +53,7 @@ impl State {
         read.with_context(|| format!("{place}: version"))
     }
 
-    /// Returns why this tree cannot be released, if so.
+    /// Returns the reason why this tree cannot be released, if any.
     pub(super) fn refusal(&self, version: &Version) -> Option<String> {
         if self.changed {
             Some(
@@ -62,8 +62,8 @@ impl State {
             )
         } else if self.tagged == Some(false) {
             Some(format!(
-                "the tag v{version} points to another commit; check that out (`git checkout \
-                 v{version}`), or prepare the next version"
+                "the tag v{version} points to another commit; check out the tag (`git checkout \
+                v{version}`), or prepare the next version"
             ))
         } else if !self.told {
             Some(format!(
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// Returns why this version cannot be the next one, if so.
+/// Returns the reason why this version cannot be the next one, if any.
 pub(super) fn refused(next: &Version, last: &Version, changed: bool, tagged: bool) -> Option<String> {
     if changed {
         Some("there are uncommitted changes; commit or remove them first (`git status`)".to_owned())
@@ -100,7 +100,7 @@ pub(super) fn tagged(root: &Path, version: &str) -> anyhow::Result<Option<bool>>
 
 /// Returns the output of git.
 pub(super) fn git(root: &Path, args: &[&str]) -> anyhow::Result<String> {
-    let fix = "cannot run git: a release is made in a clone, with git installed";
+    let fix = "cannot run git, which a release requires: work in a clone, with git installed";
     let output = Command::new("git").args(args).current_dir(root).output().context(fix)?;
     if !output.status.success() {
         bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());

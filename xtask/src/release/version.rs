@@ -1,4 +1,4 @@
-//! The files with the version, whether they agree, and how to change it. Pure functions on texts.
+//! The files that contain the version, whether they agree, and how to change the version. Pure functions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) const PLACES: [Place; 4] = [
     Place { file: "docs/images.md", lines: Lines::Tags },
 ];
 
-/// A file, and which of its lines contain the version.
+/// A file, and the rule that finds the lines with the version.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) file: &'static str,
@@ -26,15 +26,15 @@ pub(super) struct Place {
 
 #[derive(Debug)]
 enum Lines {
-    /// For each prefix, the first line after this heading that begins with it; and what ends the version.
+    /// For each prefix, the first line after this heading that begins with the prefix; and the text that ends the version.
     After(&'static str, &'static [&'static str], &'static str),
-    /// The versions of packages that come from no registry.
+    /// The versions of packages that come from no registry, as in Cargo.lock.
     Crates,
     /// All tags of this project's images.
     Tags,
 }
 
-/// `MAJOR.MINOR.PATCH`, and for a candidate `-WORD.N` or the like. Source: Semantic Versioning 2.0.0.
+/// `MAJOR.MINOR.PATCH`, and for a candidate also a suffix such as `-WORD.N`. Source: Semantic Versioning 2.0.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     numbers: [u64; 3],
@@ -45,7 +45,7 @@ impl std::str::FromStr for Version {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let fault = || format!("invalid version {text:?}: expected one such as 0.2.0 or 0.2.0-rc.1");
+        let fault = || format!("invalid version {text:?}: expected a version such as 0.2.0 or 0.2.0-rc.1");
         let (numbers, candidate) = text.split_once('-').unwrap_or((text, ""));
         let number = |text: &str| {
             let plain = text.bytes().all(|c| c.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
@@ -75,7 +75,7 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Whether it precedes another version: a candidate precedes its release. Candidates are not compared with each other.
+    /// Whether this version precedes another one: a candidate precedes its release. Candidates are not compared with each other.
     pub(super) fn is_older(&self, than: &Self) -> bool {
         match self.numbers.cmp(&than.numbers) {
             Ordering::Less => true,
@@ -86,12 +86,12 @@ impl Version {
 }
 
 impl Place {
-    /// Returns the version in the file, wherever it is.
+    /// Returns the version that the file contains, possibly several times.
     pub(super) fn found<'a>(&self, text: &'a str) -> anyhow::Result<Vec<&'a str>> {
         let found: Vec<_> =
             self.spans(text)?.into_iter().filter_map(|(from, to)| text.get(from..to)).collect();
         if found.is_empty() {
-            bail!("{}: expected a version, found none", self.file);
+            bail!("{}: expected a version", self.file);
         }
         Ok(found)
     }
@@ -99,7 +99,7 @@ impl Place {
     /// Returns the file with another version.
     pub(super) fn with(&self, text: &str, version: &Version) -> anyhow::Result<String> {
         let mut changed = text.to_owned();
-        // From the end, so that the other positions stay valid.
+        // Replaces from the end, so that the other positions stay valid.
         for (from, to) in self.spans(text)?.into_iter().rev() {
             changed.replace_range(from..to, &version.to_string());
         }
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// Returns the position between `key` at the beginning of a line, the first from `start` on, and `end` or the end of the line.
+/// Returns the position of the version: between the first line from `start` on that begins with `key`, and `end` or the end of that line.
 fn span(text: &str, start: usize, key: &str, end: &str) -> Option<(usize, usize)> {
     let mut from = start;
     for line in text.get(start..)?.split_inclusive('\n') {
@@ -149,7 +149,7 @@ fn crates(lock: &str) -> Vec<(usize, usize)> {
     spans
 }
 
-/// As in `registry.example/node-controller:0.1.0`.
+/// Finds tags as in `registry.example/node-controller:0.1.0`.
 fn tags(text: &str) -> Vec<(usize, usize)> {
     const NAME: &str = "registry.example/";
     let named = text.match_indices(NAME).filter_map(|(at, _)| {

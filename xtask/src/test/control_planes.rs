@@ -1,4 +1,4 @@
-//! The control planes that scenarios share: a program of e2e lends them as long as its standard input is open.
+//! The control planes that scenarios share: a program of e2e lends them until its standard input is closed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use crate::cargo;
 
 const PROGRAM: &str = "control-planes";
 
-/// Stops with all control planes when dropped.
+/// The program that lends control planes. Dropping this value stops it and all control planes.
 #[derive(Debug)]
 pub(super) struct ControlPlanes {
     child: Child,
@@ -18,12 +18,12 @@ pub(super) struct ControlPlanes {
 }
 
 impl ControlPlanes {
-    /// Starts it. Control planes are started on demand.
+    /// Starts the program. It starts control planes on demand.
     ///
     /// # Errors
     /// Returns an error if the program is not built, or cannot listen.
     pub(super) fn start() -> anyhow::Result<Self> {
-        // In the system's folder for temporary files, since the path of a socket has at most 107 bytes.
+        // The socket is in the system's folder for temporary files, because the path of a socket has at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("cloud-controllers-e2e-").tempdir();
         let dir = dir.context("cannot create a temporary directory")?;
         let program = cargo::built(PROGRAM);
@@ -44,7 +44,7 @@ impl ControlPlanes {
         Ok(Self { child, _dir: dir, variable })
     }
 
-    /// The environment variable by which scenarios find it.
+    /// The environment variable by which scenarios find the program.
     pub(super) fn variable(&self) -> (&str, &str) {
         (&self.variable.0, &self.variable.1)
     }
@@ -52,7 +52,7 @@ impl ControlPlanes {
 
 impl Drop for ControlPlanes {
     fn drop(&mut self) {
-        // Closing its input stops it; waiting fails only if it has already ended.
+        // Closing its standard input stops the program; waiting fails only if it has already ended.
         drop(self.child.stdin.take());
         self.child.wait().ok();
     }

@@ -1,4 +1,4 @@
-//! Runs tests with cargo-nextest, each in a process of its own, with the parallelism of `.config/nextest.toml`, and lists the commands that
+//! Runs tests with cargo-nextest, each in a separate process, with the parallelism of `.config/nextest.toml`, and lists the commands that
 //! repeat failed tests.
 
 mod interrupts;
@@ -16,9 +16,9 @@ use crate::cargo;
 use crate::check::tool::Tool;
 use crate::step::{FAILURES, Outcome, say};
 
-/// More than the number of CPUs: most tests wait for processes or timers most of the time.
+/// Number of tests at once per CPU. Several, because most tests wait for processes or timers most of the time.
 const LANES_PER_CORE: usize = 3;
-/// Memory per scenario: up to a gigabyte.
+/// Maximum number of tests at once, because a scenario needs up to a gigabyte of memory.
 const LANES_MAX: usize = 24;
 /// Number of the slowest tests that are printed.
 const SLOWEST: usize = 10;
@@ -34,18 +34,18 @@ pub(super) struct Run<'a> {
     pub(super) args: &'a [String],
     /// Environment variables of the tests.
     pub(super) env: Vec<(&'static str, String)>,
-    /// Whether it includes scenarios.
+    /// Whether the selection includes scenarios.
     pub(super) scenarios: bool,
 }
 
-/// Number of tests that run at once.
+/// Returns the number of tests that run at once.
 fn lanes() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores * LANES_PER_CORE + 1).min(LANES_MAX)
 }
 
 impl Run<'_> {
-    /// Runs all tests, even after failures.
+    /// Runs all selected tests, even after failures.
     pub(super) fn start(&self) -> Outcome {
         match self.try_start() {
             Ok(outcome) => outcome,
@@ -70,7 +70,7 @@ impl Run<'_> {
         if !self.args.iter().any(|arg| arg.starts_with("--test-threads") || arg.starts_with("-j")) {
             command.arg(format!("--test-threads={}", lanes()));
         }
-        // Tests that run `cargo xtask` make it fail intentionally.
+        // Tests that run `cargo xtask` make it fail intentionally, and must not report this as a failure.
         command.env_remove(FAILURES);
         let mut interrupts = Interrupts::catch()?;
         let control_planes = self.scenarios.then(ControlPlanes::start).transpose()?;
@@ -85,8 +85,8 @@ impl Run<'_> {
         let flags = if self.profile == super::USUAL { "" } else { "--ignore-default-filter " };
         let again = report.failed(&self.variables(), flags);
         if interrupts.came() {
-            say(&format!("Interrupted. Failed until then:\n{again}"));
-            // The exit code of a shell for a program ended by Ctrl-C, so that no further step begins.
+            say(&format!("Interrupted. Tests that failed before:\n{again}"));
+            // The exit code of a shell for a program that Ctrl-C ended, so that no further step begins.
             std::process::exit(130);
         }
         Ok(Outcome::Failed(if again.is_empty() {

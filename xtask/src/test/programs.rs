@@ -1,5 +1,5 @@
-//! Builds test programs and finds them in cargo's messages, for tiers that nextest cannot run: their scenarios share a machine, which one
-//! process sets up and cleans up.
+//! Builds test programs and finds them in cargo's messages, for tiers that nextest cannot run: the scenarios of these tiers share a
+//! computer, which one process sets up and cleans up.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

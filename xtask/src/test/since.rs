@@ -1,5 +1,5 @@
-//! Selects the tests that a change can affect: those of the changed packages, of all packages that depend on them, and of those that start
-//! their programs or read their files. In case of doubt, all tests.
+//! Selects the tests that a change can affect: tests of the changed packages, of all packages that depend on them, and tests that start
+//! their programs or read their files. If in doubt, selects all tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ const STARTS: [(&str, &str); 5] = [
     ("service-controller", "e2e"),
     ("xtask", "e2e"),
 ];
-/// Folders that belong to no package, or whose files other packages read, and the packages whose tests read them.
+/// Folders outside of packages, and folders whose files other packages read; each with the packages whose tests read it.
 const READS: [(&str, &[&str]); 6] = [
     ("docs/", &["adapter-openstack", "cloudctl", "e2e", "limits-simulation", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
@@ -37,7 +37,7 @@ const SUBJECTS: [(&str, &str); 3] =
 /// The tests that a change can affect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Affected {
-    /// All tests, because of this file.
+    /// All tests, because this file changed.
     All(String),
     /// The tests that a nextest expression selects.
     Some(String),
@@ -58,7 +58,7 @@ struct Package {
 /// A package and its folder relative to the root, with a trailing slash.
 type Folder = (String, String);
 
-/// Returns what has changed since the branch left `revision`, committed or not.
+/// Returns the files that changed since the branch left `revision`, whether committed or not.
 ///
 /// # Errors
 /// Returns an error if git does not know the revision, or if cargo cannot read the workspace.
@@ -96,7 +96,7 @@ fn choose(files: &[&str], folders: &[Folder]) -> Affected {
         if owner.is_none() && of_file.is_empty() && !unread {
             return Affected::All((*file).to_owned());
         }
-        // Checks of form read most packages' README, and tests do not.
+        // The step `check` reads the README of most packages, and tests do not.
         changed.extend(owner.filter(|_| !file.ends_with(".md")));
         readers.extend(of_file);
     }

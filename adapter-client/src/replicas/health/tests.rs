@@ -1,4 +1,4 @@
-//! Watches that end, with paused time: the replica is in memory, and its connections end like those of an adapter.
+//! Health watches that end, with paused time. The replica is in memory, and its connections end like those of an adapter.
 
 use std::{
     io,
@@ -24,14 +24,14 @@ use tonic_health::{
 use super::*;
 use crate::{connector::settings, target::HostPort};
 
-/// When a connection is shut down, and how long after that it is cut.
+/// When a connection is shut down, and how much later it is cut.
 const AGE: Duration = Duration::from_mins(30);
 const GRACE: Duration = Duration::from_mins(2);
 
-/// A process that serves one connection after another while it exists.
+/// A process that serves one connection after another as long as it exists.
 #[derive(Debug)]
 struct Replica {
-    /// `None`: connections are refused.
+    /// Reports the health of the running process. `None`: no process runs, so connections are refused.
     health: Option<HealthReporter>,
     /// Whether reads and writes hang.
     vanished: watch::Sender<bool>,
@@ -57,7 +57,7 @@ impl Shared {
         self.0.lock().unwrap()
     }
 
-    /// Connects new connections to this process, or to none.
+    /// Leads new connections to this process, or refuses them if there is none.
     fn is_followed_by(&self, health: Option<HealthReporter>) {
         self.lock().health = health;
     }
@@ -78,7 +78,7 @@ impl Shared {
         Ok(TokioIo::new(ours))
     }
 
-    /// Watches its health. Sends each change of the table.
+    /// Watches the replica's health, and sends each change of the table.
     fn follow(&self) -> (mpsc::UnboundedReceiver<String>, JoinSet<()>) {
         let connector = self.clone();
         let connector = tower::service_fn(move |_uri| std::future::ready(connector.connect()));
@@ -107,7 +107,7 @@ async fn told(status: tonic_health::ServingStatus) -> HealthReporter {
     health
 }
 
-/// Serves one connection like an adapter: at the end it announces the shutdown, waits for the streams, and cuts the rest.
+/// Serves one connection like an adapter: at the end, the process announces the shutdown, waits for the streams, and cuts the rest.
 async fn serve(io: DuplexStream, health: HealthReporter, mut vanished: watch::Receiver<bool>) {
     let service = HealthServer::new(HealthService::from_health_reporter(health));
     let mut builder = http2::Builder::new(TokioExecutor::new());

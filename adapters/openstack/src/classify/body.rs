@@ -1,4 +1,4 @@
-//! Error bodies of the services, in four formats.
+//! Parses error bodies of the services, in four formats.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a body in any of the four formats.
+    /// Reads an error body in any of the four formats.
     pub(super) fn read(response: &VendorResponse) -> Self {
         let body = response.body();
         let told = serde_json::from_slice::<Octavia>(body).map(Self::from);
@@ -27,7 +27,7 @@ impl Refusal {
             .unwrap_or_else(|_other| Self::unread(response))
     }
 
-    /// Whether the answer is from a service, and not from a proxy or another server at its address.
+    /// Whether the answer is from a service, as opposed to a proxy or another server at the address of the service.
     pub(super) fn is_ours(&self) -> bool {
         self.ours
     }
@@ -45,7 +45,7 @@ impl Refusal {
     }
 }
 
-/// `{"faultcode": "Client", "faultstring": "...", "debuginfo": null}`
+/// The format `{"faultcode": "Client", "faultstring": "...", "debuginfo": null}`.
 #[derive(Deserialize)]
 struct Octavia {
     faultcode: String,
@@ -58,8 +58,8 @@ impl From<Octavia> for Refusal {
     }
 }
 
-/// Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the key is the code; Keystone: `error`, with a title; Neutron:
-/// `NeutronError`, with a type.
+/// The other formats. Nova: `{"itemNotFound": {"code": 404, "message": "..."}}`, where the key is the code; Keystone: `error`, with
+/// a title; Neutron: `NeutronError`, with a type.
 type Named = BTreeMap<String, Words>;
 
 #[derive(Deserialize)]
@@ -77,7 +77,7 @@ impl From<Named> for Refusal {
         let Some((name, Words { message, kind, title, retry_after })) = named.into_iter().next() else {
             return Self {
                 code: None,
-                message: "no reason is given".to_owned(),
+                message: "the answer gives no reason".to_owned(),
                 retry_after: None,
                 ours: false,
             };

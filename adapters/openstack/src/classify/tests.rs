@@ -1,4 +1,4 @@
-//! Recorded answers of the services, and the fault of each.
+//! Tests with recorded answers of the services, and the fault of each answer.
 
 use cloud_adapter::vendor::Family;
 use serde_json::{Value, json};

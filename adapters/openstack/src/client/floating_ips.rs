@@ -22,7 +22,7 @@ use crate::{
     parameters::floating_subnet_field,
 };
 
-/// Fields of a floating IP that are read.
+/// Fields of a floating IP that the driver requests.
 const FIELDS: [&str; 7] = [
     "id",
     "floating_ip_address",
@@ -41,7 +41,7 @@ pub(crate) const UPDATE_FLOATING_IP: Operation = Operation::write(Family::Networ
 pub(crate) const DELETE_FLOATING_IP: Operation = Operation::write(Family::Network, "DeleteFloatingIp");
 
 impl Client {
-    /// Lists a page of the project's floating IPs. `query` is set for later pages.
+    /// Lists a page of the project's floating IPs. `query` is set for every page but the first.
     pub(crate) async fn list_floating_ips(
         &self,
         session: &Session,
@@ -55,7 +55,7 @@ impl Client {
         self.floating_ips(session, &query).await
     }
 
-    /// Creates a floating IP attached to a load balancer. If no external network is configured, looks up the only one first.
+    /// Creates a floating IP attached to a load balancer. If no external network is configured, first looks up the only external network.
     pub(crate) async fn create_floating_ip(
         &self,
         session: &Session,
@@ -78,8 +78,8 @@ impl Client {
         self.write(session, create(), &json!({ "floatingip": At { new: &new, target } })).await
     }
 
-    /// Creates an unattached floating IP that replaces another. If `former` is from the same pool under another name, it stays, and only
-    /// its description changes. Looks up the pool first.
+    /// Creates an unattached floating IP that replaces the floating IP `former`. If `former` is from the same pool under another name,
+    /// keeps it and changes only its description. Looks up the pool first.
     pub(crate) async fn reserve_floating_ip(
         &self,
         session: &Session,
@@ -113,8 +113,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Attaches a floating IP of the project to a load balancer, and records its owner. Reads its ID first; if two callers attach it at
-    /// once, the first one gets it, provided that Neutron counts revisions.
+    /// Attaches a floating IP of the project to a load balancer, and records its owner. Looks up its ID first. If two callers attach it at
+    /// once, the first one succeeds, provided that Neutron counts revisions.
     ///
     /// # Errors
     /// Returns [`Fault::Invalid`] if the floating IP is in use, or if its description names another owner.
@@ -163,7 +163,7 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Detaches a floating IP. If it makes room for `for_reserved`, checks first that this floating IP is available.
+    /// Detaches a floating IP. `for_reserved` is the floating IP that replaces it: if set, checks first that this one is available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,
@@ -190,14 +190,14 @@ impl Client {
         self.page(session, "floatingips", call).await
     }
 
-    /// Query for the project's floating IPs. The project is named because administrators get those of all projects.
+    /// The query for the project's floating IPs. It names the project because administrators otherwise get those of all projects.
     async fn own_floating_ips(&self, session: &Session) -> Answer<String> {
         let access = self.identity.access(session).await?;
         let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    /// Finds the network, or the subnet and its network, with a pool's name or ID. Returns the CIDR of the subnet.
+    /// Finds the network with the name or ID of a pool, or the subnet and its network. Returns the CIDR of the subnet.
     async fn find_pool(
         &self,
         session: &Session,
@@ -299,7 +299,7 @@ struct Subnet {
     cidr: Option<IpNet>,
 }
 
-/// The description that the floating IP gets when it is claimed.
+/// Returns the description that the floating IP gets when it is claimed.
 fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> Answer<Description> {
     let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: request another one"));
     claim.of_one_that_says(&found.description).map_err(refused)

@@ -55,7 +55,7 @@ pub(crate) enum Listed {
 }
 
 impl Listed {
-    /// Name in paths and answers.
+    /// The name of the collection in paths and answers.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::LoadBalancers => "loadbalancers",
@@ -78,9 +78,9 @@ impl Listed {
 /// Which members a write covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// All members of the pool: members that are not in the request are removed.
+    /// All members of the pool: existing members that are not in the request are removed.
     All,
-    /// Only the members in the request: other members stay.
+    /// Only the members in the request: other members do not change.
     Named,
 }
 
@@ -102,8 +102,8 @@ impl Client {
             .ok_or_else(|| VendorError::nonsense(format!("{LIST_VERSIONS}: the answer has no valid version")))
     }
 
-    /// Lists a page of a collection; `query` is set for later pages. The project is named because administrators get the objects of all
-    /// projects.
+    /// Lists a page of a collection. `query` is set for every page but the first. The query names the project because administrators
+    /// otherwise get the objects of all projects.
     pub(crate) async fn list_octavia<T: DeserializeOwned>(
         &self,
         session: &Session,
@@ -148,7 +148,7 @@ impl Client {
         Ok(loadbalancer)
     }
 
-    /// Creates a load balancer. `vip_subnet_id`: the subnet of its VIP, if it was looked up because the request has none.
+    /// Creates a load balancer. `vip_subnet_id`: the subnet of its VIP, if that subnet was looked up because the request has none.
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
@@ -198,7 +198,7 @@ impl Client {
         self.write(session, call, &Body("listener", &body)).await
     }
 
-    /// `pool`: the pool to switch to, if any.
+    /// Updates a listener. `pool`: the pool to switch to, if any.
     pub(crate) async fn update_listener(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! Pages of a collection: all three services return the next page as a link beside the items.
+//! Pages of a collection. All three services return the next page as a link beside the items.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
-    /// Query of the next page. An empty page need not be the last one, and a full page may be the last.
+    /// Query of the next page. Only a page without this query is the last one; its number of items does not matter.
     pub(crate) next: Option<String>,
 }
 
@@ -25,10 +25,10 @@ struct Link {
 
 /// Reads a page: `{"servers": [...], "servers_links": [{"rel": "next", "href": "..."}]}`.
 ///
-/// Only the query of the link is used: proxies may return a wrong host or path.
+/// Uses only the query of the link, because proxies may return a wrong host or path.
 ///
 /// # Errors
-/// Returns an error that names what is missing or cannot be read.
+/// Returns an error that names the missing or invalid part.
 pub(crate) fn read<T: DeserializeOwned>(
     operation: Operation,
     collection: &str,
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(
             (read.items.len(), read.next.as_deref()),
             (0, Some("limit=1&marker=b")),
-            "empty, not the last"
+            "empty, but not the last page"
         );
         for last in [json!({"loadbalancers": [1], "loadbalancers_links": []}), json!({"loadbalancers": [1]})]
         {

@@ -11,7 +11,7 @@ use crate::{
     routes::{AddressPair, ExtraRoute, Port, Router},
 };
 
-/// Fields of a port that are read.
+/// Fields of a port that the driver requests.
 const FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=fixed_ips&fields=allowed_address_pairs\
                       &fields=port_security_enabled&fields=revision_number";
 
@@ -22,16 +22,16 @@ pub(crate) const REMOVE_ROUTES: Operation = Operation::write(Family::Network, "R
 const UPDATE_ROUTER: Operation = Operation::write(Family::Network, "UpdateRouter");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Selects ports.
+/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RouterPorts<'a> {
     /// All ports of a project.
     Of(&'a str),
-    /// Ports of these servers and routers. At most about fifty, because the IDs are in the URL of the request.
+    /// Ports of these servers and routers. About fifty at most, because the URL of the request contains the IDs.
     At(&'a [&'a str]),
-    /// Ports with one of these addresses, in any network. At most about fifty.
+    /// Ports with one of these addresses, in any network. About fifty at most, for the same reason.
     With(&'a [&'a str]),
-    /// Another page, by its query.
+    /// A later page, by its query.
     Next(&'a str),
 }
 
@@ -86,14 +86,15 @@ impl Client {
         self.page(session, "ports", read(LIST_PORTS, Service::Network, format!("/v2.0/ports?{query}"))).await
     }
 
-    /// Adds all routes or none, and does not touch others. Routes that exist already are accepted. `PUT /v2.0/routers/{id}/add_extraroutes`
+    /// Adds all given routes or none, and does not change other routes. Existing routes are accepted. `PUT
+    /// /v2.0/routers/{id}/add_extraroutes`
     pub(crate) async fn add_routes(&self, session: &Session, id: &str, routes: &[ExtraRoute]) -> Answer<()> {
         let call = put(ADD_ROUTES, format!("/v2.0/routers/{}/add_extraroutes", encode(id)));
         self.write(session, call, &json!({ "router": { "routes": routes } })).await
     }
 
-    /// Removes routes, and does not touch others. Routes that do not exist are accepted. Returns the remaining routes; `None` if the answer
-    /// cannot be read. `PUT /v2.0/routers/{id}/remove_extraroutes`
+    /// Removes routes, and does not change other routes. Routes that do not exist are accepted. Returns the remaining routes, or `None` if
+    /// the answer cannot be parsed. `PUT /v2.0/routers/{id}/remove_extraroutes`
     pub(crate) async fn remove_routes(
         &self,
         session: &Session,
@@ -118,7 +119,7 @@ impl Client {
         self.write_over(session, call, Some(router.revision_number), &body).await
     }
 
-    /// Replaces the addresses from which a server may send besides its own, provided that the port has not changed since it was read. `PUT
+    /// Replaces the additional addresses from which a server may send, provided that the port has not changed since it was read. `PUT
     /// /v2.0/ports/{id}`
     pub(crate) async fn replace_pairs(
         &self,

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Fields of a group and of a port that are read.
+/// Fields of a group and of a port that the driver requests.
 const GROUP_FIELDS: &str = "fields=id&fields=created_at&fields=description&fields=security_group_rules";
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=fixed_ips&fields=security_groups&fields=port_security_enabled\
                            &fields=revision_number";
@@ -30,20 +30,20 @@ pub(crate) const CREATE_RULES: Operation = Operation::write(Family::Network, "Cr
 pub(crate) const DELETE_RULE: Operation = Operation::write(Family::Network, "DeleteSecurityGroupRule");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 
-/// Selects ports.
+/// Selects which ports to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GuardedPorts<'a> {
     /// All ports of the project.
     All,
-    /// Ports with these IDs. At most about fifty, because they are in the URL of the request.
+    /// Ports with these IDs. About fifty at most, because the URL of the request contains the IDs.
     These(&'a [String]),
     /// Ports in a group.
     In(&'a str),
 }
 
 impl Client {
-    /// Lists a page of the project's groups. `described`: only groups with this description; `query` is set for later pages. `GET
-    /// /v2.0/security-groups`
+    /// Lists a page of the project's groups. `described`: only groups with this description. `query` is set for every page but the first.
+    /// `GET /v2.0/security-groups`
     pub(crate) async fn list_security_groups(
         &self,
         session: &Session,
@@ -62,8 +62,8 @@ impl Client {
         self.page(session, "security_groups", read(LIST_GROUPS, Service::Network, path)).await
     }
 
-    /// Creates a group. Neutron adds rules to it: by default two, which allow its ports to send to any address. `POST
-    /// /v2.0/security-groups`
+    /// Creates a group. Neutron adds rules to a new group: by default two rules, which allow the ports in the group to send to any address.
+    /// `POST /v2.0/security-groups`
     pub(crate) async fn create_security_group(
         &self,
         session: &Session,
@@ -77,7 +77,7 @@ impl Client {
         let body = json!({ "security_group": { "name": name, "description": description } });
         let answer = self.send(session, &call, &body.to_string().into()).await?;
         let made: Made = serde_json::from_slice(answer.body()).map_err(|error| {
-            // The group exists although its ID is unknown: the next read finds it.
+            // The group exists although its ID is unknown. The next read finds the group.
             VendorError::new(
                 Fault::OutcomeUnknown,
                 format!("{CREATE_GROUP}: cannot parse the answer: {error}"),
@@ -92,7 +92,7 @@ impl Client {
         gone(self.delete(session, call(DELETE_GROUP, Method::DELETE, path)).await)
     }
 
-    /// Adds all rules or none. `POST /v2.0/security-group-rules`
+    /// Adds all given rules or none. `POST /v2.0/security-group-rules`
     pub(crate) async fn create_rules(&self, session: &Session, rules: &[NewRule]) -> Answer<()> {
         let call = call(CREATE_RULES, Method::POST, "/v2.0/security-group-rules".to_owned());
         self.write(session, call, &json!({ "security_group_rules": rules })).await
@@ -104,7 +104,7 @@ impl Client {
         gone(self.delete(session, call(DELETE_RULE, Method::DELETE, path)).await)
     }
 
-    /// Lists a page of the project's ports, with their groups. `query` is set for later pages. `GET /v2.0/ports`
+    /// Lists a page of the project's ports, with their groups. `query` is set for every page but the first. `GET /v2.0/ports`
     pub(crate) async fn list_guarded_ports(
         &self,
         session: &Session,
@@ -139,7 +139,7 @@ impl Client {
         gone(self.write_over(session, call, Some(port.revision_number), &body).await)
     }
 
-    /// Returns the CIDRs of subnets. At most about fifty, because the IDs are in the URL of the request. `GET /v2.0/subnets`
+    /// Returns the CIDRs of subnets. About fifty subnets at most, because the URL of the request contains the IDs. `GET /v2.0/subnets`
     pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> Answer<Vec<Subnet>> {
         let ids: String = ids.iter().map(|id| format!("id={}&", encode(id))).collect();
         let path = format!("/v2.0/subnets?{ids}fields=id&fields=cidr");
@@ -147,14 +147,14 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Query for the project's objects. The project is named because administrators get the objects of all projects.
+    /// The query for the project's objects. It names the project because administrators otherwise get the objects of all projects.
     async fn own(&self, session: &Session) -> Answer<String> {
         let access = self.identity.access(session).await?;
         Ok(format!("project_id={}", encode(&access.project.id)))
     }
 }
 
-/// An object that no longer exists counts as deleted.
+/// Treats an object that no longer exists as deleted.
 fn gone(done: Answer<()>) -> Answer<()> {
     match done {
         Err(error) if error.fault == Fault::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! Requests as they are sent, and tokens that the cloud revokes, against a small OpenStack.
+//! Tests of the requests that are sent, and of tokens that the cloud revokes, against a fake OpenStack.
 
 use serde_json::{Value, json};
 
@@ -31,11 +31,11 @@ async fn revoked_token_is_replaced_and_the_call_repeated() {
     let list = || driver.client.list_servers(&session, None, None);
     let (one, two, three) = tokio::join!(list(), list(), list());
     for one in [one, two, three] {
-        one.expect("sent again");
+        one.expect("the call is repeated");
     }
     assert_eq!(cloud.log_ins(), 2, "one log-in for all three");
     let asked = cloud.asked("GET /compute").len();
-    assert!((5..=7).contains(&asked), "each once, and once more for the old token: {asked}");
+    assert!((5..=7).contains(&asked), "each call once, and once more for the old token: {asked}");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn missing_service_is_reported_without_a_call() {
     let error = driver.client.read::<Value>(&session(&driver), call).await.expect_err("without Octavia");
     assert_eq!(error.fault, Fault::Unsupported);
     assert!(error.message.contains("no load-balancer service for interface public"), "{error}");
-    assert_eq!(cloud.store().requests.len(), 1, "only the log-in");
+    assert_eq!(cloud.store().requests.len(), 1, "only the log-in was sent");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn deletion_cascades_and_reports_locked_or_missing() {
     let driver = cloud.driver();
     let session = session(&driver);
     let client = &driver.client;
-    client.delete_load_balancer(&session, "lb-1").await.expect("is accepted");
+    client.delete_load_balancer(&session, "lb-1").await.expect("the value is accepted");
     let path = "/load-balancer/v2/lbaas/loadbalancers/lb-1?cascade=true";
     assert_eq!(cloud.store().requests.last(), Some(&format!("DELETE {path}")));
     let octavia = |text: &str| json!({ "faultcode": "Client", "faultstring": text, "debuginfo": null });

@@ -1,4 +1,4 @@
-//! The addresses of the services, from the catalogue of a token, by type, region and interface.
+//! The addresses of the services, selected from the catalogue of a token by type, region and interface.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// A service that the adapter calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Service {
-    /// Nova. Paths begin after the version: `/servers/detail`. Some clouds have the project in the address, too.
+    /// Nova. Paths begin after the version: `/servers/detail`. In some clouds the address also contains the project.
     Compute,
     /// Neutron. Paths begin with the version: `/v2.0/ports`.
     Network,
@@ -25,7 +25,7 @@ impl Service {
     /// All services.
     pub(crate) const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
-    /// Its type in the catalogue. Source: OpenStack service types authority.
+    /// The service's type in the catalogue. Source: OpenStack service types authority.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -45,7 +45,7 @@ impl Service {
         }
     }
 
-    /// Base for the paths of a service: clouds write addresses with or without version, project and trailing slash.
+    /// Returns the base for the paths of a service. Clouds write addresses with or without version, project and trailing slash.
     pub(crate) fn base(self, url: &str) -> String {
         let url = url.trim_end_matches('/');
         let (root, rest) = before_version(url);
@@ -53,7 +53,7 @@ impl Service {
             (Self::Network | Self::LoadBalancer, _) => root.to_owned(),
             (Self::Identity, _) => format!("{root}/v3"),
             (Self::Compute, "") => format!("{root}/v2.1"),
-            // The API of before 2015, which has no microversions.
+            // The API from before 2015, which has no microversions.
             (Self::Compute, rest) if rest == "/v2" || rest.starts_with("/v2/") => {
                 format!("{root}/v2.1{}", rest.trim_start_matches("/v2"))
             }
@@ -152,7 +152,7 @@ impl Endpoints {
         Self { bases, missing }
     }
 
-    /// The base address of a service.
+    /// Returns the base address of a service.
     ///
     /// # Errors
     /// Returns [`Fault::Unsupported`] if there is no address for this service; the message names the regions that have one.
@@ -194,7 +194,7 @@ fn pick(
     })
 }
 
-/// Splits an address before its first segment that is a version.
+/// Splits an address before its first path segment that is a version.
 fn before_version(url: &str) -> (&str, &str) {
     let path = url.find("://").map_or(0, |at| at.saturating_add(3));
     let slashes = url.match_indices('/').map(|(at, _)| at).filter(|at| *at >= path);
@@ -208,7 +208,7 @@ fn before_version(url: &str) -> (&str, &str) {
     (url, "")
 }
 
-/// `v2`, `v2.0`, `v3`.
+/// Whether a segment is a version: `v2`, `v2.0`, `v3`.
 fn is_version(segment: &str) -> bool {
     segment.strip_prefix('v').is_some_and(|number| {
         number.starts_with(|one: char| one.is_ascii_digit())
@@ -265,10 +265,13 @@ mod tests {
         let overrides = [(Service::LoadBalancer, "http://lb.example/v2".to_owned())].into();
         let found = Endpoints::find(&catalogue(), ("north", Interface::Internal), &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "http://inside.example/v2.1");
-        assert_eq!(found.base(Service::LoadBalancer).expect("an override"), "http://lb.example");
+        assert_eq!(
+            found.base(Service::LoadBalancer).expect("the key overrides the catalogue"),
+            "http://lb.example"
+        );
         let found = Endpoints::find(&catalogue(), ("north", Interface::Public), &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "https://north.example/v2.1");
-        let error = found.base(Service::Network).expect_err("in another region");
+        let error = found.base(Service::Network).expect_err("the service is in another region");
         assert_eq!(error.fault, Fault::Unsupported);
         assert!(error.message.contains("in region north for interface public, only in south:"), "{error}");
         let error = found.base(Service::Identity).expect_err("nowhere");

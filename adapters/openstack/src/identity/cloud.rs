@@ -1,5 +1,4 @@
-//! The configuration of a cloud and its credentials: validates the keys, and reports all errors at once, each with its key and how to fix
-//! it.
+//! The configuration of a cloud and its credentials. Validates the keys and reports all errors at once, each with its key and the fix.
 
 #[cfg(test)]
 mod tests;
@@ -15,22 +14,22 @@ use super::{
     keys::Keys,
 };
 
-/// Values of flags, which take precedence over the keys.
+/// Values of flags, which take precedence over the keys of the file or environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) region: Option<String>,
     pub(crate) interface: Option<Interface>,
 }
 
-/// A cloud and the credentials for it.
+/// A cloud, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cloud {
-    /// Keystone's address, with the version.
+    /// The address of Keystone, including the version.
     pub(crate) auth_url: String,
     pub(crate) credentials: Credentials,
     /// The project that the token must be for.
     pub(crate) project: WantedProject,
-    /// A trust, which determines the project.
+    /// The ID of a trust, which determines the project.
     pub(crate) trust: Option<String>,
     pub(crate) region: String,
     pub(crate) interface: Interface,
@@ -49,7 +48,7 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
-    /// The secret of the credentials.
+    /// Returns the secret of the credentials.
     pub(crate) fn secret(&self) -> &SecretString {
         match self {
             Self::Password { password: secret, .. }
@@ -62,14 +61,14 @@ impl Credentials {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApplicationCredential {
     Id(String),
-    /// Names are unique for each user.
+    /// An application credential by name. Its name is unique for each user.
     Name(String, User),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Id(String),
-    /// Names are unique in a domain.
+    /// A user by name. The name is unique within a domain.
     Name(String, Domain),
 }
 
@@ -79,7 +78,7 @@ pub(crate) enum Domain {
     Name(String),
 }
 
-/// The project, as far as it is configured.
+/// The project, as far as the keys name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WantedProject {
     pub(crate) id: Option<String>,
@@ -105,7 +104,7 @@ impl Cloud {
         let interface = interface(&mut keys, given);
         let mut overrides = overrides(&mut keys);
         if let Some(auth_url) = &auth_url {
-            // Tokens are validated at the address of the log-in.
+            // Keystone at `auth_url` validates tokens.
             overrides.entry(Service::Identity).or_insert_with(|| auth_url.clone());
         }
         let ca = keys.text("cacert").map(PathBuf::from);
@@ -118,7 +117,7 @@ impl Cloud {
     }
 }
 
-/// Reports settings that other tools support and this adapter does not.
+/// Reports settings that other tools support and this adapter does not support.
 fn refuse(keys: &mut Keys) {
     let unchecked =
         "the credentials could be sent to an impostor: remove it, and set cacert to the CA certificates";
@@ -184,7 +183,7 @@ fn url(keys: &mut Keys, key: &str, text: &str) -> Option<String> {
     None
 }
 
-/// Reads the credentials. If their type is not set, the keys that are set decide.
+/// Reads the credentials. If their type is not set, the keys that are present determine the type.
 fn credentials(keys: &mut Keys) -> Option<Credentials> {
     const SECRETS: [(&str, &str); 3] = [
         ("application_credential_secret", "v3applicationcredential"),
@@ -281,7 +280,7 @@ fn project(keys: &mut Keys) -> WantedProject {
     WantedProject { id, name, domain: domain(keys, ["project_domain_id", "project_domain_name"]) }
 }
 
-/// Passwords and tokens may be valid for several projects, so that the project must be configured.
+/// Requires a project in the configuration, because passwords and tokens may be valid for several projects.
 fn in_a_project(project: &WantedProject, keys: &mut Keys) {
     match project {
         WantedProject { id: Some(_), .. } | WantedProject { name: Some(_), domain: Some(_), .. } => (),
@@ -303,7 +302,7 @@ fn region(keys: &mut Keys, given: &Given) -> Option<String> {
         Some(Value::Array(regions)) => regions,
         Some(_) | None => Vec::new(),
     };
-    // A region with settings of its own is a section with a name.
+    // A region is a name, or a section with a name and the region's own settings.
     let name = |region: &Value| region.get("name").unwrap_or(region).as_str().map(str::to_owned);
     match regions.as_slice() {
         [region] if region.is_string() => name(region),

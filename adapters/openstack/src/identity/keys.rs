@@ -1,4 +1,4 @@
-//! The keys of a cloud, as they are in clouds.yaml or in the environment, and the errors in them.
+//! The keys of a cloud in clouds.yaml or in the environment, and the errors in them.
 //!
 //! The keys follow the convention of OpenStack tools. Source: openstacksdk, "Configuring OpenStack SDK Applications".
 
@@ -28,10 +28,10 @@ const AUTH: [&str; 23] = [
     "user_domain_name",
     "user_id",
     "username",
-    // A second password, which no user is there to type.
+    // A one-time password, which a user would have to type.
     "passcode",
 ];
-/// Keys beside the section `auth` that are read here. Other tools have many more.
+/// Keys beside the section `auth` that this adapter reads. Other tools have many more.
 const CLOUD: [&str; 18] = [
     "auth",
     "auth_type",
@@ -52,15 +52,15 @@ const CLOUD: [&str; 18] = [
     "regions",
     "verify",
 ];
-/// A key that differs from a known key in at most so many characters is taken for a typo.
+/// Maximum number of characters in which a typo differs from a known key.
 const TYPOS: usize = 2;
 
-/// Where the keys are, and how errors name them.
+/// Where the keys are, and how errors refer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// `OS_USERNAME`.
+    /// The environment: `OS_USERNAME`.
     Environment,
-    /// `clouds.prod.auth.username`.
+    /// A file: `clouds.prod.auth.username`.
     File {
         /// Name of the cloud in the file.
         cloud: String,
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-/// The keys of one cloud.
+/// The keys that define one cloud.
 #[derive(Debug)]
 pub(crate) struct Keys {
     place: Place,
@@ -87,7 +87,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys of a cloud in clouds.yaml.
+    /// Reads the keys of a cloud in clouds.yaml.
     pub(crate) fn of_cloud(name: &str, mut cloud: Map<String, Value>) -> Self {
         let place = Place::File { cloud: name.to_owned() };
         let mut faults = Vec::new();
@@ -112,7 +112,7 @@ impl Keys {
         Self { place, cloud, auth, faults }.without_typos()
     }
 
-    /// The keys in the environment: `OS_USERNAME` is `username`.
+    /// Reads the keys in the environment: `OS_USERNAME` is `username`.
     pub(crate) fn of_environment<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut auth, mut cloud) = (Map::new(), Map::new());
         for (name, value) in variables {
@@ -133,17 +133,17 @@ impl Keys {
         self
     }
 
-    /// Records an error in a key: what is wrong and how to fix it.
+    /// Records an error in a key, with the cause and the fix.
     pub(crate) fn fault(&mut self, key: &str, text: &str) {
         self.faults.push(format!("{}: {text}", self.place.name(key)));
     }
 
-    /// The errors; empty if there are none.
+    /// Returns the errors. Empty if there are none.
     pub(crate) fn into_faults(self) -> Vec<String> {
         self.faults
     }
 
-    /// The value of a key that must be a string. An empty string counts as unset, as is usual in the environment.
+    /// Returns the value of a key that must be a string. An empty string counts as unset, as is usual in the environment.
     pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         match self.value(key)? {
             Value::String(text) if text.is_empty() => None,
@@ -160,7 +160,7 @@ impl Keys {
         }
     }
 
-    /// The value of a boolean key. `None`: the key is not set.
+    /// Returns the value of a boolean key. `None`: the key is not set.
     pub(crate) fn switch(&mut self, key: &str) -> Option<bool> {
         match self.value(key)? {
             Value::Bool(on) => Some(on),
@@ -175,14 +175,14 @@ impl Keys {
         }
     }
 
-    /// The raw value of a key.
+    /// Returns the raw value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<Value> {
         let keys = if AUTH.contains(&key) { &self.auth } else { &self.cloud };
         keys.get(key).cloned()
     }
 }
 
-/// The most similar known key, if it is similar enough. Short keys are left out, because all of them are similar.
+/// Returns the most similar known key, if it is similar enough. Short keys are skipped, because all of them are similar.
 fn nearest(key: &str) -> Option<&'static str> {
     let known = AUTH.iter().chain(&CLOUD).filter(|known| known.len() >= TYPOS * 3);
     let distance = |known: &&&str| strsim::osa_distance(key, known);
@@ -229,7 +229,7 @@ mod tests {
         }
         let others =
             json!({"volume_api_version": "3", "image_endpoint_override": "http://x", "dns_api_version": 2});
-        assert_eq!(keys(others).into_faults(), [""; 0], "other tools have keys of their own");
+        assert_eq!(keys(others).into_faults(), [""; 0], "other tools have additional keys");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Request and answer of the log-in. Pure. Source: Identity API v3, "Password authentication with scoped authorization" and related
-//! sections.
+//! Request and answer of the log-in, as pure functions. Source: Identity API v3, "Password authentication with scoped authorization" and
+//! related sections.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use super::{
 
 /// Header with the new token.
 const SUBJECT_TOKEN: &str = "x-subject-token";
-/// Percentage of a token's lifetime after which it is renewed, so that running calls can finish with the old one.
+/// Percentage of a token's lifetime after which it is renewed. The remaining lifetime lets calls in progress finish with the old token.
 const RENEWED_AT: u32 = 80;
 
 /// A token, and the addresses of the services.
@@ -96,7 +96,7 @@ pub(crate) fn request(cloud: &Cloud) -> Value {
     json!({ "auth": auth })
 }
 
-/// The scope of the token. `None`: an application credential has a fixed project, and Keystone refuses a scope for it.
+/// Returns the scope of the token. `None` for an application credential: it has a fixed project, and Keystone refuses a scope for it.
 fn scope(cloud: &Cloud) -> Option<Value> {
     if matches!(cloud.credentials, Credentials::ApplicationCredential { .. }) {
         return None;
@@ -125,7 +125,7 @@ fn domain(domain: &Domain) -> Value {
     }
 }
 
-/// Parses the answer to a log-in that was sent at `asked`.
+/// Parses the answer to a log-in that was sent at time `asked`.
 ///
 /// # Errors
 /// Returns [`Fault::Forbidden`] if the token is for another project than `cloud` configures, and [`Fault::Nonsense`] if the answer cannot
@@ -140,7 +140,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
         response.headers().get(SUBJECT_TOKEN).cloned().ok_or_else(|| unread(&"it has no token"))?;
     token.set_sensitive(true);
     let project = right(&cloud.project, project)?;
-    // The lifetime is computed from Keystone's own two times, because its clock may differ from the local one.
+    // The lifetime is the difference of Keystone's own two times, because its clock may differ from the local one.
     let life = Duration::try_from(expires_at.duration_since(issued_at)).unwrap_or_default();
     Ok(Access {
         token,
@@ -151,7 +151,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
     })
 }
 
-/// Checks that the token is for the configured project: in another project, all instances would seem to be deleted.
+/// Checks that the token is for the configured project. With a token for another project, all instances would seem to be deleted.
 pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Project, VendorError> {
     let refused = |text: String| Err(VendorError::new(Fault::Forbidden, text));
     let Some(found) = found else {
@@ -162,7 +162,7 @@ pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Pr
     let differs =
         |wanted: &Option<String>, found: &str| wanted.as_deref().is_some_and(|wanted| wanted != found);
     let domain = match &wanted.domain {
-        // The domain qualifies the project name; without a name it may be the domain of the user.
+        // The domain qualifies the project name. If no name is configured, the domain may be that of the user.
         Some(_) if wanted.name.is_none() => false,
         Some(Domain::Id(id)) => *id != found.domain.id,
         Some(Domain::Name(name)) => !found.domain.name.is_empty() && *name != found.domain.name,

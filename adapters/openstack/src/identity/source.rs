@@ -1,4 +1,4 @@
-//! The source of a cloud's keys: clouds.yaml and secure.yaml beside it, or the environment.
+//! The source of a cloud's keys: the environment, or clouds.yaml with a secure.yaml in the same folder.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ impl FromIterator<(String, String)> for Environment {
 }
 
 impl Environment {
-    /// An empty variable counts as unset.
+    /// Returns a variable. An empty variable counts as unset.
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -43,26 +43,26 @@ impl Environment {
     }
 }
 
-/// The source of the keys.
+/// Where the keys are read from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// `OS_AUTH_URL`, `OS_USERNAME` and so on.
+    /// The environment: `OS_AUTH_URL`, `OS_USERNAME` and so on.
     Environment(Environment),
     Files(Files),
 }
 
-/// The files that define clouds.
+/// The files that define the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     clouds: PathBuf,
-    /// In the same folder; contains only secrets.
+    /// Path of secure.yaml in the same folder, which contains only secrets.
     secure: PathBuf,
-    /// Name of the cloud in it. `None`: the file must have only one cloud.
+    /// Name of the cloud in the file. `None`: the file must define only one cloud.
     cloud: Option<String>,
 }
 
 impl Source {
-    /// Uses the files if a cloud or a file is named; else the environment, if it has `OS_AUTH_URL`; else the usual files.
+    /// Uses the files if a flag or variable names a cloud or a file; else the environment, if it has `OS_AUTH_URL`; else the usual files.
     ///
     /// # Errors
     /// Returns an error if there is no clouds.yaml in the usual folders.
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Reads the configuration with other content of the watched file.
+    /// Reads the configuration, with this content instead of the content of the watched file.
     ///
     /// # Errors
     /// Returns the errors in the keys, one on each line.
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// The file to watch, if there is one: the file with the secrets.
+    /// Returns the file to watch, if there is one. It is the file with the secrets.
     pub(crate) fn followed(&self) -> Option<PathBuf> {
         match self {
             Self::Environment(_) => None,
@@ -187,7 +187,7 @@ fn usual(environment: &Environment) -> Result<PathBuf, String> {
     })
 }
 
-/// Parses the content of a file. Errors do not repeat its text, because it contains secrets.
+/// Parses the content of a file. Errors do not quote the content, because it includes secrets.
 fn section(path: &Path, content: &[u8]) -> Result<Map<String, Value>, String> {
     let text = str::from_utf8(content).map_err(|error| named(path, &error))?;
     if text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! Which callers log in, when and how often, against a small OpenStack.
+//! Tests of which callers log in, when and how often, against a fake OpenStack.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ async fn concurrent_callers_log_in_once() {
     let identity = &driver.client.identity;
     let (one, two, three) =
         tokio::join!(identity.access(&session), identity.access(&session), identity.access(&session));
-    let one = one.expect("logged in");
+    let one = one.expect("the caller has a token");
     assert!(
         Arc::ptr_eq(&one, &two.expect("the same token"))
             && Arc::ptr_eq(&one, &three.expect("the same token"))
@@ -55,7 +55,7 @@ async fn cancelled_log_in_passes_to_the_next_caller() {
     let second = identity.access(&session);
     drop(first);
     cloud.gate.add_permits(2);
-    second.await.expect("logs in itself");
+    second.await.expect("the second caller logs in");
     assert_eq!(cloud.log_ins(), 2);
 }
 
@@ -63,7 +63,7 @@ async fn cancelled_log_in_passes_to_the_next_caller() {
 async fn token_is_renewed_before_it_expires() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
-    let first = identity.access(&session).await.expect("logged in");
+    let first = identity.access(&session).await.expect("the caller has a token");
     passes(47).await;
     assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still valid")));
     passes(2).await;
@@ -76,13 +76,13 @@ async fn token_is_renewed_before_it_expires() {
 async fn failed_renewal_keeps_the_old_token_until_it_expires() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
-    let first = identity.access(&session).await.expect("logged in");
+    let first = identity.access(&session).await.expect("the caller has a token");
     cloud.store().locked = true;
     passes(50).await;
     for _ in 0..3 {
         assert!(Arc::ptr_eq(&first, &identity.access(&session).await.expect("still valid")));
     }
-    assert_eq!(cloud.log_ins(), 2, "no attempt with each call");
+    assert_eq!(cloud.log_ins(), 2, "not every call causes an attempt");
     passes(1).await;
     identity.access(&session).await.expect("still valid");
     assert_eq!(cloud.log_ins(), 3, "another attempt");
@@ -103,7 +103,7 @@ async fn rejected_credentials_are_tried_once_for_all_waiters() {
     }
     assert_eq!(cloud.log_ins(), 1);
     cloud.store().locked = false;
-    identity.access(&session).await.expect("a later caller asks again");
+    identity.access(&session).await.expect("a later caller tries again");
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn self_check_calls_the_cloud_each_time() {
     assert_eq!(driver.self_check(&session).await.expect("good").fingerprint, first.fingerprint);
     assert_eq!(cloud.store().requests.last().expect("two"), "GET /identity/v3/auth/tokens?nocatalog");
     cloud.store().tokens.clear();
-    driver.self_check(&session).await.expect("logs in again");
+    driver.self_check(&session).await.expect("the caller logs in again");
     assert_eq!((cloud.log_ins(), cloud.store().requests.len()), (2, 4));
     cloud.store().tokens.clear();
     cloud.store().locked = true;
@@ -150,11 +150,11 @@ async fn self_check_fails_in_a_region_without_services() {
 async fn new_credentials_get_a_new_token() {
     let (cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
-    let old = identity.access(&session).await.expect("logged in");
+    let old = identity.access(&session).await.expect("the caller has a token");
     let other = cloud.driver();
     other.self_check(&session).await.expect("good");
     identity.adopt(&other.client.identity);
-    let new = identity.access(&session).await.expect("already renewed");
+    let new = identity.access(&session).await.expect("another caller has renewed the token");
     assert!(!Arc::ptr_eq(&old, &new));
     assert_eq!(cloud.log_ins(), 2);
     // A late rejection of the old token does not cause a second log-in.
@@ -166,7 +166,7 @@ async fn new_credentials_get_a_new_token() {
 async fn secrets_are_redacted_from_answers_and_logs() {
     let (_cloud, driver, session) = bed().await;
     let identity = &driver.client.identity;
-    identity.access(&session).await.expect("logged in");
+    identity.access(&session).await.expect("the caller has a token");
     let secrets: Vec<String> =
         identity.secrets().iter().map(|secret| secret.expose_secret().to_owned()).collect();
     assert_eq!(secrets, ["correct horse", "token-1"]);

@@ -1,7 +1,7 @@
-//! Addresses of an instance, in the order in which a Node shows them. Pure.
+//! Addresses of an instance, in the order in which a Node shows them. Pure functions.
 //!
-//! The rules are those of the former cloud controller manager, so that a Node keeps its InternalIP. Source: cloud-provider-openstack,
-//! `nodeAddresses`.
+//! The rules are those of the former cloud controller manager, so that the InternalIP of a Node does not change. Source:
+//! cloud-provider-openstack, `nodeAddresses`.
 
 use std::net::IpAddr;
 
@@ -20,14 +20,14 @@ const ACTIVE: &str = "ACTIVE";
 /// Type of an address that is a floating IP.
 const FLOATING: &str = "floating";
 
-/// How networks map to types of addresses.
+/// Settings that map networks to types of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Networking {
     /// Networks whose addresses become ExternalIPs.
     pub(crate) public: Vec<String>,
-    /// Networks whose addresses become InternalIPs. Empty: all networks that are not public.
+    /// Networks whose addresses become InternalIPs. If empty, all networks that are not public.
     pub(crate) internal: Vec<String>,
-    /// Addresses in these networks come first, in this order; the others keep their order.
+    /// CIDRs whose addresses come first, in this order. Other addresses keep their order.
     pub(crate) sort_order: Vec<IpNet>,
     pub(crate) ipv6: Ipv6,
 }
@@ -47,13 +47,13 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Adds an address if it is new. Invalid addresses and disabled IP families are left out.
+    /// Adds an address if it is new. Skips invalid addresses and those of a disabled IP family.
     fn add(&mut self, kind: Type, text: &str) {
         let Ok(ip) = text.parse::<IpAddr>() else { return };
         if ip.is_ipv6() && self.networking.ipv6 == Ipv6::LeftOut {
             return;
         }
-        // Compares canonical forms, because services spell IPv6 addresses in several ways.
+        // Compares canonical forms, because services write the same IPv6 address in several ways.
         let one = (kind, ip.to_string());
         if !self.addresses.contains(&one) {
             self.addresses.push(one);
@@ -67,7 +67,7 @@ impl Shown<'_> {
     }
 }
 
-/// All addresses of an instance. `ports`: its own, in Neutron's order.
+/// Returns all addresses of an instance. `ports`: the ports of the instance, in the order that Neutron returns.
 pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networking) -> Vec<InstanceAddress> {
     let mut shown = Shown { networking, addresses: Vec::new() };
     let active = ports.iter().filter(|port| port.status == ACTIVE);
@@ -79,14 +79,14 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     if let Some(hostname) = server.metadata.get(HOSTNAME).filter(|hostname| !hostname.is_empty()) {
         shown.addresses.push((Type::Hostname, hostname.clone()));
     }
-    // Sorted by name of the network, as the map is.
+    // The addresses are in the order of the networks' names, because the map is sorted by name.
     for (network, of_it) in &server.addresses {
         for NetworkAddress { addr, kind } in of_it {
             by_network(&mut shown, network, (kind, addr));
         }
     }
     let order = &networking.sort_order;
-    // The sort is stable: addresses of equal rank keep their order.
+    // The sort is stable, so that addresses of equal rank keep their order.
     shown.addresses.sort_by_key(|(_, text)| rank(order, text));
     told(&shown.addresses, server)
 }
@@ -106,7 +106,7 @@ fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str
     }
 }
 
-/// Rank of an address: lower comes first.
+/// Returns the rank of an address. Lower ranks come first.
 fn rank(order: &[IpNet], text: &str) -> usize {
     let ip = text.parse::<IpAddr>().ok();
     order.iter().position(|net| ip.is_some_and(|ip| net.contains(&ip))).unwrap_or(order.len())

@@ -1,6 +1,6 @@
-//! Servers and ports in the answers of Nova and Neutron, and the instance that they make up. Pure.
+//! Servers and ports in the answers of Nova and Neutron, and the instance that is built from them. Pure functions.
 //!
-//! Only fields that are used are parsed, and enums as text, so that an unknown value does not fail a whole listing.
+//! Only the fields that the driver uses are parsed, and enums as text, so that an unknown value does not fail a whole listing.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -29,7 +29,7 @@ pub(crate) struct Server {
     pub(super) access_v4: String,
     #[serde(rename = "accessIPv6", deserialize_with = "or_empty")]
     pub(super) access_v6: String,
-    /// Keyed by the name of the network.
+    /// The addresses of the server, by the name of the network.
     pub(super) addresses: BTreeMap<String, Vec<NetworkAddress>>,
     flavor: Flavor,
     #[serde(rename = "OS-EXT-AZ:availability_zone", deserialize_with = "or_empty")]
@@ -40,12 +40,12 @@ pub(crate) struct Server {
     power: Option<u8>,
 }
 
-/// An address of a server, which Nova has from Neutron.
+/// An address of a server, as Nova knows it from Neutron.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct NetworkAddress {
     pub(super) addr: String,
-    /// `fixed` or `floating`.
+    /// The type of the address: `fixed` or `floating`.
     #[serde(rename = "OS-EXT-IPS:type")]
     pub(super) kind: String,
 }
@@ -56,7 +56,7 @@ struct Flavor {
     original_name: String,
 }
 
-/// A port of Neutron.
+/// A port in Neutron's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -73,7 +73,7 @@ pub(crate) struct FixedIp {
 }
 
 impl Port {
-    /// The subnet of one of its addresses.
+    /// The subnet of one of the port's addresses.
     pub(crate) fn subnet_of(&self, address: IpAddr) -> Option<&str> {
         let is_it = |one: &&FixedIp| one.ip_address.parse() == Ok(address);
         self.fixed_ips.iter().find(is_it).map(|one| one.subnet_id.as_str()).filter(|id| !id.is_empty())
@@ -89,7 +89,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Server {
-    /// Name of the network of an address.
+    /// The name of the network of an address.
     pub(super) fn network_of(&self, address: &str) -> Option<&str> {
         let ip = address.parse::<IpAddr>().ok()?;
         let is_it = |one: &NetworkAddress| one.addr.parse() == Ok(ip);
@@ -100,11 +100,11 @@ impl Server {
     fn state(&self) -> InstanceState {
         const SHUT_DOWN: u8 = 4;
         match (self.status.as_str(), self.task.as_str()) {
-            // A soft-deleted server can only be restored by hand, and has left its cluster.
+            // Only an operator can restore a soft-deleted server, which has left its cluster.
             ("DELETED" | "SOFT_DELETED", _) => InstanceState::Terminated,
             (_, "deleting" | "soft-deleting") => InstanceState::Terminating,
             ("SHUTOFF", _) => InstanceState::Stopped,
-            // The hypervisor has shut it down, and Nova does not show it in the status yet.
+            // The hypervisor has shut the server down, but Nova does not show this in the status yet.
             ("ACTIVE", _) if self.power == Some(SHUT_DOWN) => InstanceState::Stopped,
             ("BUILD" | "REBUILD", _) => InstanceState::Starting,
             (
@@ -112,22 +112,22 @@ impl Server {
                 | "REVERT_RESIZE" | "MIGRATING",
                 _,
             ) => InstanceState::Running,
-            // These servers neither run nor are shut down: their volumes may be in use.
+            // These servers do not run, but are not shut down either: their volumes may be in use.
             ("PAUSED" | "SUSPENDED" | "SHELVED" | "SHELVED_OFFLOADED", _) => InstanceState::Stopping,
             ("ERROR", _) => InstanceState::Error,
-            // An unknown status never counts as deleted.
+            // An unknown status never counts as a deletion.
             _ => InstanceState::Unknown,
         }
     }
 }
 
-/// Converts a server to an instance of the contract. `ports`: its own, in Neutron's order.
+/// Converts a server to an instance of the contract. `ports`: the ports of this server, in the order that Neutron returns.
 pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> Instance {
     let Place { region, networking, form } = place;
     let addresses = addresses(server, ports, networking);
     let provider_id = provider_id::write(*form, region, &server.id);
     let (state, kind, zone) = (server.state(), label(&server.flavor.original_name), label(&server.zone));
-    // The fingerprint covers only what a Node is initialised from.
+    // The fingerprint covers only the properties from which a Node is initialised.
     let mut node = vec![provider_id.as_str(), &server.name, state.as_str_name(), &kind, &zone, region];
     for address in &addresses {
         node.push(Type::try_from(address.r#type).unwrap_or_default().as_str_name());
@@ -152,7 +152,7 @@ pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> I
     }
 }
 
-/// Nova returns `null` for unknown values.
+/// Parses an optional value, because Nova returns `null` for unknown values.
 fn or_empty<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
     Ok(Option::deserialize(text)?.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Instances from Nova's and Neutron's answers.
+//! Tests of instances that are built from answers of Nova and Neutron.
 
 mod addresses;
 mod sweep;
@@ -154,7 +154,7 @@ fn fingerprint_covers_only_fields_of_a_node() {
     }
 }
 
-/// `InternalIP 10.0.0.5`
+/// Formats an address, such as `InternalIP 10.0.0.5`.
 fn shown(machine: &Instance) -> Vec<String> {
     let line = |address: &cloud_api_proto::v1alpha1::InstanceAddress| {
         let text = match address.value.as_ref().expect("a value") {

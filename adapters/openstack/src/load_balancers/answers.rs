@@ -1,6 +1,6 @@
-//! Answers of Octavia and Neutron about the parts of a load balancer, with the fields that are used.
+//! Answers of Octavia and Neutron about the parts of a load balancer. Only the fields that the driver uses are parsed.
 //!
-//! Enums such as protocols are parsed as text: a part with an unknown value only differs from the desired state, and does not fail the
+//! Enums such as protocols are parsed as text: a part with an unknown value then differs from the desired state, but does not fail the
 //! listing. Source: Octavia and Neutron API references.
 
 use std::net::IpAddr;
@@ -14,10 +14,10 @@ pub(crate) struct Balancer {
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) name: String,
     pub(crate) provisioning_status: String,
-    /// In UTC, without a zone in the text.
+    /// Time of creation in UTC. The text contains no time zone.
     #[serde(default)]
     pub(crate) created_at: Option<jiff::civil::DateTime>,
-    /// Changes with each change of any part, with a resolution of one second.
+    /// Time of the last change of any part, with a resolution of one second.
     #[serde(default)]
     pub(crate) updated_at: Option<String>,
     #[serde(default)]
@@ -38,7 +38,7 @@ pub(crate) struct Balancer {
     pub(crate) tags: Vec<String>,
 }
 
-/// The fields of a single load balancer that decide about sharing.
+/// The fields of one load balancer that are read before its tags are written or it is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct LiveBalancer {
     pub(crate) id: String,
@@ -52,7 +52,7 @@ pub(crate) struct LiveBalancer {
 }
 
 impl LiveBalancer {
-    /// Whether it is being deleted.
+    /// Whether the load balancer is being deleted.
     pub(crate) fn goes(&self) -> bool {
         ["PENDING_DELETE", "DELETED"].contains(&self.provisioning_status.as_str())
     }
@@ -113,14 +113,14 @@ pub(crate) struct Pool {
     pub(crate) provisioning_status: String,
     #[serde(default)]
     pub(crate) session_persistence: Option<Persistence>,
-    /// Only IDs: the members are read pool by pool.
+    /// IDs of the members. A separate listing for each pool returns the members.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) members: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) loadbalancers: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) tags: Vec<String>,
-    /// Changes with each change of a member, with a resolution of one second.
+    /// Time of the last change of the pool or a member, with a resolution of one second.
     #[serde(default)]
     pub(crate) updated_at: Option<String>,
 }
@@ -130,7 +130,7 @@ pub(crate) struct Pool {
 pub(crate) struct Persistence {
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// In seconds; for UDP and SCTP only.
+    /// Timeout in seconds, for UDP and SCTP only.
     #[serde(default)]
     pub(crate) persistence_timeout: Option<u32>,
 }
@@ -170,7 +170,7 @@ pub(crate) struct Member {
 pub(crate) struct FloatingIp {
     pub(crate) id: String,
     pub(crate) floating_ip_address: IpAddr,
-    /// The port it is attached to. `None`: it is unattached.
+    /// The port that the floating IP is attached to. `None`: it is unattached.
     #[serde(default)]
     pub(crate) fixed_ip_address: Option<IpAddr>,
     #[serde(default, deserialize_with = "absent_if_empty")]
@@ -180,10 +180,10 @@ pub(crate) struct FloatingIp {
     /// The external network of the address.
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) floating_network_id: String,
-    /// With a resolution of one second.
+    /// Time of creation, with a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
-    /// Only requested where it is needed: it changes with unrelated fields, too.
+    /// Revision of the floating IP. Requested only where it is needed, because it also changes with unrelated fields.
     #[serde(default)]
     pub(crate) revision_number: Option<u64>,
 }
@@ -192,7 +192,7 @@ pub(crate) struct FloatingIp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityGroup {
     pub(crate) id: String,
-    /// With a resolution of one second.
+    /// Time of creation, with a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
@@ -205,7 +205,7 @@ pub(crate) struct SecurityGroup {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct SecurityRule {
     pub(crate) id: String,
-    /// With a resolution of one second.
+    /// Time of creation, with a resolution of one second.
     #[serde(default)]
     pub(crate) created_at: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
@@ -234,7 +234,7 @@ pub(crate) struct GuardedPort {
     pub(crate) fixed_ips: Vec<FixedAddress>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) security_groups: Vec<String>,
-    /// Without port security no group has effect, and Neutron accepts none.
+    /// Whether port security is on. Without it, groups have no effect, and Neutron accepts none.
     #[serde(default = "guarded")]
     pub(crate) port_security_enabled: bool,
     #[serde(default)]
@@ -259,18 +259,18 @@ pub(crate) struct Subnet {
     pub(crate) cidr: ipnet::IpNet,
 }
 
-/// An object by its ID.
+/// A reference to an object by its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Named {
     pub(crate) id: String,
 }
 
-/// The services write `null` for empty values.
+/// Parses `null` as an empty value, because the services write `null` for empty values.
 fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
-/// Some versions of Neutron write `""` for empty values.
+/// Parses `""` as a missing value, because some versions of Neutron write `""` for empty values.
 fn absent_if_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
     Ok(Option::deserialize(value)?.filter(|text: &String| !text.is_empty()))
 }

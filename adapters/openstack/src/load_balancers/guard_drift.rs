@@ -1,4 +1,4 @@
-//! Computes how security groups differ from what load balancers need, because of changes by other clients or leftovers. Pure.
+//! Finds differences between security groups and what load balancers need. Other clients or interruptions cause them. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::ownership;
 
-/// The differences.
+/// The differences that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drift {
-    /// IDs of load balancers that have too few or too many rules.
+    /// IDs of load balancers with missing or unneeded rules.
     pub(crate) balancers: BTreeSet<String>,
-    /// Owners of deleted load balancers whose rules are left and no longer needed.
+    /// Owners of deleted load balancers whose rules still exist although no load balancer needs them.
     pub(crate) left: Vec<LoadBalancerKey>,
 }
 
@@ -35,14 +35,14 @@ impl Drift {
     }
 }
 
-/// A cluster's group, with what is needed to compare it with each load balancer.
+/// A cluster's group, and the facts for a comparison with each load balancer.
 struct Cluster<'a> {
     guards: &'a Guards,
     id: &'a str,
     open: BTreeSet<Rule>,
     /// Rules by the load balancer that they were created for.
     rules: BTreeMap<String, Vec<&'a SecurityRule>>,
-    /// Whether the rules of the group let packets to an address through, or no group applies to it.
+    /// For each address, whether the group lets packets through to it, or security groups have no effect on it.
     reached: BTreeMap<IpAddr, bool>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Cluster<'a> {
         let left: Vec<&SecurityRule> =
             left.flat_map(|(_, rules)| rules.iter().filter(of_no_use)).copied().collect();
         if !left.is_empty() {
-            // One load balancer suffices to delete them.
+            // One load balancer is marked as different, which is enough to have the rules deleted.
             let mut able = users().filter(|(_, user)| user.is_active);
             drift.balancers.extend(able.next().map(|(id, _)| id.clone()));
         }

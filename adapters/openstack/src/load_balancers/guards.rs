@@ -1,9 +1,9 @@
-//! State of security groups in a listing: groups owned by clusters, the ports of servers in them, and what is missing. Pure, apart from its
-//! cache.
+//! The state of security groups in a listing: the groups that clusters own, the ports of servers in these groups, and missing access. Pure
+//! functions, apart from the cache.
 //!
-//! A cluster has one group for all its load balancers, and each rule in it names the load balancer that it was created for. Neutron refuses
-//! duplicate rules, so that load balancers share rules, such as that of a health check port; a rule is deleted when none needs it. The
-//! ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
+//! A cluster has one group for all its load balancers, and each rule names the load balancer that it was created for. Neutron refuses
+//! duplicate rules, so load balancers share rules, such as that of a health check port; a rule is deleted when no load balancer needs it.
+//! The ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
 
 use std::{
     cmp::Reverse,
@@ -28,17 +28,17 @@ use crate::{
 /// Neutron creates a group together with its initial rules, in one transaction, before any other client sees the group.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
-/// Subnets that have been read, by ID. `None`: the subnet is not visible to this project.
+/// Subnets that have been read, by their IDs. `None`: the subnet is not visible to this project.
 pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 
 /// The state in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
-    /// IDs of the project's load balancers, without those that are being deleted.
+    /// IDs of the project's load balancers, except those that are being deleted.
     pub(super) balancers: BTreeSet<String>,
-    /// Users of load balancers, by ID.
+    /// Users of load balancers, by the load balancer's ID.
     pub(super) users: BTreeMap<String, User>,
-    /// Groups that clusters own, of all clusters.
+    /// Security groups owned by this or another cluster.
     pub(super) groups: Vec<SecurityGroup>,
     /// Ports of servers, by the server's ID.
     pub(super) ports: BTreeMap<String, Vec<GuardedPort>>,
@@ -46,15 +46,15 @@ pub(crate) struct Guards {
     pub(crate) drift: Drift,
 }
 
-/// A user of a load balancer, with what matters for security groups.
+/// A user of a load balancer, with the properties that matter for security groups.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(super) cluster_id: String,
-    /// Whether it can be changed; a load balancer in ERROR cannot.
+    /// Whether the load balancer can be changed. In state ERROR it cannot.
     pub(super) is_active: bool,
-    /// What its current members need. `None`: not all members are known.
+    /// The access that its current members need. `None`: not all members are known.
     pub(super) needs: Option<Needs>,
-    /// Addresses of its members.
+    /// The addresses of its members.
     pub(super) addresses: BTreeSet<IpAddr>,
 }
 
@@ -62,14 +62,14 @@ pub(crate) struct User {
 #[derive(Debug, Default)]
 pub(crate) struct KnownGuards {
     last: Mutex<Option<Arc<Guards>>>,
-    /// The CIDR of a subnet never changes.
+    /// CIDRs of subnets, which never change.
     subnets: Mutex<Subnets>,
-    /// Held during writes, because all load balancers of a cluster share a group, and a write replaces all groups of a port.
+    /// Locked during writes, because all load balancers of a cluster share a group, and a write replaces all groups of a port.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl KnownGuards {
-    /// The state in the last listing. `None`: there has been no listing, or security groups are not managed.
+    /// The state in the last listing. `None`: no listing has ended yet, or security groups are not managed.
     pub(crate) fn last(&self) -> Option<Arc<Guards>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -80,7 +80,7 @@ impl KnownGuards {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.into());
     }
 
-    /// Records what a load balancer has got access for: it may rely on rules of others from now on.
+    /// Records the access that a load balancer has got. From now on it may rely on rules that were created for other load balancers.
     pub(super) fn learn_user(&self, balancer: &str, cluster_id: &str, needs: &Needs) {
         let subnets = self.subnets();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl KnownGuards {
         self.subnets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Also records which subnets are not visible.
+    /// Records the CIDRs of subnets, and which subnets are not visible.
     pub(super) fn learn_subnets(&self, asked: &[String], found: Vec<Subnet>) {
         let mut known = self.subnets.lock().unwrap_or_else(PoisonError::into_inner);
         for id in asked {
@@ -106,32 +106,32 @@ impl KnownGuards {
     }
 }
 
-/// Source of packets.
+/// The source of packets to nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// The load balancer, from its address in the subnet with this ID.
+    /// The load balancer, which sends from its address in the subnet with this ID.
     Subnet(String),
-    /// As `Subnet`, but optional: each member names the subnet through which it is reached, so that the subnet of the VIP only counts if it
-    /// is visible. A subnet in the network of another tenant, which only provides the VIP, usually is not.
+    /// Like `Subnet`, but ignored if the subnet is not visible: each member names the subnet through which it is reached, so the subnet of
+    /// the VIP may not matter. A subnet in the network of another tenant, which only provides the VIP, is usually not visible.
     IfShown(String),
     /// Any IPv4 or IPv6 address: the load balancer preserves the clients' addresses.
     AnyV4,
     AnyV6,
 }
 
-/// The access to the nodes' ports that a load balancer needs.
+/// The access to ports of nodes that a load balancer needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Node ports.
     pub(crate) ports: BTreeSet<Port>,
     pub(crate) from: BTreeSet<Source>,
-    /// Ports of health checks. Only the load balancer probes them, never its clients.
+    /// Ports of health checks. Only the load balancer sends probes to these ports, never its clients.
     pub(crate) probes: BTreeSet<Port>,
     pub(crate) probed_from: BTreeSet<Source>,
 }
 
 impl Needs {
-    /// What a load balancer's members need. `passes_clients_on`: packets have the clients' source addresses.
+    /// Returns the access that a load balancer's members need. `passes_clients_on`: packets have the clients' source addresses.
     pub(crate) fn of<'a>(
         balancer: &Balancer,
         members: impl IntoIterator<Item = (Transport, &'a Member)>,
@@ -158,19 +158,19 @@ impl Needs {
         if !passes_clients_on {
             needs.from.clone_from(&needs.probed_from);
         } else if needs.probes.is_empty() {
-            // Without probes the CIDRs of the subnets are not needed.
+            // If there are no probes, the CIDRs of the subnets are not needed.
             needs.probed_from.clear();
         }
         needs
     }
 
-    /// Whether it needs a rule, or may need it because the CIDR of a subnet is unknown.
+    /// Whether this access needs a rule, or may need the rule because the CIDR of a subnet is unknown.
     fn include(&self, there: &SecurityRule, subnets: &Subnets) -> bool {
         let rules = self.rules(subnets);
         !rules.are_all() || rules.known.iter().any(|rule| rule.is(there))
     }
 
-    /// Its rules, as far as subnets are known.
+    /// Returns the rules for this access, as far as the subnets are known.
     pub(crate) fn rules(&self, subnets: &Subnets) -> Rules {
         let mut rules = Rules { known: BTreeSet::new(), unasked: Vec::new(), hidden: Vec::new() };
         for source in self.from.union(&self.probed_from) {
@@ -198,7 +198,7 @@ impl Needs {
     }
 }
 
-/// The access that a load balancer's members need, as rules.
+/// The access that a load balancer's members need, in the form of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) known: BTreeSet<Rule>,
@@ -209,13 +209,13 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether no further rules are needed.
+    /// Whether these are all rules, because every subnet is known.
     pub(crate) fn are_all(&self) -> bool {
         self.unasked.is_empty() && self.hidden.is_empty()
     }
 }
 
-/// The access that a rule grants.
+/// The access that one rule grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     port: Port,
@@ -223,7 +223,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The access that an existing rule grants, no matter which client created it. `None`: the rule is of another kind.
+    /// Returns the access that an existing rule grants, whichever client created the rule. `None`: the rule is of another kind.
     pub(super) fn of(there: &SecurityRule) -> Option<Self> {
         let transport = Transport::named(there.protocol.as_deref()?)?;
         let number = u16::try_from(there.port_range_min?).ok()?;
@@ -233,7 +233,7 @@ impl Rule {
         (there.direction == "ingress" && alone).then_some(rule)
     }
 
-    /// Whether an existing rule grants exactly this access, no matter which client created it.
+    /// Whether an existing rule grants exactly this access, whichever client created the rule.
     pub(crate) fn is(&self, there: &SecurityRule) -> bool {
         Self::of(there).as_ref() == Some(self)
     }
@@ -253,20 +253,20 @@ impl Rule {
 }
 
 impl SecurityRule {
-    /// Whether it was created for this load balancer.
+    /// Whether the rule was created for this load balancer.
     pub(crate) fn is_of(&self, balancer: &str) -> bool {
         ownership::balancer_of(&self.description).is_some_and(|of| of == balancer)
     }
 
-    /// Whether an adapter created it for a load balancer.
+    /// Whether an adapter created the rule for a load balancer.
     fn is_ours(&self) -> bool {
         ownership::balancer_of(&self.description).is_some()
     }
 }
 
 impl SecurityGroup {
-    /// Whether Neutron created a rule together with the group: those that allow all egress, and the cloud's default rules for all groups.
-    /// Rules that were added later belong to other clients.
+    /// Whether Neutron created a rule together with the group. These are the rules that allow all egress, and the cloud's default rules for
+    /// all groups. Rules that were added later belong to other clients.
     pub(crate) fn was_given(&self, rule: &SecurityRule) -> bool {
         let read = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
         let (Some(made), Some(group)) = (read(&rule.created_at), read(&self.created_at)) else {
@@ -276,7 +276,7 @@ impl SecurityGroup {
     }
 }
 
-/// The group of a cluster. If a lost answer has led to a second group, the one with more rules counts.
+/// Returns the group of a cluster. If a lost answer has led to a second group, returns the group with more rules.
 pub(super) fn in_use<'a>(
     groups: impl IntoIterator<Item = &'a SecurityGroup>,
     cluster_id: &str,
@@ -289,23 +289,23 @@ pub(super) fn in_use<'a>(
 }
 
 impl Guards {
-    /// Subnets without which a load balancer does not reach its members, and which are not visible to this project.
+    /// Returns subnets that are not visible to this project, but without which a load balancer does not reach its members.
     pub(super) fn hidden<'a>(&'a self, subnets: &'a Subnets) -> impl Iterator<Item = String> + 'a {
         let needs = self.users.values().filter_map(|user| user.needs.as_ref());
         needs.flat_map(|needs| needs.rules(subnets).hidden)
     }
 
-    /// The group of a cluster.
+    /// Returns the group of a cluster.
     pub(crate) fn group(&self, cluster_id: &str) -> Option<&SecurityGroup> {
         in_use(&self.groups, cluster_id)
     }
 
-    /// Subnets that have been read.
+    /// Returns the subnets that have been read.
     pub(crate) fn subnets(&self) -> &Subnets {
         &self.subnets
     }
 
-    /// Whether a rule was created for a load balancer that is gone. Always `false` for rules of other clients.
+    /// Whether a rule was created for a load balancer that no longer exists. Always `false` for rules of other clients.
     pub(crate) fn is_left(&self, rule: &SecurityRule) -> bool {
         ownership::balancer_of(&rule.description).is_some_and(|of| !self.balancers.contains(&of))
     }
@@ -318,12 +318,12 @@ impl Guards {
             .any(|(_, user)| user.needs.as_ref().is_none_or(|needs| needs.include(rule, &self.subnets)))
     }
 
-    /// Whether the cluster has no other load balancer than this.
+    /// Whether the cluster has no other load balancer.
     pub(crate) fn is_alone(&self, cluster_id: &str, balancer: &str) -> bool {
         self.users.iter().all(|(id, user)| id == balancer || user.cluster_id != cluster_id)
     }
 
-    /// IDs of a server's ports that have one of these addresses and are not in the group.
+    /// Returns the IDs of a server's ports that have one of these addresses and are not in the group.
     pub(crate) fn outside<'a>(
         &'a self,
         machine: &str,
@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// A Service can set the port of its health checks: clients must not get access to it on the nodes.
+    /// A Service can choose the port of its health checks, so clients must not get access to that port of the nodes.
     #[test]
     fn only_the_load_balancer_may_probe_nodes() {
         let balancer = json!({ "id": "lb-1", "name": "web", "provisioning_status": "ACTIVE", "vip_subnet_id": "s-1", "tags": [] });

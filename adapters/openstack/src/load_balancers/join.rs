@@ -1,4 +1,4 @@
-//! Joins the pages of a listing into load balancers of the contract. Pure.
+//! Joins the pages of a listing into load balancers of the contract. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,11 +27,12 @@ use crate::{
 
 type Record = LoadBalancerRecord<Detail>;
 
-/// Error in the status of a Service port while Octavia reports its listener as failed.
+/// The error in the status of a Service port if Octavia reports that its listener has failed.
 const PORT_FAILED: &str = "ListenerFailed";
 const ERROR: &str = "ERROR";
 
-/// The load balancers, and leftovers of deleted ones: floating IPs that were created for them, and rules of security groups.
+/// Returns the load balancers, and what is left of deleted load balancers: floating IPs and rules of security groups that were created for
+/// them.
 pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guards>) -> Vec<Record> {
     let balancers: Vec<&Balancer> = sweep.balancers.iter().flat_map(|page| page.iter()).collect();
     let mut parts = Parts::of(sweep, known);
@@ -57,11 +58,11 @@ pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guard
     records
 }
 
-/// The parts of all load balancers, by load balancer.
+/// The parts of all load balancers, by the load balancer's ID.
 struct Parts<'a> {
     listeners: BTreeMap<&'a str, Vec<Listener>>,
     pools: BTreeMap<&'a str, Vec<PoolTree>>,
-    /// Attached floating IPs, by port.
+    /// Attached floating IPs, by the ID of the port.
     at_port: BTreeMap<&'a str, Vec<&'a FloatingIp>>,
     /// Unattached floating IPs, by the key that they were created for.
     own: BTreeMap<(String, String), Vec<&'a FloatingIp>>,
@@ -87,7 +88,7 @@ impl<'a> Parts<'a> {
         for pool in sweep.pools.iter().flat_map(|page| page.iter()) {
             let monitor = monitors.get(pool.id.as_str()).map(|monitor| (*monitor).clone());
             let mut tree = PoolTree { pool: pool.clone(), monitor, members: known.of(pool) };
-            // Only shows that members changed, which the members themselves show.
+            // This field only shows that members have changed. The members themselves are compared.
             tree.pool.updated_at = None;
             for balancer in &pool.loadbalancers {
                 parts.pools.entry(&balancer.id).or_default().push(tree.clone());
@@ -113,7 +114,7 @@ impl Parts<'_> {
         let own = owner.into_iter().chain(sharers).filter_map(|key| self.own.get(&words(&key))).flatten();
         let floating_ips = at_port.into_iter().flatten().chain(own).map(|ip| (*ip).clone()).collect();
         Detail {
-            // The changed parts themselves show what has changed.
+            // These fields only show that a part has changed. The parts themselves are compared.
             balancer: Some(Balancer { updated_at: None, ..balancer.clone() }),
             floating_ips,
             listeners: self.listeners.remove(balancer.id.as_str()).unwrap_or_default(),
@@ -126,7 +127,7 @@ fn words(key: &LoadBalancerKey) -> (String, String) {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// The record of the load balancer for its owner. `reached`: the security groups are as it needs them.
+/// Returns the record of the load balancer for its owner. `reached`: whether the security groups are as the load balancer needs them.
 fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) -> Record {
     let (key, owner) = ownership::owner(&balancer.tags).unzip();
     let is_others = |name: &str, tags: &[String]| {
@@ -135,7 +136,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
     };
     let own = Own::of(&detail, |name, tags| !is_others(name, tags));
     let public = public(balancer, &detail);
-    // If it was created in one call, it already has the hash: without its floating IP it is not complete.
+    // A load balancer that was created in one call already has the hash, but is not complete without its floating IP.
     let lacks = ownership::expects_floating_ip(&balancer.tags) && public.is_none() || !reached;
     let applied_hash = if lacks { "" } else { ownership::applied_hash(&balancer.tags) };
     let summary = LoadBalancer {
@@ -156,7 +157,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
     }
 }
 
-/// The record of the load balancer for an owner that shares it.
+/// Returns the record of the load balancer for an owner that shares it.
 fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), reached: bool) -> Record {
     let own = Own::of(tree, |name, tags| {
         let part = (name, tags);
@@ -167,7 +168,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
     let common =
         summary((balancer, tree), &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
     let mut ids = common.vendor_ids.unwrap_or_default();
-    // Under the usual name, a deletion would take it for the load balancer of this owner alone.
+    // The usual name could let a deletion treat the load balancer as owned by this user alone.
     ids.ids.remove("loadbalancer");
     ids.ids.remove("floatingip");
     ids.ids.insert("loadbalancer/shared".to_owned(), balancer.id.clone());
@@ -208,8 +209,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// The fields of a load balancer for one of its users, without its owner. `complete`: this user's share is complete, and others use the
-/// load balancer, too.
+/// Returns the fields of a load balancer as they apply to one of its users, without the owner. `complete`: this user's share is complete,
+/// and others use the load balancer, too.
 fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -225,7 +226,7 @@ fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool
     }
 }
 
-/// What is left of a load balancer: a floating IP that no other process will release.
+/// Returns a record of a deleted load balancer, for a floating IP that no other process will release.
 fn remains(ip: &FloatingIp) -> Option<Record> {
     let ours = Description::read(&ip.description)?;
     let summary = LoadBalancer {
@@ -241,7 +242,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     Some(Record::new(summary, detail))
 }
 
-/// What is left of a load balancer: rules that let it access the nodes.
+/// Returns a record of a deleted load balancer, for rules that give it access to nodes.
 fn rules_left(key: &LoadBalancerKey) -> Record {
     let summary = LoadBalancer {
         vendor_id: format!("securitygroup/{}/{}", ownership::group_name(&key.cluster_id), key.owner_uid),
@@ -255,7 +256,7 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     Record::new(summary, detail)
 }
 
-/// If `complete`, changes by other users do not count: Octavia locks the whole load balancer, but shows which parts it changes.
+/// If `complete`, ignores changes by other users: Octavia locks the whole load balancer, but shows which parts it changes.
 fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerState {
     let has = |what: fn(&str) -> bool| own.statuses().any(what);
     match balancer.provisioning_status.as_str() {
@@ -269,7 +270,7 @@ fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerStat
     }
 }
 
-/// The floating IP of the load balancer's own IPv4 address.
+/// Returns the floating IP of the load balancer's own IPv4 address.
 fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     let own = plan::ipv4(balancer)?;
     let leads_there = |ip: &&FloatingIp| {
@@ -280,8 +281,8 @@ fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
     Some(detail.floating_ips.iter().find(leads_there)?.floating_ip_address)
 }
 
-/// The addresses, in the order of the requested families. A public load balancer reports its floating IP instead of its own IPv4 address,
-/// or nothing while it has none.
+/// Returns the addresses, in the order of the requested families. A public load balancer reports its floating IP instead of its own IPv4
+/// address, or no IPv4 address while it has no floating IP.
 fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
     let own = plan::ipv4(balancer);
     let hidden = ownership::expects_floating_ip(&balancer.tags);
@@ -291,7 +292,7 @@ fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Ve
         Some(public) => Some(public),
         None => Some(vip).filter(|_| !hidden),
     });
-    // With PROXY protocol, kube-proxy must not bypass the load balancer: otherwise packets would lack the header.
+    // With PROXY protocol, kube-proxy must not bypass the load balancer, because packets would then lack the header.
     let proxied = parts.pools.iter().any(|tree| tree.pool.protocol.starts_with("PROXY"));
     let mode = if proxied { IpMode::Proxy } else { IpMode::Vip };
     let ports: Vec<PortStatus> = parts.listeners.iter().filter_map(|one| failed_port(one)).collect();

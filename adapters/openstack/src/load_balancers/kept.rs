@@ -1,5 +1,5 @@
-//! Floating IPs that stay in the project when their Services are deleted. Each uses the project's quota indefinitely, so that their number
-//! per namespace is limited.
+//! Floating IPs that stay in the project when their Services are deleted. They use the project's quota indefinitely, so their number per
+//! namespace is limited.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
 /// Default maximum for a namespace.
 pub(crate) const MOST: u32 = 10;
 
-/// Keys of the owners, by cluster and namespace.
+/// Keys of the Services that keep addresses, by cluster and namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept(BTreeMap<(String, String), Vec<LoadBalancerKey>>);
 
@@ -35,21 +35,21 @@ impl Kept {
         of_namespace.push(key);
     }
 
-    /// Whether the namespace of an owner keeps the maximum. A key that already keeps an address may go on, even above the maximum: its
-    /// address would otherwise be deleted with its Service.
+    /// Whether the owner's namespace already keeps the maximum. A key that already keeps an address may continue, even above the maximum,
+    /// because its address would otherwise be deleted with its Service.
     pub(crate) fn is_full(&self, key: &LoadBalancerKey, owner: &Owner, most: u32) -> bool {
         let all = self.0.get(&place(key, &owner.namespace)).map(Vec::as_slice).unwrap_or_default();
         all.len() >= usize::try_from(most).unwrap_or(usize::MAX) && !all.contains(key)
     }
 }
 
-/// The cluster, and the namespace in the form of the shortest record.
+/// Returns the cluster, and the namespace in the form that the shortest record has.
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)
 }
 
-/// The record of an address that a step would keep.
+/// Returns the record of the address that a step would keep.
 pub(crate) fn written_by(step: &Step) -> Option<Description> {
     let (Step::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
     | Step::DescribeFloatingIp { description, .. }) = step
@@ -59,7 +59,7 @@ pub(crate) fn written_by(step: &Step) -> Option<Description> {
     Description::read(description).filter(|record| record.keep)
 }
 
-/// The state in the last listing, and later writes: all Services of a namespace may be reconciled between two listings.
+/// The state in the last listing, and the writes since. All Services of a namespace may be reconciled between two listings.
 #[derive(Debug, Default)]
 pub(crate) struct KnownKept(Mutex<State>);
 
@@ -73,7 +73,7 @@ struct State {
 #[derive(Debug)]
 struct Write {
     record: Description,
-    /// Number of writes by this process when this write finished. `None`: it is running.
+    /// Number of writes by this process when this write ended. `None`: the write is in progress.
     done_at: Option<u64>,
 }
 
@@ -93,14 +93,14 @@ impl KnownKept {
         true
     }
 
-    /// Records that the write has ended, successfully or not. `writes`: number of writes by this process so far.
+    /// Records that the write has ended, whether it succeeded or not. `writes`: number of writes by this process so far.
     pub(crate) fn done(&self, record: &Description, writes: u64) {
         let mut state = self.lock();
         let under_way = state.written.iter_mut().find(|one| one.done_at.is_none() && one.record == *record);
         under_way.into_iter().for_each(|one| one.done_at = Some(writes));
     }
 
-    /// Stores the state in a listing. `writes`: number of writes by this process when it began, all of which it shows.
+    /// Stores the state in a listing. `writes`: number of writes by this process when the listing began; the listing shows all of these.
     pub(crate) fn learn(&self, listed: Kept, writes: u64) {
         let mut state = self.lock();
         state.listed = listed;
@@ -144,7 +144,7 @@ mod tests {
         known.learn(Kept::default(), 0);
         assert!(known.begin(&web, 2) && known.begin(&api, 2));
         assert!(!known.begin(&old, 2), "the namespace keeps two already");
-        assert!(known.begin(&kept_by("ops", "old"), 2), "another namespace");
+        assert!(known.begin(&kept_by("ops", "old"), 2), "the Service is in another namespace");
         assert!(known.begin(&web, 2), "the key keeps one already");
 
         known.done(&web, 7);
@@ -153,6 +153,6 @@ mod tests {
         assert!(!known.begin(&old, 2), "the listing began before the write ended");
         known.learn(Kept::default(), 7);
         assert!(known.begin(&old, 2), "the listing shows that the write had no effect");
-        assert!(!known.begin(&kept_by("shop", "new"), 2), "another write is running");
+        assert!(!known.begin(&kept_by("shop", "new"), 2), "another write is in progress");
     }
 }

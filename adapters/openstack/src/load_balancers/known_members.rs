@@ -1,7 +1,7 @@
-//! Cache of the members of pools, because the listing of pools contains only their IDs.
+//! Caches the members of pools, because the listing of pools contains only the members' IDs.
 //!
-//! The address and port of a member ID never change. Its weight does, and with it the pool's time of change. That time has a resolution of
-//! one second, so that the driver drops the members of a pool whenever it changes them.
+//! The address and port of a member ID never change. If its weight changes, so does the pool's time of change. Because that time has a
+//! resolution of one second, the driver also drops the members of a pool from the cache whenever it changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use super::{
     answers::{Member, Pool},
 };
 
-/// By the ID of the pool.
+/// Cached members, by the ID of the pool.
 #[derive(Debug, Default)]
 pub(crate) struct KnownMembers(Mutex<BTreeMap<String, Known>>);
 
 #[derive(Debug)]
 struct Known {
     members: Arc<[Member]>,
-    /// The pool as it was listed before its members were read.
+    /// State of the pool when it was listed, before its members were read.
     as_of: AsOf,
 }
 
@@ -39,7 +39,7 @@ impl AsOf {
 }
 
 impl KnownMembers {
-    /// The members of a pool, if it has not changed since they were read. `None`: they must be read.
+    /// Returns the members of a pool, if it has not changed since they were read. `None`: they must be read.
     pub(crate) fn of(&self, pool: &Pool) -> Option<Arc<[Member]>> {
         if pool.members.is_empty() {
             return Some(Arc::from([]));
@@ -55,12 +55,12 @@ impl KnownMembers {
         self.lock().insert(pool.id.clone(), known);
     }
 
-    /// Called before and after each write, regardless of its result.
+    /// Drops a pool's members. Called before and after each write, whatever its result.
     pub(crate) fn forget(&self, pool: &str) {
         self.lock().remove(pool);
     }
 
-    /// Drops pools that are gone.
+    /// Drops pools that no longer exist.
     pub(crate) fn forget_others<'a>(&self, pools: impl Iterator<Item = &'a Pool>) {
         let there: BTreeSet<&str> = pools.map(|pool| pool.id.as_str()).collect();
         self.lock().retain(|id, _| there.contains(id.as_str()));

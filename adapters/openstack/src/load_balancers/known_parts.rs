@@ -1,8 +1,9 @@
-//! Cache of the parts of load balancers in the last listing, so that waiting for some of them does not cost a whole listing each time.
+//! Caches the parts of load balancers in the last listing, so that the runtime can wait for some load balancers without a complete listing
+//! each time.
 //!
-//! Octavia locks a load balancer while a part changes, and then updates its status and time of change. While all load balancers are
-//! unchanged, their parts are too. The time has a resolution of one second: the driver drops the cache with each write of its own, and
-//! because of other clients the cache is only used while load balancers are pending, and not for long.
+//! Octavia locks a load balancer while a part changes, and then updates its status and time of change. So while all load balancers are
+//! unchanged, their parts are unchanged, too. Because the time has a resolution of one second, the driver drops the cache with each write
+//! of its own. Because of other clients, it uses the cache only for a short time, while load balancers are pending.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,12 +14,12 @@ use tokio::time::Instant;
 
 use super::{Sweep, answers::Balancer};
 
-/// Maximum age of the cache, for a second change by another client within the same second.
+/// Maximum age of the cache. It limits the effect of a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);
 /// Prefix of the statuses of objects that are being changed.
 const PENDING: &str = "PENDING_";
 
-/// The last listing, if nothing was written since.
+/// The last listing. `None` if the driver has written since.
 #[derive(Debug, Default)]
 pub(crate) struct KnownParts(Mutex<State>);
 
@@ -41,14 +42,14 @@ impl KnownParts {
         self.lock().writes
     }
 
-    /// Called before and after each write, regardless of its result.
+    /// Drops the cache. Called before and after each write, whatever its result.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.writes += 1;
         state.last = None;
     }
 
-    /// Stores the parts of a listing. If it took its parts from this cache, their age stays the same.
+    /// Stores the parts of a listing. If the listing took its parts from this cache, their age is not reset.
     pub(super) fn learn(&self, sweep: &Sweep) {
         let mut state = self.lock();
         if sweep.writes == state.writes && state.last.is_none() {
@@ -56,7 +57,7 @@ impl KnownParts {
         }
     }
 
-    /// Gives a listing of load balancers their cached parts. Returns `false` if the parts must be read.
+    /// Adds the cached parts to a listing of load balancers. Returns `false` if the parts must be read.
     pub(super) fn join(&self, sweep: &mut Sweep) -> bool {
         let mut state = self.lock();
         let writes = state.writes;

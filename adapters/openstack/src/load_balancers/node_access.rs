@@ -1,7 +1,7 @@
-//! Gives load balancers access to the nodes, and revokes it: manages the cluster's security group, its rules, and the ports in it.
+//! Gives load balancers access to the nodes, and revokes that access. Manages the cluster's security group, its rules, and the ports in it.
 //!
-//! Writes are serialised, and each reads the group first, because the previous one may have created, filled or emptied it. A write replaces
-//! all groups of a port, on condition that its revision has not changed, so that changes by other clients are not undone.
+//! Only one write runs at a time, and each reads the group first, because an earlier write may have created, filled or emptied the group. A
+//! write replaces all groups of a port, provided that the port's revision has not changed, so that changes by other clients are not undone.
 
 use cloud_adapter::{driver::VendorError, vendor::Session};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
@@ -16,37 +16,38 @@ use crate::{
     ownership,
 };
 
-/// Maximum number of IDs in the URL of a request.
+/// Maximum number of IDs in the URL of one request.
 const AT_ONCE: usize = 50;
 
-/// Access to the nodes that a load balancer lacks.
+/// The access to the nodes that a load balancer lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub(crate) key: LoadBalancerKey,
     /// The load balancer's ID.
     pub(crate) balancer: String,
     pub(crate) needs: Needs,
-    /// IDs of rules of deleted load balancers that are no longer needed.
+    /// IDs of rules that belong to deleted load balancers and are no longer needed.
     pub(crate) left: Vec<String>,
     /// IDs of nodes' ports that are not in the group.
     pub(crate) ports: Vec<String>,
 }
 
-/// Access that a load balancer no longer needs.
+/// The access that a load balancer no longer needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
     pub(crate) cluster_id: String,
-    /// The load balancer's ID. Empty: the load balancer is gone.
+    /// The load balancer's ID. Empty: the load balancer no longer exists.
     pub(crate) balancer: String,
     /// IDs of rules that no other load balancer needs.
     pub(crate) rules: Vec<String>,
 }
 
 impl OpenStackDriver {
-    /// Gives a load balancer access to its nodes, from all subnets that are known.
+    /// Gives a load balancer access to its nodes, from all known subnets.
     ///
     /// Cost: 1 read of the group; 1 write for all new rules and 1 for each rule that was left; 1 read for each 50 ports outside the group,
-    /// and 1 write for each of them. The first call in a cluster costs 3 writes more, and the first one with a subnet 1 read more.
+    /// and 1 write for each of these ports. The first call in a cluster costs 3 additional writes, and the first call with a subnet 1
+    /// additional read.
     ///
     /// # Errors
     /// Returns [`Fault::Busy`](cloud_adapter::driver::Fault::Busy) if another client has changed a port since it was read; the next
@@ -59,7 +60,7 @@ impl OpenStackDriver {
         self.learn_subnets(session, &unasked).await?;
         let rules = needs.rules(&self.balancers.guards.subnets()).known;
         self.balancers.guards.learn_user(balancer, cluster_id, needs);
-        // The last step of the plan reports the reason.
+        // The last step of the plan returns the reason.
         if rules.is_empty() {
             return Ok(());
         }
@@ -87,8 +88,8 @@ impl OpenStackDriver {
         Ok(())
     }
 
-    /// Returns the group of the cluster, without Neutron's initial rules: membership grants no access other than that of the load
-    /// balancers' rules.
+    /// Returns the group of the cluster, without Neutron's initial rules, so that membership grants only the access of the load balancers'
+    /// rules.
     async fn group_to_fill(&self, session: &Session, cluster_id: &str) -> Result<SecurityGroup, VendorError> {
         let groups = self.groups_of(session, cluster_id).await?;
         let (mut group, given): (SecurityGroup, Vec<SecurityRule>) = match in_use(&groups, cluster_id) {
@@ -111,24 +112,24 @@ impl OpenStackDriver {
         Ok(group)
     }
 
-    /// Removes access that a load balancer no longer needs. If the group has no other rules, removes all ports from it and deletes it;
-    /// until then its rules show which load balancer they belong to.
+    /// Removes access that a load balancer no longer needs. If the group has no other rules, removes all ports from the group and deletes
+    /// it. Until then, its rules show which load balancer they belong to.
     ///
-    /// Cost: 1 read of the group and 1 write for each rule; if the group is deleted, 1 more read, and 1 write for each port and 1 for the
-    /// group instead of those for rules.
+    /// Cost: 1 read of the group and 1 write for each rule. If the group is deleted: 2 reads, and 1 write for each port and 1 for the
+    /// group, instead of the writes for rules.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::open_nodes`].
     pub(crate) async fn close_nodes(&self, session: &Session, closing: &Closing) -> Result<(), VendorError> {
         let Closing { cluster_id, balancer, rules } = closing;
         let _turn = self.balancers.guards.turn.lock().await;
-        // Another load balancer may have started to rely on these rules since the plan.
+        // Another load balancer may rely on these rules since the plan was made.
         let known = self.balancers.guards.last().unwrap_or_default();
         let goes =
             |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, (cluster_id, balancer));
         for group in self.groups_of(session, cluster_id).await? {
             let there = &group.security_group_rules;
-            // Rules of other load balancers or clients keep the group.
+            // Rules of other load balancers or clients require the group.
             if there.iter().any(|rule| !goes(&rule) && !group.was_given(rule)) {
                 for rule in there.iter().filter(goes) {
                     self.client.delete_rule(session, &rule.id).await?;
@@ -145,7 +146,7 @@ impl OpenStackDriver {
         Ok(())
     }
 
-    /// Reads the CIDRs of subnets. Cost: 1 read for each 50.
+    /// Reads the CIDRs of subnets. Cost: 1 read for each 50 subnets.
     pub(super) async fn learn_subnets(&self, session: &Session, ids: &[String]) -> Result<(), VendorError> {
         for ids in ids.chunks(AT_ONCE) {
             let found = self.client.list_subnets(session, ids).await?;
@@ -159,7 +160,7 @@ impl OpenStackDriver {
         session: &Session,
         cluster_id: &str,
     ) -> Result<Vec<SecurityGroup>, VendorError> {
-        // Finds groups by their description, because any client may change the name.
+        // Finds groups by their description, because any client may change a group's name.
         let description = ownership::group_description(cluster_id);
         let page = self.client.list_security_groups(session, Some(&description), (None, None)).await?;
         let is_ours =

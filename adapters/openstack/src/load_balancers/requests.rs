@@ -1,4 +1,4 @@
-//! Bodies of requests to Octavia and Neutron. Unset fields are not serialised.
+//! Bodies of requests to Octavia and Neutron. Fields that are not set are not serialised.
 //!
 //! Source: Octavia and Neutron API references.
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
-/// A load balancer, with its listeners if all is created in one call.
+/// A load balancer, with its listeners if it is created in one call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CreateLoadBalancer {
     pub(crate) name: String,
@@ -16,7 +16,7 @@ pub struct CreateLoadBalancer {
     pub(crate) provider: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vip_subnet_id: Option<String>,
-    /// If no subnet is configured, the VIP is in the subnet of this node.
+    /// The node in whose subnet the VIP is, if no subnet is configured.
     #[serde(skip)]
     pub(crate) beside: Option<Neighbour>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct CreateLoadBalancer {
     pub(crate) listeners: Vec<NewListener>,
 }
 
-/// A node whose subnet is looked up.
+/// A node whose subnet has to be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) provider_id: String,
@@ -57,12 +57,12 @@ pub struct NewListener {
     pub(crate) protocol_port: u16,
     #[serde(flatten)]
     pub(crate) settings: ListenerSettings,
-    /// Only set if all is created in one call.
+    /// The pool. Set only if the load balancer is created in one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) default_pool: Option<NewPool>,
 }
 
-/// The mutable fields of a listener.
+/// The fields of a listener that can be changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListenerSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct ListenerSettings {
     pub(crate) connection_limit: Option<i64>,
     #[serde(flatten)]
     pub(crate) timeouts: Timeouts,
-    /// Empty: no restriction.
+    /// CIDRs of clients that may connect. Empty: any client may.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "null_if_empty")]
     pub(crate) allowed_cidrs: Option<Vec<IpNet>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub(crate) struct Timeouts {
     pub(crate) tcp_inspect: Option<u32>,
 }
 
-/// A pool, with its members and monitor if all is created in one call.
+/// A pool, with its members and health monitor if the load balancer is created in one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NewPool {
     pub(crate) name: String,
@@ -110,14 +110,14 @@ pub struct NewPool {
     pub(crate) members: Vec<NewMember>,
 }
 
-/// The mutable fields of a pool that differ.
+/// The fields of a pool that can be changed and differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatePool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tags: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lb_algorithm: Option<&'static str>,
-    /// `null` removes it.
+    /// Session persistence; `null` removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_persistence: Option<NullOr<NewPersistence>>,
 }
@@ -135,7 +135,7 @@ pub(crate) enum NullOr<T> {
 pub(crate) struct NewPersistence {
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// In seconds; for UDP and SCTP only.
+    /// Timeout in seconds, for UDP and SCTP only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) persistence_timeout: Option<u32>,
 }
@@ -150,7 +150,7 @@ pub struct NewMonitor {
     pub(crate) settings: MonitorSettings,
 }
 
-/// The mutable fields of a monitor.
+/// The fields of a health monitor that can be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MonitorSettings {
     /// Interval between two probes, in seconds.
@@ -180,10 +180,10 @@ pub struct NewMember {
 /// A new floating IP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewFloatingIp {
-    /// Name or ID of the network, or of a subnet of it.
+    /// Name or ID of the network, or of one of its subnets.
     #[serde(skip)]
     pub(crate) pool: Option<String>,
-    /// `None`: the network of the pool, or else the only external network.
+    /// ID of the network. `None`: the network of the pool, or else the only external network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floating_network_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,9 +196,9 @@ pub struct NewFloatingIp {
 pub struct Former {
     pub(crate) id: String,
     pub(crate) address: IpAddr,
-    /// The network that it is from.
+    /// The network of this floating IP.
     pub(crate) network_id: String,
-    /// Its description if it stays.
+    /// The new description, if this floating IP stays.
     pub(crate) description: String,
 }
 
@@ -206,12 +206,12 @@ pub struct Former {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
     pub(crate) port_id: String,
-    /// A port may have several addresses.
+    /// The address of the load balancer, because a port may have several addresses.
     #[serde(rename = "fixed_ip_address")]
     pub(crate) address: IpAddr,
 }
 
-/// Octavia does not accept an empty list of allowed CIDRs.
+/// Serialises allowed CIDRs, because Octavia does not accept an empty list.
 fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S::Ok, S::Error> {
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }

@@ -12,45 +12,46 @@ use super::{
 /// The provider OVN, which has neither proxies nor timeouts.
 const OVN: &str = "ovn";
 
-/// Defaults for load balancers and their addresses. Settings of a Service take precedence.
+/// Defaults for load balancers and their addresses. A setting of a Service takes precedence.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadBalancerOptions {
-    /// ID of the subnet for the IPv4 addresses of load balancers. Without it, and without --network-id, the subnet of the first node is
-    /// used
+    /// ID of the subnet for the IPv4 addresses of load balancers. If neither this flag nor --network-id is set, the subnet of the first
+    /// node is used
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) subnet_id: Option<String>,
-    /// ID of the subnet for their IPv6 addresses; for dual stack it must be in the same network as the IPv4 subnet. Without it load
+    /// ID of the subnet for their IPv6 addresses; for dual stack, it must be in the network of the IPv4 subnet. Without this flag, load
     /// balancers have no IPv6 addresses
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) ipv6_subnet_id: Option<String>,
-    /// ID of the network for their IPv4 addresses: Octavia chooses the subnet
+    /// ID of the network for their IPv4 addresses, in which Octavia chooses the subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) network_id: Option<String>,
-    /// ID of the subnet through which load balancers reach the nodes. Without it the subnet of the address or its router is used
+    /// ID of the subnet through which load balancers reach the nodes. Without this flag, they use the subnet of their address or its router
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) member_subnet_id: Option<String>,
-    /// ID of the external network of floating IPs. Without it the only external network is used, which costs a call for each floating IP
+    /// ID of the external network of floating IPs. Without this flag, the only external network is used, which costs a call for each
+    /// floating IP
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) floating_network_id: Option<String>,
-    /// ID of the subnet of floating IPs. Without it Neutron chooses the subnet
+    /// ID of the subnet of floating IPs. Without this flag, Neutron chooses the subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) floating_subnet_id: Option<String>,
-    /// Octavia provider, such as amphora or ovn. Without it the default of the cloud is used
+    /// Octavia provider, such as amphora or ovn. Without this flag, the cloud's default provider is used
     #[arg(long, value_name = "NAME", help_heading = "Load balancers")]
     pub(crate) load_balancer_provider: Option<String>,
-    /// How a load balancer is created
+    /// Whether a load balancer is created in one call or part by part
     #[arg(long, value_name = "HOW", default_value = "at-once", help_heading = "Load balancers")]
     pub(crate) load_balancer_creation: Creation,
-    /// Maximum number of floating IPs that the Services of a namespace keep with the annotation on-delete: keep-address (default 10)
+    /// Maximum number of floating IPs per namespace that stay because of the annotation on-delete: keep-address (default 10)
     #[arg(long, value_name = "N", help_heading = "Load balancers")]
     pub(crate) kept_addresses_per_namespace: Option<u32>,
-    /// Let traffic of load balancers through to the nodes: the adapter manages a security group for the cluster and adds it to the ports of
+    /// Let packets of load balancers through to the nodes: the adapter manages a security group for the cluster and adds it to the ports of
     /// the nodes
     #[arg(long, help_heading = "Load balancers")]
     pub(crate) manage_security_groups: bool,
 }
 
-/// How a load balancer is created.
+/// The calls that create a load balancer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Creation {
     /// With all its parts in one call
@@ -60,7 +61,7 @@ pub(crate) enum Creation {
     PartByPart,
 }
 
-/// Load balancing algorithms: the value of the contract and that of Octavia; the default first.
+/// Load balancing algorithms, as pairs of the contract's value and Octavia's value. The first one is the default.
 type Algorithms = &'static [(&'static str, &'static str)];
 
 impl LoadBalancerOptions {
@@ -73,8 +74,8 @@ impl LoadBalancerOptions {
         self.load_balancer_provider.as_deref() == Some(OVN)
     }
 
-    /// Algorithms of the provider. Source: Octavia, Feature Matrix for provider drivers; a provider that it does not list may support all
-    /// of them.
+    /// Returns the algorithms of the provider. Source: Octavia, Feature Matrix for provider drivers. A provider that is not in this matrix
+    /// may support all of them.
     pub(crate) fn algorithms(&self) -> Algorithms {
         const ALL: [(&str, &str); 4] = [
             ("round-robin", "ROUND_ROBIN"),
@@ -100,16 +101,16 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Minimum version: tags need 2.5, adding members 2.11, and allowed CIDRs 2.12 (Train, 2019).
+    /// Minimum version that the driver needs. Tags need 2.5, adding members 2.11, and allowed CIDRs 2.12 (Train, 2019).
     pub(crate) const NEEDED: Self = Self::v2(12);
-    /// Minimum version of availability zones.
+    /// Minimum version for availability zones.
     pub(crate) const ZONES: Self = Self::v2(14);
-    /// Minimum version of HTTP and TCP health monitors for UDP pools (Ussuri, 2020).
+    /// Minimum version for HTTP and TCP health monitors of UDP pools (Ussuri, 2020).
     pub(crate) const UDP_BY_TCP: Self = Self::v2(16);
-    /// Minimum version of PROXY protocol version 2.
+    /// Minimum version for PROXY protocol version 2.
     pub(crate) const PROXY_V2: Self = Self::v2(22);
     pub(crate) const SCTP: Self = Self::v2(23);
-    /// Minimum version of additional VIPs, for dual stack.
+    /// Minimum version for additional VIPs, which dual stack needs.
     pub(crate) const ADDITIONAL_VIPS: Self = Self::v2(26);
 
     pub(crate) const fn v2(minor: u32) -> Self {
@@ -129,19 +130,19 @@ impl fmt::Display for Version {
     }
 }
 
-/// Facts for planning, besides the desired and the observed state.
+/// Facts for planning, in addition to the desired and the observed state.
 #[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) options: &'a LoadBalancerOptions,
     pub(crate) version: Version,
-    /// `None`: security groups are not managed, or not known yet.
+    /// The state of security groups. `None`: they are not managed, or not known yet.
     pub(crate) guards: Option<&'a Guards>,
     /// Addresses that stay when their Services are deleted.
     pub(crate) kept: Arc<Kept>,
 }
 
 impl Site<'_> {
-    /// Capabilities for load balancers, with the values of those that are a choice.
+    /// Returns the capabilities for load balancers, with the possible values of those that are a choice.
     pub(crate) fn capabilities(&self) -> Vec<(&'static str, Option<String>)> {
         let algorithms: Vec<&str> = self.options.algorithms().iter().map(|(word, _)| *word).collect();
         let plain = |name| (name, None);

@@ -1,5 +1,5 @@
-//! Writes of tags, and deletions. Other owners may have started to use the load balancer since the last listing, so that each write reads
-//! the users first. Writes of this process are serialised.
+//! Writes tags and deletes load balancers. Other owners may have started to use a load balancer since the last listing, so that each write
+//! reads its users first. Only one write of this process to a load balancer runs at a time.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{
     ownership::{self, Sharing},
 };
 
-/// Locks for writing tags or deleting, by the load balancer's ID.
+/// Locks that are held while tags are written or a load balancer is deleted, by the load balancer's ID.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
@@ -75,8 +75,8 @@ impl OpenStackDriver {
         self.client.tag_load_balancer(session, id, &ownership::released(&live.tags)).await
     }
 
-    /// Deletes a load balancer, unless another owner has started to share it: a deletion cannot be undone, so that the current state
-    /// decides. Cost: 1 read and 1 write.
+    /// Deletes a load balancer, unless another owner has started to share it. The current state decides, because a deletion cannot be
+    /// undone. Cost: 1 read and 1 write.
     pub(crate) async fn delete_unshared(
         &self,
         session: &Session,

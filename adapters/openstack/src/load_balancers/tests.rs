@@ -1,4 +1,4 @@
-//! Listings of Octavia and Neutron, joined, and the calls that they cost.
+//! Tests of listings that join Octavia and Neutron, and of the calls that they cost.
 
 mod listing;
 mod places;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Detail, Sweep, answers::Pool, join, kept::Kept, known_members::KnownMembers};
 
-/// The collections of the services, as JSON.
+/// The collections of the fake services, as JSON.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listings {
     pub(crate) balancers: Vec<Value>,
@@ -20,11 +20,11 @@ pub(crate) struct Listings {
     pub(crate) pools: Vec<Value>,
     pub(crate) monitors: Vec<Value>,
     pub(crate) floating_ips: Vec<Value>,
-    /// By the ID of the pool.
+    /// Members, by the ID of their pool.
     pub(crate) members: BTreeMap<String, Vec<Value>>,
 }
 
-/// The load balancers in such collections.
+/// Returns the load balancers in such collections.
 pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     let mut pools: Vec<Pool> = listings.pools.iter().map(read).collect();
     let known = KnownMembers::default();
@@ -45,7 +45,7 @@ pub(crate) fn records(listings: &Listings) -> Vec<LoadBalancerRecord<Detail>> {
     join::records(&sweep, &known, None)
 }
 
-/// The kept addresses in such collections.
+/// Returns the kept addresses in such collections.
 pub(crate) fn kept(listings: &Listings) -> Kept {
     Kept::of(&all(&listings.floating_ips))
 }

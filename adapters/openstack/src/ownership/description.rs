@@ -1,4 +1,4 @@
-//! The owner of a floating IP, recorded in its description, because tags cannot be set with the create. Pure.
+//! Records the owner of a floating IP in its description, because the call that creates it cannot set tags. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const SERVICE: &str = "service";
 const KEEP: &str = "keep";
 const POOL: &str = "pool";
 const ASKED: &str = "asked";
-/// Digits of a digest that replaces a name.
+/// Number of digits of a digest that replaces a name.
 const SHORT: usize = 8;
 
 /// The record in a floating IP's description, as JSON: `{"cloudadapter.dev/cluster-id":"...","cloudadapter.dev/owner-uid":"...",...}`.
@@ -29,14 +29,14 @@ const SHORT: usize = 8;
 pub(crate) struct Description {
     cluster_id: String,
     owner_uid: String,
-    /// For display: `shop/web`.
+    /// Name of the owner for display: `shop/web`.
     service: String,
-    /// The floating IP stays when the load balancer is deleted.
+    /// Whether the floating IP stays when the load balancer is deleted.
     pub(crate) keep: bool,
-    /// The address pool as the Service named it; empty: the Service named none.
+    /// The address pool as the Service named it. Empty: the Service named none.
     pub(crate) pool: String,
-    /// Set if the floating IP was in the project before the Service requested it: then it is never deleted. Contains its earlier
-    /// description, which is restored when the Service releases it.
+    /// Set if the floating IP was in the project before the Service requested it; then it is never deleted. Contains the earlier
+    /// description, which is restored when the Service releases the floating IP.
     pub(crate) asked: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Description {
 pub struct Claim {
     pub(crate) heir: Heir,
     pub(crate) pool: String,
-    /// The Service sets `on-delete: delete`: the address is deleted with it, even if an earlier Service kept it.
+    /// Whether the Service sets `on-delete: delete`. Then the address is deleted with the Service, even if an earlier Service kept it.
     pub(crate) releases: bool,
 }
 
@@ -58,8 +58,8 @@ impl Claim {
     /// Returns the record of a floating IP with this description after it has been claimed.
     ///
     /// # Errors
-    /// Names the owner if a record says that the floating IP belongs to another Service, even while it is unattached because its load
-    /// balancer is being recreated. A kept floating IP can only be claimed by a Service of the same namespace and name.
+    /// Returns an error that names the owner if a record says that the floating IP belongs to another Service. This also holds while it is
+    /// unattached because its load balancer is being recreated. Only a Service of the same namespace and name can claim a kept floating IP.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
         let Heir { key, owner, .. } = &self.heir;
         let service = format!("{}/{}", owner.namespace, owner.name);
@@ -94,7 +94,7 @@ impl Claim {
         }
     }
 
-    /// Whether the former cloud controller manager created it for this Service.
+    /// Whether the former cloud controller manager created the floating IP for this Service.
     fn is_of_go(&self, text: &str) -> bool {
         let Heir { owner, cluster_name, inheritance, .. } = &self.heir;
         let rest = text.strip_prefix(GO_DESCRIPTION).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Claim {
 }
 
 impl Description {
-    /// The record of a floating IP that is created for a load balancer or adopted.
+    /// Returns the record of a floating IP that is created for a load balancer or adopted.
     pub(crate) fn of(desired: &DesiredLoadBalancer, keep: bool) -> Self {
         let DesiredLoadBalancer { key, owner, .. } = desired;
         Self {
@@ -117,11 +117,11 @@ impl Description {
         }
     }
 
-    /// Formats the record. If it is too long, first the earlier description is shortened, then the pool is left out, and then the name of
+    /// Formats the record. If the text is too long, the earlier description is shortened, then the pool is left out, and then the name of
     /// the Service is replaced by short digests of its namespace and of its full name.
     ///
     /// # Errors
-    /// Returns [`Fault::Invalid`] if the key alone is too long.
+    /// Returns [`Fault::Invalid`] if the key alone makes the text too long.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
         let (before, short) = (self.asked.clone(), short_service(&self.service));
@@ -163,7 +163,7 @@ impl Description {
         Err(VendorError::new(Fault::Invalid, text).in_field("key"))
     }
 
-    /// Parses a description. `None`: it is not a record of an adapter.
+    /// Parses a description. Returns `None` if it is not a record of an adapter.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut words: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
         let mut word = |word: &str| words.remove(&format!("{DOMAIN}/{word}"));
@@ -177,7 +177,7 @@ impl Description {
         })
     }
 
-    /// Returns the record with this pool.
+    /// Returns the record with this address pool.
     pub(crate) fn made_from(self, pool: String) -> Self {
         Self { pool, ..self }
     }
@@ -197,12 +197,12 @@ impl Description {
         }
     }
 
-    /// The key of the owner.
+    /// Returns the key of the owner.
     pub(crate) fn key(&self) -> LoadBalancerKey {
         LoadBalancerKey { cluster_id: self.cluster_id.clone(), owner_uid: self.owner_uid.clone() }
     }
 
-    /// The Service that owns it.
+    /// Returns the Service that owns the floating IP.
     pub(crate) fn owner(&self) -> Owner {
         let (namespace, name) = self.service.split_once('/').unwrap_or_default();
         Owner {
@@ -219,12 +219,12 @@ impl Description {
     }
 }
 
-/// The short form of a namespace.
+/// Returns the short form of a namespace.
 pub(crate) fn short_namespace(namespace: &str) -> String {
     format!("#{}", digest(&[namespace]).chars().take(SHORT).collect::<String>())
 }
 
-/// The short form of `namespace/name`.
+/// Returns the short form of `namespace/name`.
 fn short_service(service: &str) -> String {
     let namespace = service.split_once('/').map(|(namespace, _)| namespace).unwrap_or_default();
     format!("{}/{}", short_namespace(namespace), digest(&[service]).chars().take(SHORT).collect::<String>())
@@ -279,7 +279,12 @@ mod tests {
         let mut unproven = claim("u-1", "shop", "web");
         unproven.heir.inheritance = Inheritance::ByUid;
         for (what, text, claim, allowed) in [
-            ("its own", written("u-1", "shop/web", false), claim("u-1", "shop", "web"), true),
+            (
+                "the record of this Service",
+                written("u-1", "shop/web", false),
+                claim("u-1", "shop", "web"),
+                true,
+            ),
             (
                 "another Service of its namespace",
                 written("u-2", "shop/api", false),
@@ -287,7 +292,7 @@ mod tests {
                 false,
             ),
             (
-                "unattached, of a deleted Service",
+                "unattached; belongs to a deleted Service",
                 written("u-2", "shop/web", false),
                 claim("u-1", "shop", "web"),
                 false,
@@ -306,7 +311,7 @@ mod tests {
                 true,
             ),
             (
-                "created for another Service",
+                "created for another Service by the former CCM",
                 of_go("shop/web from cluster prod"),
                 claim("u-1", "evil", "web"),
                 false,
@@ -324,7 +329,7 @@ mod tests {
         }
     }
 
-    /// IDs have their usual length, and names the maximum length.
+    /// A record in which IDs have their usual length, and names the maximum length.
     #[test]
     fn kept_address_returns_to_a_service_with_a_long_name() {
         let (namespace, name) = ("n".repeat(63), "s".repeat(63));

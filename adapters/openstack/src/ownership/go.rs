@@ -1,4 +1,5 @@
-//! Names and tags by which the former cloud controller manager, openstack-cloud-controller-manager, recognises its load balancers. Pure.
+//! Recognises load balancers of the former cloud controller manager, openstack-cloud-controller-manager, by its names and tags. Pure
+//! functions.
 //!
 //! Source: openstack-cloud-controller-manager, `GetLoadBalancerName` and `getLoadBalancerLegacyName`; cloud-provider,
 //! `DefaultLoadBalancerName`.
@@ -7,19 +8,19 @@ use std::collections::BTreeSet;
 
 use cloud_adapter::driver::{Heir, Heritage, Inheritance};
 
-/// Prefix of its names of load balancers, and of its tags.
+/// Prefix of its names for load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
 /// Maximum length of its names, in bytes.
 const NAME_MAX: usize = 255;
 /// Maximum length of its names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
-/// The names that it gives to an heir's load balancer.
+/// The names that it gives to the load balancer of an heir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
-    /// `kube_service_<cluster>_<namespace>_<name>`, which is also its tag.
+    /// `kube_service_<cluster>_<namespace>_<name>`. It is also the tag of the Service.
     pub(crate) name: String,
-    /// `a<uid>`, without dashes; unique for a Service.
+    /// `a<uid>`, where the UID has no dashes. It is unique for a Service.
     legacy: String,
     /// Whether the name proves ownership.
     inheritance: Inheritance,
@@ -33,21 +34,21 @@ impl GoNames {
         Self { name, legacy, inheritance: *inheritance }
     }
 
-    /// Whether it is certain that it created the load balancer of this name for the heir.
+    /// Whether it is certain that the former controller created the load balancer of this name for the heir.
     pub(crate) fn made(&self, balancer: &str) -> bool {
         balancer == self.legacy || self.proven().is_some_and(|name| name == balancer)
     }
 
-    /// The name, if it proves that a load balancer, a listener or a pool belongs to the heir.
+    /// Returns the name, if this name proves that a load balancer, a listener or a pool belongs to the heir.
     pub(crate) fn proven(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|_| self.inheritance == Inheritance::ByName)
     }
 
-    /// The relation of the heir to a load balancer of this name and tags that has no owner tags.
+    /// Returns the relation between the heir and a load balancer with this name and these tags, none of which is an owner tag.
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
             tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
-        // Before it used tags, only the name identified the owner.
+        // Before the former controller used tags, only the name identified the owner.
         if balancer.starts_with(PREFIX) {
             users.insert(balancer);
         }
@@ -55,13 +56,13 @@ impl GoNames {
             users.insert(&self.name);
         }
         let mine = users.remove(self.name.as_str());
-        // A UID of another Service.
+        // The name contains the UID of another Service.
         if is_legacy(balancer) && balancer != self.legacy {
             users.insert(balancer);
         }
         match (mine, users.is_empty()) {
             (false, true) => Heritage::Unrelated,
-            // Created for this Service; Services that share the load balancer stay on it.
+            // The load balancer was created for this Service. Other Services that share it stay on it.
             (true, _) if self.made(balancer) => Heritage::Sole,
             (true, _) if self.proven().is_none() => Heritage::Unproven(format!(
                 "{} can be the name of a Service of any cluster with the same cluster name: the \
@@ -69,7 +70,7 @@ impl GoNames {
                  this name",
                 self.name
             )),
-            // Its tag is on a load balancer of another name, which another owner lets the Service use.
+            // The load balancer has the Service's tag and another name: its owner lets the Service use it.
             (true, _) => Heritage::Shared(format!(
                 "{} shares the load balancer with its owner: set lb.cloudadapter.dev/id of this \
                  Service to its ID, and lb.cloudadapter.dev/adopt: shared",
@@ -78,7 +79,8 @@ impl GoNames {
             (false, false) => {
                 let users: Vec<&str> = users.into_iter().collect();
                 Heritage::Others(format!(
-                    "openstack-cloud-controller-manager uses it for {}, but this Service is {}: take the tags off if the load balancer is not in use",
+                    "openstack-cloud-controller-manager uses it for {}, but this Service is {}: \
+                    remove the tags if the load balancer is not in use",
                     users.join(", "),
                     self.name
                 ))
@@ -97,28 +99,30 @@ pub(super) fn is_user(tag: &str) -> bool {
     tag.starts_with(PREFIX)
 }
 
-/// The namespace of the Service in one of its names or tags: neither namespaces nor names of Services contain an underscore.
+/// Returns the namespace of the Service in one of its names or tags. Names of namespaces and Services contain no underscores.
 pub(super) fn namespace_of(text: &str) -> Option<&str> {
     let (rest, _service) = text.strip_prefix(PREFIX)?.rsplit_once('_')?;
     rest.rsplit_once('_').map(|(_cluster, namespace)| namespace)
 }
 
-/// Returns the tag of the Service that it created a load balancer of this name for.
+/// Returns the tag of the Service for which the former controller created a load balancer of this name.
 pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
     let mut users = tags.iter().map(String::as_str).filter(|tag| is_user(tag));
     if !is_legacy(name) {
         return users.find(|tag| *tag == name);
     }
-    // Legacy names contain only a UID: a single tag is that of its Service; among several tags the owner is not known.
+    // Legacy names contain only a UID. If the load balancer has one tag, it is that of the UID's Service; if it has several, the owner is
+    // not known.
     let first = users.next();
     first.filter(|_| users.next().is_none())
 }
 
-/// Whether it created a part of this name and tags for the load balancer. Before it used tags, it named parts `listener_0_<balancer>`.
+/// Whether the former controller created a part with this name and these tags for the load balancer. Before it used tags, it named parts
+/// `listener_0_<balancer>`.
 pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
     let of_name = || {
         let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));
-        // A long name is truncated.
+        // The former controller truncates a long name.
         let is_cut = name.len() == NAME_MAX;
         rest.and_then(|rest| rest.split_once('_'))
             .is_some_and(|(_, of)| of == balancer || (is_cut && balancer.starts_with(of)))
@@ -132,7 +136,7 @@ fn is_legacy(name: &str) -> bool {
         && name.strip_prefix('a').is_some_and(|rest| rest.bytes().all(|one| one.is_ascii_hexdigit()))
 }
 
-/// Truncates by bytes, as Go does, but drops a character that would be split.
+/// Truncates by bytes, as Go does, but drops a character that would be cut in two.
 fn cut(mut text: String, max: usize) -> String {
     while text.len() > max {
         text.pop();
@@ -184,19 +188,24 @@ mod tests {
             Unrelated,
         }
         for (what, balancer, tags, wanted) in [
-            ("its own", WEB, &[WEB][..], Is::Sole),
-            ("its own, from before tags", WEB, &[], Is::Sole),
-            ("its own, with a user's tag", WEB, &[WEB, "team=a"], Is::Sole),
+            ("created for this Service", WEB, &[WEB][..], Is::Sole),
+            ("created for this Service, before tags were used", WEB, &[], Is::Sole),
+            ("created for this Service, with a user's tag", WEB, &[WEB, "team=a"], Is::Sole),
             ("legacy name", LEGACY, &[], Is::Sole),
             ("legacy name, tagged later", LEGACY, &[WEB], Is::Sole),
-            ("its own, shared with another Service", WEB, &[WEB, API], Is::Sole),
-            ("another Service's, shared with this one", API, &[API, WEB], Is::Shared),
-            ("another Service's, from before tags, shared with this one", API, &[WEB], Is::Shared),
-            ("a user's, shared with this Service", "mine", &[WEB], Is::Shared),
-            ("a user's, shared with another Service", "mine", &[API], Is::Others),
+            ("created for this Service, shared with another Service", WEB, &[WEB, API], Is::Sole),
+            ("created for another Service, shared with this one", API, &[API, WEB], Is::Shared),
+            (
+                "created for another Service before tags were used, shared with this one",
+                API,
+                &[WEB],
+                Is::Shared,
+            ),
+            ("created by a user, shared with this Service", "mine", &[WEB], Is::Shared),
+            ("created by a user, shared with another Service", "mine", &[API], Is::Others),
             ("another's", API, &[API], Is::Others),
-            ("another Service's, legacy name", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00", &[], Is::Others),
-            ("of another cluster", "kube_service_test_shop_web", &[], Is::Others),
+            ("created for another Service, legacy name", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00", &[], Is::Others),
+            ("created in another cluster", "kube_service_test_shop_web", &[], Is::Others),
             ("a user's", "mine", &["team=a"], Is::Unrelated),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -206,14 +215,14 @@ mod tests {
                 Is::Shared => {
                     matches!(&told, Heritage::Shared(why) if why.contains(WEB) && why.contains("adopt: shared"))
                 }
-                Is::Others => matches!(&told, Heritage::Others(why) if why.contains("take the tags off")),
+                Is::Others => matches!(&told, Heritage::Others(why) if why.contains("remove the tags")),
                 Is::Unrelated => told == Heritage::Unrelated,
             };
             assert!(right, "{what}: {told:?}");
         }
     }
 
-    /// Another cluster of the project may have the same name.
+    /// Another cluster of the project may have the same cluster name.
     #[test]
     fn names_prove_nothing_without_a_grant() {
         let names = GoNames { inheritance: Inheritance::ByUid, ..names("prod", "web") };
@@ -237,12 +246,12 @@ mod tests {
         let cut_name: String = format!("listener_0_{long}").chars().take(NAME_MAX).collect();
         for (what, balancer, name, tags, wanted) in [
             ("tagged", WEB, "l", &[WEB][..], true),
-            ("from before tags", WEB, "listener_0_kube_service_prod_shop_web", &[], true),
+            ("created before tags were used", WEB, "listener_0_kube_service_prod_shop_web", &[], true),
             ("legacy name", LEGACY, &format!("pool_12_{LEGACY}"), &[], true),
             ("cut", &long, &cut_name, &[], true),
-            ("another Service's part of a shared load balancer", WEB, "l", &[API], false),
-            ("another Service's name", WEB, "listener_0_kube_service_prod_shop_api", &[], false),
-            ("on a user's load balancer", "mine", "listener_0_mine", &["mine"], false),
+            ("part of another Service on a shared load balancer", WEB, "l", &[API], false),
+            ("named for another Service", WEB, "listener_0_kube_service_prod_shop_api", &[], false),
+            ("part on a user's load balancer", "mine", "listener_0_mine", &["mine"], false),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
             assert_eq!(is_part(balancer, (name, &tags)), wanted, "{what}");

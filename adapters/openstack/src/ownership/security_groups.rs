@@ -1,4 +1,4 @@
-//! The owner of a security group and of its rules, recorded in their descriptions, which are set with the create. Pure.
+//! Records the owner of a security group and of its rules in their descriptions, which are set when they are created. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ const CLUSTER_ID: &str = "cluster-id";
 const LOAD_BALANCER: &str = "load-balancer";
 const OWNER_UID: &str = "owner-uid";
 
-/// The name of a cluster's group, which is unique for the cluster and never changes.
+/// Returns the name of a cluster's group, which is unique for the cluster and never changes.
 pub(crate) fn group_name(cluster_id: &str) -> String {
     let digest: String = digest(&[cluster_id]).chars().take(NAME_DIGEST).collect();
     format!("load-balancers-to-nodes-{digest}")
 }
 
-/// The description of a cluster's group: `{"cloudadapter.dev/cluster-id":"..."}`.
+/// Returns the description of a cluster's group: `{"cloudadapter.dev/cluster-id":"..."}`.
 pub(crate) fn group_description(cluster_id: &str) -> String {
     written([(CLUSTER_ID, cluster_id)])
 }
 
-/// The cluster in a group's description. `None`: the group does not belong to any cluster.
+/// Returns the cluster in a group's description. `None`: the group does not belong to any cluster.
 pub(crate) fn cluster_of(description: &str) -> Option<String> {
     read(description, CLUSTER_ID)
 }
 
-/// The description of a rule for a load balancer. The ID distinguishes two load balancers of one Service, which may exist for a while; the
-/// UID of the Service identifies the owner after the load balancer is gone.
+/// Returns the description of a rule for a load balancer. The ID distinguishes two load balancers of one Service, which may both exist for
+/// a while; the UID of the Service identifies the owner after the load balancer is deleted.
 pub(crate) fn rule_description(balancer: &str, owner_uid: &str) -> String {
     written([(LOAD_BALANCER, balancer), (OWNER_UID, owner_uid)])
 }
 
-/// The ID of the load balancer in a rule's description. `None`: no adapter created the rule.
+/// Returns the ID of the load balancer in a rule's description. `None`: no adapter created the rule.
 pub(crate) fn balancer_of(description: &str) -> Option<String> {
     read(description, LOAD_BALANCER)
 }
 
-/// The UID of the Service in a rule's description.
+/// Returns the UID of the Service in a rule's description.
 pub(crate) fn owner_of(description: &str) -> Option<String> {
     read(description, OWNER_UID)
 }

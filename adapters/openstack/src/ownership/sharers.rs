@@ -1,7 +1,7 @@
-//! Owners that share a load balancer, recorded in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure.
+//! Records owners that share a load balancer in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure functions.
 //!
-//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags among the others. So each write starts
-//! from the current tags, and changes only those of its own owner.
+//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags beside those of others. So each write
+//! starts from the current tags, and changes only those of its owner.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,14 @@ use super::{
 };
 use crate::load_balancers::answers::LiveBalancer;
 
-/// Maximum number of Services that use a load balancer: each costs tags in every listing, and its changes wait for those of the others.
+/// Maximum number of Services that use a load balancer. Each of them costs tags in every listing, and its changes wait for those of the
+/// others.
 const SERVICES_MAX: usize = 16;
 
 const SHARER: &str = "sharer";
-/// The owner no longer needs the load balancer, but others do.
+/// Marks that the owner no longer needs the load balancer, but other users do.
 const LEFT: &str = "left";
-/// The former cloud controller manager already let this owner share the load balancer.
+/// Marks that the former cloud controller manager already let this owner share the load balancer.
 const OF_GO: &str = "of-go";
 const YES: &str = "true";
 
@@ -34,9 +35,9 @@ const YES: &str = "true";
 pub(crate) struct User {
     pub(crate) key: LoadBalancerKey,
     pub(crate) owner: Owner,
-    /// The tag of the former cloud controller manager for it.
+    /// The tag that the former cloud controller manager uses for this owner.
     pub(crate) go: String,
-    /// It shares the load balancer, and does not own it.
+    /// Whether this user shares the load balancer. Otherwise it is the owner.
     pub(crate) shares: bool,
 }
 
@@ -48,30 +49,30 @@ impl User {
         Self { key: heir.key, owner: heir.owner, go, shares }
     }
 
-    /// The ID of its share of the load balancer with this ID; an owner has the ID of the load balancer itself.
+    /// Returns the ID of this user's share of the load balancer with this ID. For the owner, this is the ID of the load balancer itself.
     pub(crate) fn id(&self, balancer: &str) -> String {
         if self.shares { sharer_id(balancer, &self.key) } else { balancer.to_owned() }
     }
 
-    /// Whether a listener or pool belongs to it; `balancer`: the name of the load balancer.
+    /// Whether a listener or pool belongs to this user. `balancer`: the name of the load balancer.
     pub(crate) fn has(&self, balancer: &str, part: (&str, &[String])) -> bool {
         let name = if self.shares { self.go.as_str() } else { balancer };
         super::is_part_of(&self.key, name, part)
     }
 
-    /// For messages.
+    /// Formats the user for messages.
     pub(crate) fn told(&self) -> String {
         let Owner { kind, namespace, name, .. } = &self.owner;
         format!("{kind} {namespace}/{name} of cluster {}", self.key.cluster_id)
     }
 }
 
-/// The ID of a share of a load balancer.
+/// Returns the ID of a share of a load balancer.
 pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
     format!("{balancer}/{}", key.owner_uid)
 }
 
-/// The owner, unless it no longer needs the load balancer, and all owners that share it.
+/// Returns the owner, unless it no longer needs the load balancer, and all owners that share it.
 pub(crate) fn users(tags: &[String]) -> Vec<User> {
     let owner = owner(tags).filter(|(key, _)| !is_given_up(tags) && !key.owner_uid.is_empty());
     let cluster_name = read(tags, CLUSTER_NAME).unwrap_or_default();
@@ -79,7 +80,7 @@ pub(crate) fn users(tags: &[String]) -> Vec<User> {
     owner.into_iter().chain(sharers(tags)).collect()
 }
 
-/// All owners that share it, by their UIDs.
+/// Returns all owners that share the load balancer, by their UIDs.
 pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     let uids: BTreeSet<&str> = tags
         .iter()
@@ -100,26 +101,26 @@ pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     uids.into_iter().map(sharer).collect()
 }
 
-/// Services that, by their tags, the former cloud controller manager lets use the load balancer besides the one that it was created for,
-/// and that are not among its `users`. `name`: the load balancer's.
+/// Returns the tags of Services that the former cloud controller manager lets use the load balancer, except the Service that it was created
+/// for and those that are among its `users`. `name`: the name of the load balancer.
 pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
     let ours = users(tags);
     let is_known = |tag: &str| ours.iter().any(|user| user.go == tag) || go::tag_of(name, tags) == Some(tag);
     tags.iter().map(String::as_str).filter(|tag| go::is_user(tag) && !is_known(tag)).collect()
 }
 
-/// Whether the load balancer has users other than `but`. `None`: other than the Service that the former cloud controller manager created it
-/// for.
+/// Whether the load balancer has users other than `but`. If `but` is `None`: other than the Service for which the former cloud controller
+/// manager created it.
 pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
-    // That Service is known by the name, as long as the load balancer has no owner tags and is not given up.
+    // The name identifies that Service while the load balancer has no owner tags and its owner has not left.
     let of_go = owner(tags).is_none() && go::is_balancer(name) && !is_given_up(tags);
     users(tags).iter().any(|user| Some(&user.key) != but)
         || !users_of_go(name, tags).is_empty()
         || (of_go && but.is_some())
 }
 
-/// Whether the load balancer stays without `but`. Its addresses never pass to another namespace: if it has, or had, an owner, only Services
-/// of the owner's namespace keep it. Others that share it lose it with the last of these.
+/// Whether the load balancer stays after `but` leaves. Its addresses never pass to another namespace: if it has, or had, an owner, it stays
+/// only for Services of the owner's namespace. The other Services that share it lose it with the last of these.
 pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
     let Some((home, owner)) = owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) else {
         return is_used_by_others(name, tags, but);
@@ -130,7 +131,7 @@ pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBal
         || users_of_go(name, tags).iter().any(|tag| go::namespace_of(tag) == Some(&owner.namespace))
 }
 
-/// Whether a user is of the namespace that the load balancer was created for, or that namespace is unknown.
+/// Whether a user is in the namespace that the load balancer was created for, or that namespace is not known.
 pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     match owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) {
         Some((home, owner)) => {
@@ -140,15 +141,15 @@ pub(crate) fn is_at_home(name: &str, tags: &[String], user: &User) -> bool {
     }
 }
 
-/// Whether a user is a guest: it shares the load balancer from a namespace other than the owner's, which is known.
+/// Whether a user is a guest: it shares the load balancer from another namespace than the owner's, and the owner's namespace is known.
 pub(crate) fn is_guest(name: &str, tags: &[String], user: &User) -> bool {
     user.shares
         && owner(tags).is_some_and(|(_, owner)| !owner.namespace.is_empty())
         && !is_at_home(name, tags, user)
 }
 
-/// Whether a user shares the load balancer only with its owner's consent: any tag of the former cloud controller manager for it was written
-/// by this adapter.
+/// Whether a user shares the load balancer only with its owner's consent. If so, any tag of the former cloud controller manager for this
+/// user was written by this adapter.
 pub(crate) fn shares_by_consent(tags: &[String], key: &LoadBalancerKey) -> bool {
     let is_sharer = sharers(tags).iter().any(|user| user.key == *key);
     is_sharer && said(tags, &key.owner_uid, OF_GO).is_none()
@@ -164,17 +165,17 @@ pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
-/// Whether the load balancer's owner no longer needs it, and only guests use it, which do not keep it.
+/// Whether the load balancer's owner no longer needs it, and only guests use it, for which it does not stay.
 pub(crate) fn is_closed(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && !stays_for_others(name, tags, None)
 }
 
-/// The hash of the spec that was last applied completely for a sharing owner; empty: none.
+/// Returns the hash of the spec that was last applied completely for a sharing owner. Empty: there is none.
 pub(crate) fn sharer_hash<'a>(tags: &'a [String], uid: &str) -> &'a str {
     said(tags, uid, HASH).unwrap_or_default()
 }
 
-/// The fence of the last writer for a sharing owner.
+/// Returns the fence of the last writer for a sharing owner.
 pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
     read_fence(said(tags, uid, FENCE)?)
 }
@@ -184,14 +185,15 @@ pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
 pub struct Sharing {
     pub(crate) key: LoadBalancerKey,
     tags: Vec<String>,
-    /// Its tag of the former cloud controller manager, for load balancers of that controller, which would otherwise delete them.
+    /// The tag of the former cloud controller manager for this owner, on load balancers of that controller, which would otherwise delete
+    /// them.
     go: String,
     /// Whether that tag is proof that the former cloud controller manager used the load balancer for this Service.
     is_proven: bool,
 }
 
 impl Sharing {
-    /// The tags without the hash, so that the share is not complete yet.
+    /// Returns the tags without the hash, so that the share does not count as complete yet.
     ///
     /// # Errors
     /// Returns [`Fault::Invalid`] if the key does not fit into a tag.
@@ -221,7 +223,7 @@ impl Sharing {
         Ok(Self { key: key.clone(), tags, go: names.name, is_proven })
     }
 
-    /// The tags that mark the share as complete, unless they are there already.
+    /// Returns the tags that mark the share as complete, unless the load balancer has them already.
     pub(crate) fn complete(mut self, name: &str, hash: &str, there: &[String]) -> Option<Self> {
         let uid = self.key.owner_uid.clone();
         let fence = format!("{SHARER}/{uid}/{FENCE}");
@@ -233,10 +235,10 @@ impl Sharing {
         (!complete).then_some(self)
     }
 
-    /// All tags of the load balancer, with these.
+    /// Returns all tags of the load balancer, including these.
     ///
     /// # Errors
-    /// Returns [`Fault::Busy`] if the load balancer is being deleted, and [`Fault::Invalid`] if it has the maximum of users.
+    /// Returns [`Fault::Busy`] if the load balancer is being deleted, and [`Fault::Invalid`] if it already has the maximum number of users.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
         check_stays(live)?;
         if is_closed(&live.name, &live.tags) {
@@ -286,10 +288,10 @@ fn check_stays(live: &LiveBalancer) -> Result<(), VendorError> {
     if live.goes() { Err(VendorError::new(Fault::Busy, text())) } else { Ok(()) }
 }
 
-/// Refuses a user above the maximum, and a second user of the same UID.
+/// Refuses a user above the maximum number, and a second user with the same UID.
 ///
 /// # Errors
-/// Returns [`Fault::Invalid`] in these cases.
+/// Returns [`Fault::Invalid`] if the user is refused.
 pub(crate) fn check_room(
     id: &str,
     name: &str,
@@ -314,10 +316,11 @@ pub(crate) fn check_room(
     }
 }
 
-/// All tags without those of a user that no longer needs the load balancer. An owner's tags stay, and a tag is added that it has left.
+/// Returns all tags, without those of a user that no longer needs the load balancer. For an owner, its tags stay, and a tag is added which
+/// says that the owner has left.
 ///
 /// # Errors
-/// Returns [`Fault::Busy`] if no other Service is left: then the load balancer is to be deleted or released.
+/// Returns [`Fault::Busy`] if no other Service is left, because then the load balancer has to be deleted or released.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -328,7 +331,7 @@ pub(crate) fn leave(
         Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
         Some(_) | None => true,
     };
-    // From then on, Services of other namespaces cannot change it, so that its deletion does not wait for them.
+    // From then on, Services of other namespaces cannot change the load balancer, so that its deletion does not wait for them.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
     if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {
@@ -336,7 +339,7 @@ pub(crate) fn leave(
         return Err(VendorError::new(Fault::Busy, text));
     }
     let Some(user) = user else {
-        // It has no owner tags, only those of the former cloud controller manager, whose name is the tag.
+        // The load balancer has no owner tags, only those of the former cloud controller manager. Such a tag is the Service's name.
         let own = go::tag_of(&live.name, there);
         return Ok(there
             .iter()
@@ -357,7 +360,7 @@ pub(crate) fn leave(
     Ok(others.filter(|tag| !goes(tag)).cloned().chain([write(LEFT, YES)]).collect())
 }
 
-/// Whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the known listeners.
+/// Checks whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the listeners that are known.
 ///
 /// # Errors
 /// Returns [`Fault::Busy`] if another owner has started to use it.
@@ -373,11 +376,11 @@ pub(crate) fn may_go(
     Ok(())
 }
 
-/// An owner's tags together with the current tags of all others. `tags`: all tags as planned from the last listing.
+/// Returns an owner's tags together with the current tags of all others. `tags`: all tags, as planned from the last listing.
 ///
 /// # Errors
-/// Returns [`Fault::Busy`] if the load balancer is being deleted, or has got another owner since the listing: of two owners that adopt it
-/// at once, the first one gets it.
+/// Returns [`Fault::Busy`] if the load balancer is being deleted, or has got another owner since the listing. If two owners adopt it at
+/// once, the first one succeeds.
 pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
     check_stays(live)?;
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;
@@ -394,7 +397,7 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
     Ok(tags.iter().filter(is_own).chain(live.tags.iter().filter(is_others)).cloned().collect())
 }
 
-/// The user other than `but` that a listener or pool belongs to.
+/// Returns the user to which a listener or pool belongs, if that is not `but`.
 pub(crate) fn other_user<'a>(
     users: &'a [User],
     balancer: &str,
@@ -412,7 +415,7 @@ pub(super) fn is_sharers(tag: &str) -> bool {
     is_reserved(tag) && uid_of(tag).is_some()
 }
 
-/// The UID of the sharing owner that a tag belongs to.
+/// Returns the UID of the sharing owner to which a tag belongs.
 fn uid_of(tag: &str) -> Option<&str> {
     let (word, _) = tag.split_once('=')?;
     let rest = word.strip_prefix(cloud_api_proto::DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;

@@ -19,22 +19,23 @@ pub(super) const OWNER_KIND: &str = "owner-kind";
 pub(super) const OWNER_NAMESPACE: &str = "owner-namespace";
 pub(super) const OWNER_NAME: &str = "owner-name";
 const OWNER_UID: &str = "owner-uid";
-/// The hash of the spec that was last applied completely.
+/// Holds the hash of the spec that was last applied completely.
 pub(super) const HASH: &str = "hash";
-/// The fence of the last writer of tags.
+/// Holds the fence of the last writer of tags.
 pub(super) const FENCE: &str = "fence";
-/// The key of a tag that the user has set, so that the adapter can remove the tag later.
+/// Holds the key of a tag that the user has set, so that the adapter can remove that tag later.
 const USER_TAG: &str = "user-tag";
-/// On a load balancer without owner: namespaces whose Services may adopt it.
+/// Names a namespace whose Services may adopt the load balancer, while it has no owner.
 const ADOPT: &str = "adopt";
-/// Namespaces whose Services may share it; one tag for each namespace if it has an owner.
+/// Names a namespace whose Services may share the load balancer. If it has an owner, there is one such tag for each namespace.
 const SHARE: &str = "share";
-/// The same consent of the user that created an adopted load balancer: valid besides the owner's, and after a release.
+/// The same consent, from the user that created an adopted load balancer. It is valid in addition to the owner's consent, and stays after a
+/// release.
 const SHARE_BEFORE: &str = "share-before";
-/// The load balancer existed before its owner.
+/// Marks that the load balancer existed before its owner.
 const ORIGIN: &str = "origin";
 const ADOPTED: &str = "adopted";
-/// The load balancer is not complete without its floating IP.
+/// Marks that the load balancer is not complete without its floating IP.
 const FLOATING_IP: &str = "floating-ip";
 const EXPECTED: &str = "expected";
 
@@ -48,7 +49,7 @@ pub(crate) enum Expectation {
     None,
 }
 
-/// The tags of a desired load balancer.
+/// Returns the tags of a desired load balancer.
 ///
 /// # Errors
 /// Returns [`Fault::Invalid`] for values that do not fit into a tag, and for reserved keys.
@@ -64,7 +65,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
         }
         tags.insert(tag);
     }
-    // For display, so that long values are cut.
+    // These values are for display, so that long ones are cut.
     for (word, value) in [
         (CLUSTER_NAME, cluster_name),
         (OWNER_KIND, &owner.kind),
@@ -94,7 +95,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
     Ok(tags)
 }
 
-/// All tags that mark a load balancer as complete, unless the existing tags do so.
+/// Returns all tags that mark a load balancer as complete, unless the existing tags already do so.
 ///
 /// Tags of other clients stay. Former tags of the user are removed. A different writer alone does not require new tags.
 pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
@@ -106,7 +107,7 @@ pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[Str
     Some(tags)
 }
 
-/// The same tags for a load balancer that cannot be completed: the recorded hash of the last complete change stays.
+/// Returns the tags for a load balancer that cannot be completed. The recorded hash of the last complete change does not change.
 pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) {
         return None;
@@ -135,7 +136,7 @@ fn are_there(wanted: &Tags, there: &[String]) -> bool {
     wanted.iter().all(|tag| there.contains(tag)) && !there.iter().any(of_no_use)
 }
 
-/// The owner's tags with the fence, besides those of other clients. Without the hash, the load balancer is not complete.
+/// Returns the owner's tags with the fence, and the tags of other clients. Without the hash, the load balancer does not count as complete.
 pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<String> {
     let foreign =
         there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there) && !wanted.contains(*tag));
@@ -144,12 +145,12 @@ pub(crate) fn signed(wanted: &Tags, fence: &Fence, there: &[String]) -> Vec<Stri
     wanted.iter().chain(foreign).cloned().chain(fence).collect()
 }
 
-/// The hash of the spec that was last applied completely; empty: none was.
+/// Returns the hash of the spec that was last applied completely. Empty: there is none.
 pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
 
-/// The additional tags of an adopted load balancer: that it was adopted, and the consent of the user that created it.
+/// Returns the additional tags of an adopted load balancer. They record the adoption, and the consent of the user that created it.
 pub(crate) fn adopting(there: &[String]) -> Tags {
     let word = if is_adopted(there) { SHARE_BEFORE } else { SHARE };
     let consents = there.iter().filter_map(|tag| value(tag, word));
@@ -157,7 +158,7 @@ pub(crate) fn adopting(there: &[String]) -> Tags {
     both.filter(|tag| tag.chars().count() <= TAG_MAX).chain([adopted()]).collect()
 }
 
-/// The tag of an adopted load balancer.
+/// Returns the tag that marks a load balancer as adopted.
 pub(crate) fn adopted() -> String {
     write(ORIGIN, ADOPTED)
 }
@@ -167,35 +168,35 @@ pub(crate) fn is_adopted(tags: &[String]) -> bool {
     read(tags, ORIGIN) == Some(ADOPTED)
 }
 
-/// The namespaces whose Services may adopt the load balancer.
+/// Returns the namespaces whose Services may adopt the load balancer.
 pub(crate) fn adoptable_by(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, ADOPT)))
 }
 
-/// The namespaces whose Services may share the load balancer.
+/// Returns the namespaces whose Services may share the load balancer.
 pub(crate) fn shared_with(tags: &[String]) -> Namespaces {
     Namespaces::read(tags.iter().filter_map(|tag| value(tag, SHARE)))
 }
 
-/// The tags that stay when its owner releases it: those of other clients and of Services that share it, and the consent of the user that
-/// created it.
+/// Returns the tags that stay when the owner releases the load balancer: those of other clients and of Services that share it, and the
+/// consent of the user that created it.
 pub(crate) fn released(there: &[String]) -> Vec<String> {
     let consents = there.iter().filter_map(|tag| value(tag, SHARE_BEFORE));
     let others = there.iter().filter(|tag| !is_owners(tag) && !is_former(tag, there)).cloned();
     others.chain(consents.map(|namespaces| write(SHARE, namespaces))).collect()
 }
 
-/// The fence of the last writer of tags.
+/// Returns the fence of the last writer of tags.
 pub(crate) fn fence(tags: &[String]) -> Option<Fence> {
     read_fence(read(tags, FENCE)?)
 }
 
-/// Whether it is not complete without a floating IP.
+/// Whether the load balancer is not complete without a floating IP.
 pub(crate) fn expects_floating_ip(tags: &[String]) -> bool {
     read(tags, FLOATING_IP) == Some(EXPECTED)
 }
 
-/// The owner of a load balancer, with empty strings for tags that were removed. `None`: it has no owner tags.
+/// Returns the owner of a load balancer, with empty strings for removed tags. `None`: the load balancer has no owner tags.
 pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     read(tags, CLUSTER_ID).or(read(tags, OWNER_UID))?;
     let text = |word| read(tags, word).unwrap_or_default().to_owned();
@@ -208,19 +209,20 @@ pub(crate) fn owner(tags: &[String]) -> Option<(LoadBalancerKey, Owner)> {
     Some((LoadBalancerKey { cluster_id: text(CLUSTER_ID), owner_uid: text(OWNER_UID) }, owner))
 }
 
-/// Whether the former cloud controller manager created a listener or pool for the Service, or the load balancer, of this name.
+/// Whether the former cloud controller manager created a listener or pool for the Service or load balancer of this name.
 pub(crate) fn is_part_of_go(name: &str, part: (&str, &[String])) -> bool {
     go::is_part(name, part)
 }
 
-/// The tag of a listener or pool of a key. It fits, because a longer key has been refused with the load balancer.
+/// Returns the tag of a listener or pool of a key. The tag is short enough, because a key that is too long was refused with the load
+/// balancer.
 pub(crate) fn part_tag(key: &LoadBalancerKey) -> String {
     write(OWNER_UID, &key.owner_uid)
 }
 
-/// Whether a listener or pool belongs to this key, or to the load balancer of this name of the former cloud controller manager.
+/// Whether a listener or pool belongs to this key, or to the load balancer of this name that the former cloud controller manager created.
 ///
-/// Names of that controller are the same in clusters of the same name: parts tagged for another key never match.
+/// Names of that controller are the same in clusters with the same cluster name, so parts with the tag of another key never match.
 pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&str, &[String])) -> bool {
     match read(tags, OWNER_UID) {
         Some(_) => tags.contains(&part_tag(key)),
@@ -228,7 +230,7 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
     }
 }
 
-/// Whether a tag belongs to the owner, and is neither a sharing owner's nor a consent to adopt.
+/// Whether a tag belongs to the owner. Excludes tags of a sharing owner and the consent to adopt.
 pub(super) fn is_owners(tag: &str) -> bool {
     is_reserved(tag) && !is_sharers(tag) && value(tag, ADOPT).is_none()
 }
@@ -237,13 +239,14 @@ pub(super) fn is_reserved(tag: &str) -> bool {
     tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
 }
 
-/// Whether the user has set a tag, now or earlier.
+/// Whether a tag was set by the user, now or earlier.
 pub(super) fn is_former(tag: &str, there: &[String]) -> bool {
     let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
     keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))
 }
 
-/// Hashes of different versions cannot be compared: then only the fields are compared, and the hash is not rewritten.
+/// Whether a hash is outdated. Hashes of different versions cannot be compared: then only the fields are compared, and the hash is not
+/// rewritten.
 pub(super) fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))
@@ -321,9 +324,10 @@ mod tests {
             assert_eq!(missing(&wanted, (hash, &writer(epoch)), &there).is_none(), complete, "{name}");
         }
         let public = super::wanted(&desired(&[]), Expectation::FloatingIp).expect("fits");
-        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("the expectation differs");
+        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("the expected floating IP differs");
         assert!(expects_floating_ip(&there));
-        let there = missing(&wanted, ("1-cc", &writer(2)), &there).expect("no expectation any more");
+        let there =
+            missing(&wanted, ("1-cc", &writer(2)), &there).expect("a floating IP is no longer expected");
         assert!(!expects_floating_ip(&there));
     }
 
@@ -361,18 +365,23 @@ mod tests {
         let key = desired(&[]).key;
         let go = "kube_service_prod_shop_web";
         for (name, balancer, part, wanted) in [
-            ("its own", "x", ("tcp-80", &[part_tag(&key)][..]), true),
-            ("by a user", "x", ("tcp-80", &[]), false),
+            ("created for this Service", "x", ("tcp-80", &[part_tag(&key)][..]), true),
+            ("created by a user", "x", ("tcp-80", &[]), false),
             ("by the former CCM, tagged", go, ("l", &[go.to_owned()]), true),
-            ("by the former CCM, from before tags", go, ("listener_0_kube_service_prod_shop_web", &[]), true),
             (
-                "another Service's part of a shared load balancer",
+                "by the former CCM, before tags were used",
+                go,
+                ("listener_0_kube_service_prod_shop_web", &[]),
+                true,
+            ),
+            (
+                "part of another Service on a shared load balancer",
                 go,
                 ("l", &["kube_service_prod_shop_api".to_owned()]),
                 false,
             ),
             (
-                "a Service of the same names in another cluster",
+                "created for a Service with the same names in another cluster",
                 go,
                 ("l", &[go.to_owned(), "cloudadapter.dev/owner-uid=another".to_owned()]),
                 false,

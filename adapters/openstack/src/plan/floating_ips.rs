@@ -1,11 +1,11 @@
-//! Computes the steps by which a load balancer gets its desired floating IP. Pure.
+//! Computes the steps by which a load balancer gets its desired floating IP. Pure functions.
 //!
-//! Floating IPs are recognised by their description, which is set with the create, and by the port that they are attached to, so that
-//! retries create no second one. A floating IP attached elsewhere is left alone.
+//! Floating IPs are recognised by their description, which is set when they are created, and by the port that they are attached to, so that
+//! a retry does not create a second one. A floating IP that is attached to another port is not changed.
 //!
-//! A floating IP that is replaced is deleted only when its replacement is attached. A request that cannot be met, such as for an address
-//! that is not reserved, or for a missing or unreachable pool, can therefore be taken back without loss. For the same reason a new floating
-//! IP is only marked as kept once it is attached.
+//! A floating IP that is replaced is deleted only when its replacement is attached. So a request that cannot be met, such as for an address
+//! that is not reserved, or for a missing or unreachable pool, can be taken back without losing the address. For the same reason, a new
+//! floating IP is marked as kept only after it is attached.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -24,7 +24,8 @@ use crate::{
     step::{Part, Step},
 };
 
-/// The steps until the load balancer has its floating IP, or none. `there`: `None` if the load balancer does not exist yet.
+/// Returns the steps after which the load balancer has its floating IP, or none. `there`: the load balancer; `None` if it does not exist
+/// yet.
 pub(super) fn changes(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -52,7 +53,7 @@ pub(super) fn changes(
         None => is_from(one, &desired.spec.address_pool),
     };
     let mut used = None;
-    // Ordered by ID: the order is the same before and after they are detached.
+    // The order by ID is the same before and after they are detached.
     let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
@@ -72,7 +73,7 @@ pub(super) fn changes(
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
         }
     } else {
-        // On an adopted load balancer, other floating IPs belong to the user that created it.
+        // On an adopted load balancer, other floating IPs belong to the user that created the load balancer.
         let adopts = wanted.tags.contains(&ownership::adopted());
         let goes = attached.iter().filter(|one| !adopts || is_of(one, &desired.key));
         steps.extend(goes.map(|one| release(one, &desired.key)));
@@ -83,8 +84,8 @@ pub(super) fn changes(
     Ok(steps)
 }
 
-/// Ranks unattached floating IPs, best first: from the same pool; else from the network of new ones; else the older one, which may have
-/// served before. A younger one may be left from a request that could not be met.
+/// Ranks unattached floating IPs, best first: one from the same pool; else one from the network of new floating IPs; else the oldest, which
+/// may have been in use. A younger one may be left from a request that could not be met.
 fn rank(
     one: &FloatingIp,
     desired: &DesiredLoadBalancer,
@@ -95,24 +96,24 @@ fn rank(
     (made_from != desired.spec.address_pool, elsewhere, one.created_at.clone(), one.id.clone())
 }
 
-/// The floating IP that is to be attached next.
+/// The floating IP that is attached next.
 struct Next<'a> {
-    /// An unattached one that this owner already has.
+    /// An unattached floating IP that this owner already has.
     own: Option<&'a FloatingIp>,
-    /// The requested address, no matter which client reserved it.
+    /// The requested address, whichever client reserved it.
     address: Option<IpAddr>,
-    /// The owner's former floating IP, which is replaced.
+    /// The owner's former floating IP, which will be replaced.
     former: Option<&'a FloatingIp>,
     public: &'a Public,
-    /// Its final description.
+    /// The description that the floating IP gets in the end.
     description: &'a Description,
     retention: AddressRetention,
     claim: Claim,
 }
 
 impl Next<'_> {
-    /// The steps until it is attached. A port has one floating IP: present ones are detached, and stay in the project. Steps that the cloud
-    /// may refuse come before that.
+    /// Returns the steps that attach the floating IP. A port has only one floating IP, so others are detached, and stay in the project.
+    /// Steps that the cloud may refuse come before the detachment.
     fn steps(&self, attached: &[&FloatingIp], target: Option<Target>) -> Result<Vec<Step>, VendorError> {
         let (mut reserve, mut for_reserved, mut describes) = (None, None, None);
         let attach = match (self.own, self.address) {
@@ -136,7 +137,7 @@ impl Next<'_> {
                     network_id: one.floating_network_id.clone(),
                     description: description.clone(),
                 });
-                // Not kept if it is never attached.
+                // Without the mark, the floating IP is not kept if it is never attached.
                 let new = self.made(&self.description.clone().not_kept())?;
                 reserve = Some(Step::ReserveFloatingIp { new, former });
                 describes = self.description.keep.then_some(Step::DescribeFloatingIp {
@@ -169,7 +170,7 @@ fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
     site.kept.is_full(&desired.key, &desired.owner, site.options.most_kept())
 }
 
-/// Why the address will not be kept: the namespace already keeps the maximum. Everything else is done.
+/// Returns an error if the address will not be kept because the namespace already keeps the maximum. All other changes are made.
 pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option<VendorError> {
     let field = "spec.address_retention";
     let refusal = || {
@@ -183,7 +184,8 @@ pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option
     (keeps(desired) && is_full(desired, site)).then(refusal)
 }
 
-/// Why the Service does not get the requested address: the load balancer was adopted, with an address that its creator assigned.
+/// Returns an error if the Service does not get the requested address because the load balancer was adopted with an address that its
+/// creator assigned.
 pub(super) fn stays_with_person(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
@@ -204,7 +206,7 @@ pub(super) fn stays_with_person(
     (wanted.tags.contains(&ownership::adopted()) && another).then(refusal)
 }
 
-/// The steps for the floating IPs of a load balancer that is deleted: the owner's are deleted too, unless they are kept.
+/// Returns the steps for the floating IPs of a load balancer that is deleted. Those of the owner are deleted, too, unless they are kept.
 pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let port = balancer.as_ref().and_then(|balancer| balancer.vip_port_id.as_deref());
@@ -216,7 +218,8 @@ pub(super) fn releases(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     floating_ips.iter().filter(goes).map(dismiss).collect()
 }
 
-/// The steps for a load balancer without owner tags: floating IPs that the former cloud controller manager created for it.
+/// Returns the steps for a load balancer without owner tags, which delete floating IPs that the former cloud controller manager created for
+/// it.
 pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Detail { balancer, floating_ips, .. } = &observed.detail;
     let Some(balancer) = balancer.as_ref().filter(|_| observed.summary.key.is_none()) else {
@@ -233,32 +236,32 @@ pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step>
     floating_ips.iter().filter(goes).map(delete).collect()
 }
 
-/// The port and address for IPv4 packets.
+/// Returns the port and address for IPv4 packets.
 fn target(balancer: &Balancer) -> Option<Target> {
     let port_id = balancer.vip_port_id.clone()?;
     Some(Target { port_id, address: ipv4(balancer)? })
 }
 
-/// The load balancer's own IPv4 address.
+/// Returns the load balancer's own IPv4 address.
 pub(crate) fn ipv4(balancer: &Balancer) -> Option<IpAddr> {
     let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
     balancer.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
 }
 
-/// A floating IP of the former cloud controller manager gets a record of its owner before anything else changes, because its owner would be
-/// unknown otherwise.
+/// Records the owner of a floating IP that the former cloud controller manager created. This comes before all other changes, because the
+/// owner would be unknown afterwards.
 fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Option<Step>), VendorError> {
     if !Description::is_of_go(&one.description) {
         return Ok((one.clone(), None));
     }
-    // The pool that it was created from is not known.
+    // The pool from which the floating IP was created is not known.
     let description = wanted.clone().made_from(String::new()).write()?;
     let taken = FloatingIp { description: description.clone(), ..one.clone() };
     Ok((taken, Some(described(one, description))))
 }
 
-/// Updates whether the address is kept. A user's address does not change. An address that an earlier Service of this name kept stays kept
-/// until the Service sets `on-delete: delete`.
+/// Updates whether the address is kept. An address reserved by a user does not change. An address that an earlier Service of this name kept
+/// stays kept until the Service sets `on-delete: delete`.
 fn describe(
     one: &FloatingIp,
     wanted: &Description,
@@ -267,17 +270,17 @@ fn describe(
     let ours = Description::read(&one.description).filter(|there| there.key() == wanted.key());
     let Some(there) = ours.filter(|there| there.keep != wanted.keep) else { return Ok(None) };
     let came_back = there.keep && there.asked.is_some();
-    // It was reserved by a user, so that this Service can neither keep nor delete it.
+    // A user reserved the address, so this Service can neither keep nor delete it.
     if there.asked.is_some() && !(came_back && retention == AddressRetention::Release) {
         return Ok(None);
     }
-    // The pool that it was created from does not change.
+    // The pool from which the floating IP was created does not change.
     let description = wanted.clone().made_from(there.pool).write()?;
     Ok(Some(described(one, description)))
 }
 
-/// Records the owner of an attached floating IP without a record, so that it stays reserved for this owner while the load balancer is
-/// recreated.
+/// Records the owner of an attached floating IP without a record, so that the address stays reserved for this owner while the load balancer
+/// is recreated.
 fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step>, VendorError> {
     if Description::read(&one.description).is_some() {
         return Ok(None);
@@ -286,8 +289,8 @@ fn record(one: &FloatingIp, desired: &DesiredLoadBalancer) -> Result<Option<Step
     Ok(Some(described(one, claimed.write()?)))
 }
 
-/// The step for an owned floating IP that is no longer needed: if a user reserved it, its earlier description is restored; otherwise it is
-/// deleted.
+/// Returns the step for an owned floating IP that is no longer needed. If a user reserved it, its earlier description is restored;
+/// otherwise it is deleted.
 pub(super) fn dismiss(one: &FloatingIp) -> Step {
     match Description::read(&one.description).and_then(|there| there.asked) {
         Some(before) => described(one, before),
@@ -300,7 +303,8 @@ pub(super) fn described(one: &FloatingIp, description: String) -> Step {
     Step::DescribeFloatingIp { id, address, description }
 }
 
-/// The step for an attached floating IP: the owner's is deleted; one that is kept or reserved by a user stays in the project.
+/// Returns the step for an attached floating IP. If it belongs to the owner, it is deleted; if it is kept or was reserved by a user, it
+/// stays in the project.
 fn release(one: &FloatingIp, key: &LoadBalancerKey) -> Step {
     let was_there = Description::read(&one.description).is_some_and(|there| there.asked.is_some());
     if is_of(one, key) && !is_kept(one) && !was_there {
@@ -317,7 +321,7 @@ pub(super) fn delete(one: &FloatingIp) -> Step {
     Step::DeleteFloatingIp { id: one.id.clone(), address: one.floating_ip_address }
 }
 
-/// Unattached floating IPs of a key that are not kept.
+/// Returns unattached floating IPs of a key that are not kept.
 pub(super) fn of_no_use<'a>(
     all: &'a [FloatingIp],
     key: &'a LoadBalancerKey,
@@ -329,10 +333,10 @@ pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
     Description::read(&one.description).is_some_and(|there| there.key() == *key)
 }
 
-/// Whether it can be from this pool: its record must not name another pool.
+/// Whether a floating IP may be from this pool: its record must not name another pool.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
-    // A network can be named by name or ID: the other form is looked up only if nothing else is known.
+    // A network can be named by name or ID. The other form is looked up only if nothing else is known.
     pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 

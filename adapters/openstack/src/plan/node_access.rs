@@ -1,7 +1,7 @@
-//! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure.
+//! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure functions.
 //!
-//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before it is deleted: while the load
-//! balancer exists, it identifies the owner of the rules, so that an interrupted process can continue.
+//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before the load balancer is deleted: while
+//! it exists, it identifies the owner of the rules, so that another process can continue after an interruption.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,16 +24,17 @@ use crate::{
 
 /// The access of a load balancer to its nodes. Each user of a shared load balancer has its own.
 pub(super) struct NodeAccess {
-    /// Comes before members and listeners, so that traffic to a new member gets through. `None`: nothing is missing.
+    /// Grants missing access. Comes before members and listeners, so that traffic to a new member gets through. `None`: no access is
+    /// missing.
     pub(super) opening: Option<Step>,
-    /// Comes after them. `None`: there is no access that it does not need.
+    /// Revokes unneeded access. Comes after members and listeners. `None`: there is no unneeded access.
     pub(super) closing: Option<Step>,
-    /// Why it cannot get access to all nodes. Returned last, so that nothing else is delayed.
+    /// Why the load balancer cannot get access to all nodes. Returned last, so that no other change is delayed.
     pub(super) refusal: Option<VendorError>,
 }
 
 impl NodeAccess {
-    /// Nothing is missing if security groups are not managed.
+    /// No access is missing if security groups are not managed.
     pub(super) fn plan(
         desired: &DesiredLoadBalancer,
         wanted: &Wanted,
@@ -54,7 +55,7 @@ impl NodeAccess {
                 || rules.known.iter().any(|rule| rule.is(there))
                 || guards.is_needed(there, (cluster_id, user))
         };
-        // Rules of deleted load balancers are removed first, because they would stay when this one is deleted.
+        // Rules of deleted load balancers are removed first, because they would remain after this load balancer is deleted.
         let left: Vec<&SecurityRule> =
             there.iter().filter(|rule| guards.is_left(rule) && !is_needed(rule)).collect();
         let of_no_use = there.iter().filter(|rule| rule.is_of(user) && !is_needed(rule));
@@ -64,7 +65,7 @@ impl NodeAccess {
         let machines = desired.backends.iter().filter_map(|one| one.provider_id.rsplit('/').next());
         let ports: BTreeSet<&str> =
             machines.flat_map(|machine| guards.outside(machine, &addresses, group)).collect();
-        // Without a rule the group would grant no access.
+        // If there are no rules, ports in the group would grant no access.
         let is_useful = !rules.known.is_empty() || !rules.unasked.is_empty();
         let ports: BTreeSet<&str> = ports.into_iter().filter(|_| is_useful).collect();
         let nothing = complete && rules.unasked.is_empty() && left.is_empty() && ports.is_empty();
@@ -97,7 +98,7 @@ fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Ste
     (!closing.rules.is_empty()).then_some(Step::CloseNodes(closing))
 }
 
-/// The step that revokes the access of a load balancer, which may be gone; `None` if no rule is left.
+/// Returns the step that revokes the access of a load balancer, which may no longer exist. `None` if no rule is left.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Step> {
     let (guards, key) = (guards?, observed.summary.key.as_ref()?);
     let cluster_id = &key.cluster_id;
@@ -118,7 +119,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     (!closing.rules.is_empty() || is_last).then_some(Step::CloseNodes(closing))
 }
 
-/// An existing member keeps its subnet, whatever is configured now.
+/// Returns the needed access. An existing member keeps its subnet, whatever subnet is configured now.
 fn needs(wanted: &Wanted, (balancer, tree): (&Balancer, &Detail), site: &Site<'_>) -> Needs {
     let there = tree.pools.iter().filter_map(|pool| pool.members.as_ref()).flat_map(|all| all.iter());
     let there: BTreeMap<(IpAddr, u16), &Member> =

@@ -1,4 +1,4 @@
-//! Computes the changes of a pool. Pure.
+//! Computes the changes of a pool. Pure functions.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -12,10 +12,10 @@ use crate::{
     step::{Part, Port, Step},
 };
 
-/// In seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
+/// Timeout in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
 type Timeout = Option<u32>;
 
-/// A pool with members and monitor, for a load balancer that is created in one call.
+/// Builds a pool with members and health monitor, for a load balancer that is created in one call.
 pub(super) fn whole((port, wanted): (Port, &WantedPool), tags: Vec<String>) -> NewPool {
     NewPool {
         healthmonitor: wanted.monitor.clone(),
@@ -24,7 +24,7 @@ pub(super) fn whole((port, wanted): (Port, &WantedPool), tags: Vec<String>) -> N
     }
 }
 
-/// The steps that create a pool and fill it.
+/// Returns the steps that create a pool and fill it.
 pub(super) fn create_pool(
     balancer: Part,
     (port, wanted): (Port, &WantedPool),
@@ -37,7 +37,7 @@ pub(super) fn create_pool(
     steps
 }
 
-/// The steps that change a pool, which has the right protocol. `tags`: new tags, if they change.
+/// Returns the steps that change a pool, which has the right protocol. `tags`: the new tags, if they change.
 pub(super) fn pool_changes(tree: &PoolTree, wanted: &WantedPool, tags: Option<Vec<String>>) -> Vec<Step> {
     let (id, name) = (&tree.pool.id, &tree.pool.name);
     let mut steps: Vec<Step> =
@@ -67,7 +67,8 @@ fn bare(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
     }
 }
 
-/// One write: only new members and changed weights, or the whole set if members are removed. `there`: `None` if the members are not known.
+/// Returns the write that changes members: only new members and changed weights, or the whole set if members are removed. `there`: the
+/// current members; `None` if they are not known.
 ///
 /// A different subnet of a member does not count as a difference, because it is immutable.
 fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {
@@ -80,7 +81,7 @@ fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &
         return Some(Step::SetMembers { pool, name, members: all() });
     }
     let same = |there: &&Member, wanted: &NewMember| {
-        // The monitor port may be set to the member's own port.
+        // The configured monitor port may be equal to the member's own port.
         let probed = there.monitor_port.filter(|port| *port != there.protocol_port);
         there.weight == Some(wanted.weight) && probed == wanted.monitor_port
     };
@@ -108,7 +109,7 @@ fn persistence(
     }
 }
 
-/// The type of a monitor is immutable, and a pool has at most one: it is recreated.
+/// Recreates a health monitor if its type changes, because the type is immutable and a pool has at most one monitor.
 fn monitor_change(
     (id, name): (&str, &str),
     there: Option<&Monitor>,

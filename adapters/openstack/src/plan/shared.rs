@@ -1,8 +1,8 @@
-//! Load balancers that several Services use. Pure.
+//! Load balancers that several Services use. Pure functions.
 //!
-//! Each Service that uses a load balancer, its user, has its own listeners and pools there, and leaves those of others. The owner has
-//! everything else: addresses, floating IP, name. While others use the load balancer, its owner leaves it and does not delete it; the last
-//! user deletes it, provided that it had an owner.
+//! Each Service that uses a load balancer is one of its users. It has its own listeners and pools, and does not change those of others. The
+//! owner has everything else: addresses, floating IP, name. While others use the load balancer, its owner leaves it and does not delete it;
+//! the last user deletes it, provided that it had an owner.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,18 +29,19 @@ pub(super) const PENDING: &str = "PENDING_";
 /// The relation of a key to an existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Owns everything that does not belong to another user.
+    /// The key owns everything that does not belong to another user.
     Owner,
-    /// Owns only its parts.
+    /// The key owns only its parts.
     Sharer,
 }
 
 /// What happens to listeners without an owner tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unmarked {
-    /// The owner of the load balancer takes over those on ports that it needs: the load balancer was created for this owner alone.
+    /// The owner of the load balancer takes over those on the ports that it needs, because the load balancer was created for this owner
+    /// alone.
     TakenOver,
-    /// They belong to the user that created them, and their ports are taken.
+    /// The listeners belong to the user that created them, and their ports are in use.
     Stay,
 }
 
@@ -58,7 +59,7 @@ impl Role {
         };
         if !fits && (owns || shares) {
             let field = "spec.load_balancer_id";
-            // The owner may also leave out the ID.
+            // The owner may also leave the field empty.
             let none = if owns { ", or none" } else { "" };
             let text = format!(
                 "{field}: cannot change while the Service has load balancer {}: set this ID{none}; \
@@ -67,7 +68,7 @@ impl Role {
             );
             return Err(VendorError::new(Fault::Immutable, text).in_field(field));
         }
-        // A load balancer that the former cloud controller manager created for it belongs to it, even if others use it.
+        // A load balancer that the former cloud controller manager created for a Service belongs to that Service, even if others use it.
         let made = owner.is_none() && GoNames::of(&desired.heir()).made(&there.name);
         Ok(if owns || wanted.is_none() || (made && !shares) { Self::Owner } else { Self::Sharer })
     }
@@ -76,8 +77,8 @@ impl Role {
 /// Returns the desired state with only the IP families that the load balancer has.
 ///
 /// # Errors
-/// Returns [`Fault::Invalid`] if the load balancer does not match the request, because the Service would then describe something else than
-/// it gets.
+/// Returns [`Fault::Invalid`] if the load balancer does not match the request, because the Service would then describe something different
+/// from what it gets.
 pub(super) fn narrowed(
     desired: &DesiredLoadBalancer,
     (there, tree): (&Balancer, &Detail),
@@ -117,7 +118,7 @@ pub(super) fn narrowed(
     Ok(narrowed)
 }
 
-/// Removes ports that another user has from the desired state: each is refused individually, and everything else is done.
+/// Removes ports that another user has from the desired state. Each such port is refused individually, and all other changes are made.
 ///
 /// Returns the error, [`Fault::Invalid`], with the ports and their users.
 pub(super) fn leave_taken_ports(
@@ -184,7 +185,7 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let key = observed.summary.key.as_ref();
     let user = user(balancer, key);
     let shares = user.as_ref().is_some_and(|user| user.shares);
-    // Without an owner, the load balancer stays; and a guest leaves the deletion to Services of the owner's namespace.
+    // A load balancer without an owner stays. A guest leaves the deletion to Services of the owner's namespace.
     let is_guest =
         user.as_ref().is_some_and(|user| ownership::is_guest(&balancer.name, &balancer.tags, user));
     let stays = shares && (is_guest || !ownership::is_given_up(&balancer.tags));
@@ -210,8 +211,8 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     Some(steps)
 }
 
-/// The step that keeps guests from changing a load balancer that is to be deleted although they use it: the deletion would wait for each
-/// change.
+/// Returns the step that prevents guests from changing a load balancer that is to be deleted although they use it. Otherwise the deletion
+/// would wait for each of their changes.
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
     // Octavia does not change tags of a load balancer in ERROR.
     let balancer = observed.detail.balancer.as_ref().filter(|one| one.provisioning_status == ACTIVE)?;
@@ -236,7 +237,7 @@ pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     Err(VendorError::new(Fault::Invalid, text).in_field(field))
 }
 
-/// The steps that delete listeners and pools by name and tags. A pool that a listener of another user needs stays.
+/// Returns the steps that delete listeners and pools by name and tags. A pool that a listener of another user needs stays.
 pub(super) fn own_parts(
     observed: &LoadBalancerRecord<Detail>,
     is_own: impl Fn(&str, &[String]) -> bool,
@@ -256,8 +257,8 @@ pub(super) fn own_parts(
     steps
 }
 
-/// The steps that pass addresses left by the owner, or without a record, to the last user from the owner's namespace: if the load balancer
-/// is deleted and an address is not, the deletion of that user finds the address.
+/// Returns the steps that pass addresses to the last user from the owner's namespace: those that the owner left, and those without a
+/// record. If the load balancer is deleted and an address is not, the deletion of that user finds the address.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
@@ -268,9 +269,11 @@ pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
 
-/// The reverse: another owner has started to use the load balancer after the leaving one got these addresses as its last user.
+/// Returns the steps that undo [`inheritance`]: another owner has started to use the load balancer after the leaving user got these addresses as the
+/// last one.
 ///
-/// They are returned to the owner, even if it no longer needs the load balancer, and without an owner to a user that stays.
+/// The addresses are returned to the owner, even if it no longer needs the load balancer. If there is no owner, a user that stays gets
+/// them.
 fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: &User) -> Vec<Step> {
     let owner = ownership::owner(&balancer.tags).filter(|(key, _)| !key.owner_uid.is_empty());
     let owner = owner.map(|(key, owner)| User { key, owner, go: String::new(), shares: false });
@@ -295,8 +298,8 @@ fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
     Some(floating_ips::described(ip, description))
 }
 
-/// Attached floating IPs that are deleted with the load balancer although their records do not name the key: those of its former owner, and
-/// those of the former cloud controller manager. Empty for a load balancer without a key, whose floating IPs are deleted first.
+/// Returns attached floating IPs that are deleted with the load balancer although their records do not name the key: those of its former
+/// owner, and those of the former cloud controller manager. Empty for a load balancer without a key, whose floating IPs are deleted first.
 pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
     let balancer = observed.detail.balancer.as_ref().filter(|_| observed.summary.key.is_some());
     let given_up = balancer.filter(|one| ownership::is_given_up(&one.tags));
@@ -312,12 +315,12 @@ pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iter
     })
 }
 
-/// The user of a load balancer with this key.
+/// Returns the user of a load balancer with this key.
 pub(super) fn user(balancer: &Balancer, key: Option<&LoadBalancerKey>) -> Option<User> {
     ownership::users(&balancer.tags).into_iter().find(|user| Some(&user.key) == key)
 }
 
-/// The ID of this key's share of a load balancer in the rules of security groups.
+/// Returns the ID that rules of security groups have for this key's share of a load balancer.
 pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) -> String {
     match role {
         Role::Owner => balancer.id.clone(),
@@ -325,13 +328,13 @@ pub(super) fn user_id(balancer: &Balancer, key: &LoadBalancerKey, role: Role) ->
     }
 }
 
-/// The step that deletes a load balancer with all its parts.
+/// Returns the step that deletes a load balancer with all its parts.
 pub(super) fn deletion(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer) -> Step {
     let seen = observed.detail.listeners.iter().map(|listener| listener.id.clone()).collect();
     Step::DeleteLoadBalancer { id: balancer.id.clone(), whose: observed.summary.key.clone(), seen }
 }
 
-/// The floating IPs that the last user deletes after the load balancer.
+/// Returns the floating IPs that the last user deletes after the load balancer.
 pub(super) fn last_addresses(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let is_own =
         |ip: &FloatingIp| observed.summary.key.as_ref().is_some_and(|key| floating_ips::is_of(ip, key));

@@ -1,5 +1,5 @@
-//! Plans, executed on a small cloud in memory, always the first step of a new plan: the writes must be those of the first plan, and
-//! converge.
+//! Tests of plans, which are executed on a fake cloud in memory. Always the first step of a new plan is executed: the writes must be those
+//! of the first plan, and must converge.
 
 mod adopted;
 mod bench;
@@ -51,7 +51,7 @@ fn udp(port: u32) -> contract::Listener {
     contract::Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
-/// An internal load balancer for the Service `shop/web` with two backends.
+/// Returns an internal load balancer for the Service `shop/web`, with two backends.
 fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     let spec = LoadBalancerSpec {
         scheme: load_balancer_spec::Scheme::Internal.into(),
@@ -71,7 +71,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     })
 }
 
-/// The same load balancer with a floating IP.
+/// Returns the same load balancer with a floating IP.
 fn public(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     with(web(listeners), |spec| spec.scheme = load_balancer_spec::Scheme::Internet.into())
 }
@@ -85,7 +85,7 @@ fn backend(n: u8) -> Backend {
     }
 }
 
-/// As in the runtime, the hash depends on the specification.
+/// The hash depends on the specification, as in the runtime.
 fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     desired.hash = format!("1-{}", ownership::digest(&[&format!("{:?}", desired.spec)]));
     desired

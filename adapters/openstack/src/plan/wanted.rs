@@ -1,4 +1,4 @@
-//! Translates the desired state of a load balancer to Octavia's terms and limits. Pure.
+//! Translates the desired state of a load balancer to the terms and limits of Octavia. Pure functions.
 
 mod checks;
 mod members;
@@ -28,36 +28,36 @@ use crate::{
     step::{Port, Transport},
 };
 
-/// Default timeouts in milliseconds, the same as Octavia's.
+/// Default timeouts in milliseconds. They are the same as Octavia's.
 const SILENCE: u32 = 50_000;
 const CONNECT: u32 = 5_000;
 /// Default connection limit.
 const UNLIMITED: i64 = -1;
 
-/// A load balancer.
+/// A desired load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) vip: Vip,
-    /// `None`: no floating IP.
+    /// The floating IP. `None`: the load balancer gets none.
     pub(super) public: Option<Public>,
     pub(super) parameters: Parameters,
-    /// Without hash and fence.
+    /// The tags, without hash and fence.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
 
-/// A floating IP.
+/// A desired floating IP.
 #[derive(Clone, Debug)]
 pub(super) struct Public {
-    /// `None`: any address.
+    /// The requested address. `None`: any address.
     pub(super) address: Option<IpAddr>,
-    /// Name or ID of the network, or of a subnet of it, as in the Service. Then `network` is not known yet.
+    /// Name or ID of the network, or of one of its subnets, as the Service names it. If set, `network` is not known yet.
     pub(super) pool: Option<String>,
     pub(super) network: Option<String>,
     pub(super) subnet: Option<String>,
 }
 
-/// A port.
+/// A desired port.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPort {
     pub(super) protocol: &'static str,
@@ -65,7 +65,7 @@ pub(super) struct WantedPort {
     pub(super) pool: WantedPool,
 }
 
-/// A pool.
+/// A desired pool.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPool {
     pub(super) protocol: &'static str,
@@ -79,7 +79,7 @@ impl Wanted {
     /// Translates a desired state.
     ///
     /// # Errors
-    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
+    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the name of the field.
     pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let parameters = Parameters::read(&spec.parameters)?;
@@ -91,7 +91,7 @@ impl Wanted {
         Ok(Self { vip, public, parameters, tags, ports })
     }
 
-    /// Translates the desired state of a share of a load balancer: only its ports.
+    /// Translates the desired state of a share of a load balancer, which consists only of its ports.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::read`].
@@ -112,7 +112,7 @@ fn ports(
     listeners.map(|(at, listener)| all.port(listener).map_err(|error| within(at, error))).collect()
 }
 
-/// IPv6 addresses are public without a floating IP.
+/// Returns the desired floating IP. IPv6 addresses are public without a floating IP.
 fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Site<'_>) -> Option<Public> {
     if spec.scheme() == Scheme::Internal || !spec.ip_families().any(|one| one == contract::IpFamily::Ipv4) {
         return None;
@@ -122,7 +122,7 @@ fn public(spec: &contract::LoadBalancerSpec, parameters: &Parameters, site: &Sit
     let address = asked.into_iter().find(IpAddr::is_ipv4);
     let subnet = parameters.floating_subnet.as_ref();
     if !spec.address_pool.is_empty() {
-        // The configured subnet may be in another network than the pool.
+        // The configured subnet may be in another network than the pool of the Service.
         let pool = Some(spec.address_pool.clone());
         return Some(Public { address, pool, network: None, subnet: subnet.cloned() });
     }
@@ -184,10 +184,11 @@ impl<'a> Ports<'a> {
         Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
     }
 
-    /// The monitor of a port's pool, and the port that it probes unless it is the member's own.
+    /// Returns the health monitor of a port's pool, and the port that it probes unless that is the member's own.
     ///
-    /// Old versions of Octavia probe UDP only at the member's own port, by a packet. That suffices if the Service also has a TCP port that
-    /// would be probed for all. It does not suffice to exclude nodes without pods: these neither answer nor refuse a packet.
+    /// Old versions of Octavia can probe UDP only at the member's own port, by a packet. That suffices if the Service also has a TCP port
+    /// that would be probed for all ports. It does not suffice to exclude nodes without pods, because these neither answer nor refuse a
+    /// packet.
     fn probe(&self, port: Port) -> Result<(Option<NewMonitor>, Option<u16>), VendorError> {
         let monitor = checks::monitor(&self.check, port)?;
         let by_another = |one: &NewMonitor| port.transport == Transport::Udp && one.kind != checks::OF_UDP;
@@ -242,7 +243,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Source: Octavia, valid combinations of listener and pool protocols.
+    /// Returns the protocol of a pool. Source: Octavia, valid combinations of listener and pool protocols.
     fn pool_protocol(
         &self,
         of: &'static str,
@@ -256,7 +257,7 @@ impl<'a> Ports<'a> {
             listener::ProxyProtocol::V2 => return Err(self.too_old(field, Version::PROXY_V2)),
         };
         match (of, proxied) {
-            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud supports it for TCP only")),
+            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud supports it for TCP ports only")),
             (_, Some(proxied)) => Ok(proxied),
             ("TERMINATED_HTTPS", None) => Ok("HTTP"),
             (plain, None) => Ok(plain),
@@ -279,7 +280,7 @@ impl<'a> Ports<'a> {
         Err(unsupported("algorithm", &format!("the provider supports only {}", words.join(", "))))
     }
 
-    /// For TCP, Octavia forgets a client only when its table is full, regardless of the timeout.
+    /// Returns the session affinity. For TCP, Octavia forgets a client only when its table is full, whatever the timeout is.
     fn persistence(&self, transport: Transport) -> Result<Option<NewPersistence>, VendorError> {
         let Some(affinity) = self.affinity else { return Ok(None) };
         let persistence_timeout = match transport {
@@ -328,11 +329,15 @@ impl<'a> Ports<'a> {
 
     fn too_old(&self, field: &str, needed: Version) -> VendorError {
         let there = self.site.version;
-        unsupported(field, &format!("this cloud's Octavia API is {there}, and it needs {needed}"))
+        unsupported(
+            field,
+            &format!("this cloud's Octavia API has version {there}, but this feature needs {needed}"),
+        )
     }
 }
 
-/// Octavia refuses ranges of an IP family that the load balancer does not have, and an empty list allows every client.
+/// Returns the allowed CIDRs. Octavia refuses CIDRs of an IP family that the load balancer does not have, and an empty list allows every
+/// client.
 fn allowed(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpNet>, VendorError> {
     let mut ranges = Vec::with_capacity(spec.source_ranges.len());
     for (at, text) in spec.source_ranges.iter().enumerate() {
@@ -365,7 +370,7 @@ fn port(field: &str, number: u32) -> Result<u16, VendorError> {
     port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
 }
 
-/// Rounds up, because Octavia counts whole seconds, and 0 would mean "never".
+/// Converts a duration to seconds. Rounds up, because Octavia counts whole seconds, and 0 would mean "never".
 fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
     let Some(duration) = duration else { return Ok(None) };
     let whole = duration.seconds.saturating_add((duration.nanos > 0).into());

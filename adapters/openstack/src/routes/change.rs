@@ -1,9 +1,9 @@
 //! Changes routes: reads the ports of the next hops, allows their servers to send from the pod CIDRs, changes the router, and removes
 //! address pairs that no route needs.
 //!
-//! A route is added after its server may send from the pod CIDR, and removed before that permission is: a route always has its address
-//! pair. After an interruption the next reconcile repeats the change; at worst a pair stays behind after its route was removed, which drops
-//! no packet.
+//! A route is added after its server may send from the pod CIDR, and removed before that permission is removed, so that a route always has
+//! its address pair. After an interruption the next reconcile repeats the change; at worst, a pair remains after its route was removed,
+//! which drops no packet.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     client::{self, routers::RouterPorts},
 };
 
-/// Attempts to remove address pairs from a port that another client changes between read and write.
+/// Number of attempts to remove address pairs from a port that another client changes between read and write.
 const UNPAIR_TRIES: usize = 2;
 
 type Change = Result<Option<Route>, VendorError>;
@@ -31,15 +31,15 @@ type Change = Result<Option<Route>, VendorError>;
 type Failed = BTreeMap<String, VendorError>;
 
 impl OpenStackDriver {
-    /// Changes routes and returns one result for each, removals first.
+    /// Changes routes and returns one result for each change, removals first.
     ///
     /// Cost: one read for the router and the servers of new routes; one read for the servers of removed routes, two if another client
     /// changes their ports; one write for each port that changes, before and after; one write for all removals, and one for all additions.
-    /// If Neutron refuses these for an unnamed route, their halves are tried; if the quota is exceeded, one read counts the routes. The
-    /// first call also reads Neutron's extensions. Without `extraroute-atomic` each of the last two writes is a read and a write.
+    /// If Neutron refuses additions without naming a route, halves are tried; if the quota is exceeded, one read counts the routes. The
+    /// first call also reads Neutron's extensions. Without `extraroute-atomic`, each of the last two writes is a read and a write.
     ///
     /// # Errors
-    /// Returns errors that concern all changes alike.
+    /// Returns errors that concern all changes.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -70,7 +70,7 @@ impl OpenStackDriver {
             let port = table.port_at(&route.nexthop);
             port.and_then(|port| failed.get(&port.id)).map_or(Ok(()), |error| Err(error.clone()))
         };
-        // A route that is removed and added again, because its address pair was missing, stays in place.
+        // A route that is removed and added again because its address pair was missing is not changed on the router.
         let is_back = |route: &ExtraRoute| add.iter().any(|new| new.is(route));
         let going: Vec<ExtraRoute> = remove.iter().filter(|route| !is_back(route)).cloned().collect();
         let removed = self.remove(session, can, &going).await;
@@ -110,7 +110,7 @@ impl OpenStackDriver {
         if !has("extraroute") {
             return Err(VendorError::new(
                 Fault::Unsupported,
-                "routes: this Neutron has no extension extraroute",
+                "routes: this cloud's Neutron lacks the extension extraroute",
             ));
         }
         let can = Can { atomic: has("extraroute-atomic"), pairs: has("allowed-address-pairs") };
@@ -147,7 +147,7 @@ impl OpenStackDriver {
     /// Allows servers to send from the pod CIDRs of new routes. Cost: one vendor write for each port that changes.
     ///
     /// # Errors
-    /// Returns an error that would fail the next port, too. No route has been changed.
+    /// Returns an error that the next port would also get. No route has been changed yet.
     async fn pair(
         &self,
         session: &Session,
@@ -159,7 +159,7 @@ impl OpenStackDriver {
             match self.client.replace_pairs(session, change.port, &change.pairs).await {
                 Ok(()) => (),
                 Err(error) if stands(&error) => return Err(unsent(error)),
-                // A missing port does not mean that a route is missing.
+                // The absence of a port does not mean that a route is absent.
                 Err(error) if error.fault == Fault::NotFound => {
                     failed.insert(change.port.id.clone(), VendorError { fault: Fault::Busy, ..error });
                 }
@@ -171,10 +171,10 @@ impl OpenStackDriver {
         Ok(failed)
     }
 
-    /// Removes the address pairs of deleted routes, and returns errors by next hop. Retries a port that another client has changed, because
-    /// no later reconcile would. `near`: ports, including the router's own.
+    /// Removes the address pairs of deleted routes, and returns errors by next hop. If another client has changed a port, tries again,
+    /// because no later reconcile would. `near`: ports, including the router's own.
     ///
-    /// Cost: one or two vendor reads if any route is gone; one write for each port with a pair that no route needs.
+    /// Cost: one or two vendor reads if any route was removed; one write for each port with a pair that no route needs.
     async fn unpair(
         &self,
         session: &Session,
@@ -230,8 +230,9 @@ impl OpenStackDriver {
         failed
     }
 
-    /// Adds routes; one result each. Neutron refuses a call as a whole: then its halves are tried, until it is clear which routes are
-    /// invalid, or how many fit into the quota. `halt`: error with which all remaining routes are refused unsent.
+    /// Adds routes and returns one result for each. If Neutron refuses a call, which has then no effect, each half of its routes is tried,
+    /// until it is clear which routes are invalid, or how many fit into the quota. `halt`: error with which all remaining routes are
+    /// refused without being sent.
     async fn lay(
         &self,
         session: &Session,
@@ -240,7 +241,7 @@ impl OpenStackDriver {
         mut halt: Option<VendorError>,
     ) -> Vec<Result<(), VendorError>> {
         let mut results = Vec::with_capacity(routes.len());
-        // A stack: the last part comes next.
+        // A stack: the part that was pushed last is tried next.
         let mut parts = vec![routes];
         while let Some(part) = parts.pop() {
             let done = match &halt {
@@ -280,8 +281,8 @@ impl OpenStackDriver {
         self.replace(session, &[], routes).await.map(drop)
     }
 
-    /// Removes routes from the router. Returns the remaining routes, if there was anything to remove and Neutron returns them. Cost: one
-    /// vendor write if there are any.
+    /// Removes routes from the router. Returns the remaining routes, if there were any to remove and Neutron returns them. Cost: one vendor
+    /// write if there are any to remove.
     async fn remove(
         &self,
         session: &Session,
@@ -297,7 +298,8 @@ impl OpenStackDriver {
         self.replace(session, routes, &[]).await.map(Some)
     }
 
-    /// Replaces all routes, for a Neutron that cannot change single routes. Cost: one vendor read, and one write if anything differs.
+    /// Replaces all routes, for versions of Neutron that cannot change single routes. Cost: one vendor read, and one write if anything
+    /// differs.
     async fn replace(
         &self,
         session: &Session,
@@ -358,7 +360,7 @@ fn stands(error: &VendorError) -> bool {
     }
 }
 
-/// The error that a server may still send from the CIDR of a removed route.
+/// Returns the error that a server may still send from the CIDR of a removed route.
 fn still_sends(error: VendorError) -> VendorError {
     let message = format!(
         "the route was removed, but its server may still send from its destination: {}",
@@ -367,7 +369,7 @@ fn still_sends(error: VendorError) -> VendorError {
     VendorError { message, ..error }
 }
 
-/// The error of a route that was not sent: its outcome is known.
+/// Converts the error for a route that was not sent, so that its outcome is known.
 fn unsent(error: VendorError) -> VendorError {
     let fault = if error.fault == Fault::OutcomeUnknown { Fault::Unavailable } else { error.fault };
     VendorError { fault, ..error }

@@ -1,4 +1,4 @@
-//! Computes the changes of routers and ports. Pure.
+//! Computes the changes of routers and ports. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::table::{AddressPair, ExtraRoute, Port, Table};
 use crate::provider_id;
 
-/// New address pairs of a port.
+/// The new address pairs of a port.
 #[derive(Debug)]
 pub(super) struct PairChange<'a> {
     pub(super) port: &'a Port,
@@ -22,23 +22,25 @@ pub(super) struct Addition {
     pub(super) provider_id: String,
 }
 
-/// Returns the server that a route is to lead to.
+/// Returns the server to which a route must lead.
 ///
 /// # Errors
-/// Returns [`Fault::Invalid`] if the provider ID is not of this region.
+/// Returns [`Fault::Invalid`] if the provider ID does not belong to this region.
 pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, VendorError> {
     let provider_id = route.upsert.next_hop.as_ref().map_or("", |hop| &hop.provider_id);
     match provider_id::locate(region, provider_id) {
         Location::Here(server) => Ok(server),
         Location::Elsewhere | Location::Malformed => {
-            let text = format!("invalid provider ID {provider_id:?}: it is not a server of region {region}");
+            let text = format!(
+                "invalid provider ID {provider_id:?}: it must be that of a server in region {region}"
+            );
             Err(invalid("next_hop.provider_id", &text))
         }
     }
 }
 
-/// Returns the route for the router. Neutron refuses all routes of a call if one next hop is unreachable, and accepts an IPv6 next hop for
-/// an IPv4 network; both are refused here.
+/// Returns the route for the router. Checks the next hop: Neutron refuses all routes of a call if one next hop is unreachable, and accepts
+/// an IPv6 next hop for an IPv4 network.
 ///
 /// # Errors
 /// Returns [`Fault::Invalid`] with the field.
@@ -73,7 +75,7 @@ pub(super) fn addition(
     Ok(Addition { route, provider_id: hop.provider_id })
 }
 
-/// Address pairs that ports need for new routes: one change for each port, for all routes to it.
+/// Returns the address pairs that ports need for new routes: one change for each port, which covers all routes to it.
 pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<PairChange<'a>> {
     let mut ports: BTreeMap<&str, PairChange<'a>> = BTreeMap::new();
     for route in add {
@@ -89,7 +91,7 @@ pub(super) fn missing_pairs<'a>(add: &[&ExtraRoute], table: &Table<'a>) -> Vec<P
     changed_ports(ports)
 }
 
-/// Ports without the address pairs of removed routes: one change for each port. A pair that another route needs stays.
+/// Returns ports without the address pairs of removed routes: one change for each port. A pair that another route needs stays.
 pub(super) fn spare_pairs<'a>(
     gone: &[ExtraRoute],
     stay: &[ExtraRoute],
@@ -112,7 +114,7 @@ fn changed_ports<'a>(ports: BTreeMap<&str, PairChange<'a>>) -> Vec<PairChange<'a
     ports.into_values().filter(|change| change.pairs != change.port.allowed_address_pairs).collect()
 }
 
-/// The list of routes without those to remove, and with those to add.
+/// Returns the list of routes, without the removed and with the added ones.
 pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraRoute]) -> Vec<ExtraRoute> {
     let stays = |route: &&ExtraRoute| !remove.iter().any(|gone| gone.is(route));
     let mut routes: Vec<ExtraRoute> = there.iter().filter(stays).cloned().collect();
@@ -124,7 +126,7 @@ pub(super) fn changed(there: &[ExtraRoute], remove: &[ExtraRoute], add: &[ExtraR
     routes
 }
 
-/// The routes to remove, parsed from their IDs.
+/// Parses the routes to remove from their IDs.
 pub(super) fn removals(changes: &RouteChanges) -> Vec<ExtraRoute> {
     changes.remove.iter().filter_map(|id| ExtraRoute::of(id)).collect()
 }

@@ -1,4 +1,4 @@
-//! Routers and ports in Neutron's answers, and which server has which address. Pure.
+//! Routers and ports in Neutron's answers. Finds out which server has which address. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Can;
 use crate::{instances::Place, provider_id};
 
-/// Prefix of the owner of a server's port; the zone follows. Source: Nova.
+/// Prefix of the field `device_owner` of a server's port; the zone follows. Source: Nova.
 const MACHINE: &str = "compute:";
 /// Separator of the two parts of a route's ID; neither part contains it.
 const VIA: char = '=';
@@ -25,7 +25,7 @@ pub(crate) struct Router {
     pub(crate) revision_number: u64,
 }
 
-/// A route of a router, in Neutron's own spelling. Its two parts are its only identity.
+/// A route of a router, in Neutron's own spelling. Its destination and next hop are its only identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExtraRoute {
     pub(crate) destination: String,
@@ -33,18 +33,18 @@ pub(crate) struct ExtraRoute {
 }
 
 impl ExtraRoute {
-    /// The ID of the route in the contract.
+    /// Returns the ID of the route in the contract.
     pub(super) fn id(&self) -> String {
         format!("{}{VIA}{}", self.destination, self.nexthop)
     }
 
-    /// Parses an ID. `None`: this adapter did not create the ID.
+    /// Parses an ID. Returns `None` if this adapter did not create the ID.
     pub(super) fn of(id: &str) -> Option<Self> {
         let (destination, nexthop) = id.split_once(VIA)?;
         Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
     }
 
-    /// Whether both are the same route, regardless of spelling.
+    /// Whether both are the same route, even if they are spelled differently.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.destination() == other.destination() && self.hop() == other.hop()
     }
@@ -58,7 +58,7 @@ impl ExtraRoute {
     }
 }
 
-/// A port, with the fields that routes need.
+/// A port, with the fields that the driver needs for routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Port {
@@ -67,7 +67,7 @@ pub(crate) struct Port {
     device_owner: String,
     pub(super) fixed_ips: Vec<FixedIp>,
     pub(super) allowed_address_pairs: Vec<AddressPair>,
-    /// Whether the port drops what a server sends from other addresses than its own. Unset: Neutron does not support this.
+    /// Whether the port drops packets that a server sends from foreign addresses. Unset: Neutron does not support this.
     port_security_enabled: Option<bool>,
     pub(crate) revision_number: u64,
 }
@@ -79,12 +79,12 @@ pub(super) struct FixedIp {
     pub(super) ip_address: String,
 }
 
-/// Addresses from which a server may send.
+/// Additional addresses from which a server may send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressPair {
-    /// An address or a network.
+    /// An address, or a network as a CIDR.
     pub(super) ip_address: String,
-    /// Neutron fills in the MAC address of the port, so that it carries no information.
+    /// The MAC address of the port, which Neutron fills in. It carries no information.
     #[serde(skip_serializing_if = "Option::is_none")]
     mac_address: Option<String>,
 }
@@ -101,7 +101,7 @@ impl AddressPair {
 }
 
 impl Port {
-    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network allows them, too.
+    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network also allows the packets.
     pub(super) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
         let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
         self.port_security_enabled == Some(true) && !pairs.iter().any(allows)
@@ -111,12 +111,12 @@ impl Port {
 /// The ports in the router's subnets, by address.
 pub(super) struct Table<'a> {
     at: BTreeMap<IpAddr, &'a Port>,
-    /// Addresses by server, in Neutron's order.
+    /// Addresses by server, in the order that Neutron returns.
     of: BTreeMap<&'a str, Vec<IpAddr>>,
 }
 
 impl<'a> Table<'a> {
-    /// `ports`: includes the router's own, which show its subnets. Other subnets may use the same addresses.
+    /// Builds the table. `ports` includes the router's own ports, which show its subnets. Other subnets may use the same addresses.
     pub(super) fn new(router: &str, ports: impl Iterator<Item = &'a Port> + Clone) -> Self {
         let (mut at, mut of) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
         let own = ports.clone().filter(|port| port.device_id == router);
@@ -134,18 +134,18 @@ impl<'a> Table<'a> {
         Self { at, of }
     }
 
-    /// The port with an address.
+    /// Returns the port with an address.
     pub(super) fn port_at(&self, address: &str) -> Option<&'a Port> {
         self.at.get(&address.parse().ok()?).copied()
     }
 
-    /// The addresses by which the router reaches a server. `None`: the router does not reach it.
+    /// Returns the addresses by which the router reaches a server. `None`: the router does not reach the server.
     pub(super) fn addresses_of(&self, server: &str) -> Option<&[IpAddr]> {
         self.of.get(server).map(Vec::as_slice)
     }
 
-    /// Converts a route to the contract. A route is a blackhole if no port has its next hop, or if the server's port drops the pods'
-    /// packets, for example because its address pair was removed.
+    /// Converts a route to the contract, with its instance and state. A route is a blackhole if no port has its next hop, or if the
+    /// server's port drops the pods' packets, for example because its address pair was removed.
     pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>, can: Can) -> Route {
         let port = self.port_at(&route.nexthop);
         let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));

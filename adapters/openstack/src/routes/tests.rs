@@ -1,4 +1,4 @@
-//! Listing and changing routes, against a small Neutron.
+//! Tests of listing and changing routes, against a fake Neutron.
 
 use cloud_adapter::driver::{Driver as _, Outcome, RouteChanges, WantedRoute};
 use cloud_api_proto::v1alpha1::{Fence, NextHop, RouteKey, RouteState, RouteUpsert};
@@ -17,7 +17,7 @@ use crate::{
 const SUBNET: &str = "040796b5-d3b2-4990-8c6b-f61909df152a";
 const SUBNET_V6: &str = "0eb3f211-1f6a-4061-93c0-887321f178a0";
 
-/// A cloud with a router, and servers `server-1` and on at 10.20.0.1x and fd20::1x.
+/// Starts a cloud with a router, and with servers `server-1` and following at 10.20.0.1x and fd20::1x.
 async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     let address = |subnet: &str, ip: String| json!({ "subnet_id": subnet, "ip_address": ip });
@@ -27,7 +27,7 @@ async fn cloud(machines: usize) -> (FakeCloud, OpenStackDriver) {
         "allowed_address_pairs": [], "port_security_enabled": false, "revision_number": 1,
     })];
     for n in 1..=machines {
-        // A network without the router uses the same addresses.
+        // A network that the router does not reach uses the same addresses.
         let far = [address("elsewhere", format!("10.20.0.1{}", n % machines + 1))];
         let near = [address(SUBNET, format!("10.20.0.1{n}")), address(SUBNET_V6, format!("fd20::1{n}"))];
         for (kind, ips) in [("far", json!(far)), ("near", json!(near))] {
@@ -83,12 +83,12 @@ async fn listed(driver: &OpenStackDriver) -> Vec<Route> {
     }
 }
 
-/// Method and path of the writes.
+/// Returns method and path of the writes.
 fn writes(cloud: &FakeCloud) -> Vec<String> {
     cloud.asked("PUT /network").iter().map(|one| one.replace("PUT /network/v2.0/", "")).collect()
 }
 
-/// Changes a port's pairs by hand.
+/// Changes a port's address pairs, as a user does by hand.
 fn may_send(cloud: &FakeCloud, port: &str, pairs: &[&str]) {
     let pairs: Vec<Value> = pairs.iter().map(|net| json!({ "ip_address": net })).collect();
     let mut store = cloud.store();
@@ -230,9 +230,9 @@ async fn port_with_a_sufficient_pair_is_not_written() {
     }
     let add = [1, 2, 3].map(|n| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), ""));
     assert!(change(&driver, &[], &add).await.iter().all(Result::is_ok));
-    assert_eq!(writes(&cloud).len(), 1, "only the router");
+    assert_eq!(writes(&cloud).len(), 1, "only the router is written");
     change(&driver, &["10.244.1.0/24=10.20.0.11"], &[]).await;
-    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"], "a wider pair is not removed");
+    assert_eq!(pairs(&cloud, "near-1"), ["10.244.0.0/16"], "a wider address pair is not removed");
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn unreachable_route_does_not_block_others() {
         }
     }
     assert_eq!(cloud.store().routers.routes.len(), 2);
-    assert_eq!(writes(&cloud).len(), 2, "one port and the router");
+    assert_eq!(writes(&cloud).len(), 2, "one port and the router are written");
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn foreign_routes_are_kept_without_atomic_changes() {
 async fn concurrent_port_change_delays_only_its_routes() {
     let (cloud, driver) = cloud(2).await;
     let ours = |n: usize| wanted(&format!("10.244.{n}.0/24"), &format!("server-{n}"), "");
-    // So that Neutron's extensions are known.
+    // After this, Neutron's extensions are known.
     change(&driver, &[], &[]).await;
     let ports = json!({ "ports": cloud.store().ports.clone() });
     let faster = json!({ "NeutronError": {
@@ -324,7 +324,10 @@ async fn concurrent_port_change_delays_only_its_routes() {
     assert_eq!(results[0].as_ref().expect_err("busy").fault, Fault::Busy);
     assert!(results[1].is_ok());
     assert_eq!(cloud.store().routers.routes, [extra("10.244.2.0/24", "10.20.0.12")]);
-    assert!(change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok), "the next reconcile");
+    assert!(
+        change(&driver, &[], &[ours(1)]).await.iter().all(Result::is_ok),
+        "the next reconcile repeats the change"
+    );
 }
 
 #[tokio::test]
@@ -337,7 +340,7 @@ async fn route_without_pair_is_a_blackhole_and_is_repaired() {
     let hop = route.next_hop.clone().expect("a hop");
     assert_eq!((route.state(), hop.provider_id.as_str()), (RouteState::Blackhole, "openstack:///server-1"));
 
-    // As the runtime replaces a route in state BLACKHOLE.
+    // The runtime replaces a route in state BLACKHOLE like this.
     cloud.store().requests.clear();
     let done = change(&driver, &[&route.vendor_id], &ours).await;
     assert!(done.iter().all(Result::is_ok), "{done:?}");
@@ -348,7 +351,7 @@ async fn route_without_pair_is_a_blackhole_and_is_repaired() {
     );
     assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24"]);
     assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
-    // Without the extension, ports do not drop packets.
+    // Without the extension, ports do not drop packets from other addresses.
     cloud.store().routers.aliases.retain(|alias| *alias != "allowed-address-pairs");
     may_send(&cloud, "near-1", &[]);
     let mut other = cloud.driver();

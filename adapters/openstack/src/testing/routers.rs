@@ -19,7 +19,7 @@ pub(crate) struct Routers {
     pub(crate) revision: u64,
     pub(crate) aliases: Vec<&'static str>,
     pub(crate) max_routes: usize,
-    /// Prefixes of the addresses of its subnets.
+    /// Prefixes of the addresses in the router's subnets.
     pub(crate) near: [&'static str; 2],
 }
 
@@ -36,7 +36,7 @@ impl Default for Routers {
 }
 
 impl Routers {
-    /// The answer, if the request is for routers or writes a port.
+    /// Returns the answer, if the request is for routers or writes a port.
     pub(super) fn answer(
         &mut self,
         ports: &mut [Value],
@@ -100,7 +100,7 @@ impl Routers {
     }
 }
 
-/// Changes the port's groups or pairs. Sets the port's MAC address in pairs, as Neutron does.
+/// Changes the port's groups or address pairs. Sets the port's MAC address in the pairs, as Neutron does.
 fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     let current = port["revision_number"].as_u64().unwrap_or_default();
     if revision != Some(&format!("revision_number={current}")) {

@@ -9,13 +9,13 @@ use super::{PROJECT, told};
 
 /// Path of the collection of groups.
 pub(crate) const GROUPS: &str = "/network/v2.0/security-groups";
-/// Time of creation of all groups. Neutron copies an operator's default rules into a new group.
+/// Time of creation of all groups. Neutron copies an operator's default rules into each new group.
 pub(crate) const MADE_AT: &str = "2026-11-22T03:00:00Z";
 const RULES: &str = "/network/v2.0/security-group-rules";
 
 type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 
-/// The answer, if the request is for groups, and not a listing.
+/// Returns the answer, if the request is for groups, but not for a listing.
 pub(super) fn answer(
     lists: &mut Lists,
     ports: &[Value],
@@ -72,7 +72,7 @@ pub(super) fn answer(
     })
 }
 
-/// Creates all rules or none.
+/// Creates all given rules or none.
 fn add(groups: &mut [Value], body: &Value) -> Response {
     const SAME: [&str; 7] = [
         "direction",

@@ -17,16 +17,16 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::requests::context;
 
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(2);
 const TICK: Duration = Duration::from_millis(50);
 /// A queue that has not changed for this long has reached its maximum.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The calls that must wait, and their rate: almost zero. Listings continue.
+/// The calls that must wait, and their rate, which is almost zero. Listings continue.
 const WAITING: &str = "loadbalancer:CreateLoadBalancer";
 const SLOW: f64 = 0.01;
 
-/// A running adapter; it ends when this is dropped.
+/// A running adapter. Dropping this value ends it.
 pub(crate) struct Adapter {
     grpc: String,
     channel: Channel,
@@ -36,7 +36,7 @@ pub(crate) struct Adapter {
     _log: JoinSet<()>,
 }
 
-/// In bytes. Source: proc(5), `/proc/pid/status`.
+/// The resident memory in bytes. Source: proc(5), `/proc/pid/status`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
@@ -53,7 +53,7 @@ impl Adapter {
             .args(["--endpoint", cloud, "--log-format", "json", "--config"])
             .arg(&config)
             .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
-            // As in the chart.
+            // The same flag as in the chart.
             .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -61,7 +61,7 @@ impl Adapter {
             .kill_on_drop(true)
             .spawn()
             .context("cannot start adapter-sim")?;
-        let mut log = BufReader::new(child.stderr.take().context("its log is piped")?).lines();
+        let mut log = BufReader::new(child.stderr.take().context("standard error is a pipe")?).lines();
         let grpc = patiently("the adapter to listen", address(&mut log)).await??;
         let mut reading = JoinSet::new();
         reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
@@ -76,12 +76,12 @@ impl Adapter {
         self.channel.clone()
     }
 
-    /// A connection of its own: each takes a limited number of requests.
+    /// Opens a separate connection, because each connection takes a limited number of requests.
     pub(crate) fn connect(&self) -> anyhow::Result<Channel> {
         Ok(Endpoint::try_from(self.grpc.clone())?.connect_lazy())
     }
 
-    /// From now on almost no load balancers are created, so that the calls for it wait.
+    /// Changes the limits so that almost no load balancers are created, and the calls for creations wait.
     pub(crate) async fn slow_down(&self) -> anyhow::Result<()> {
         fs::write(&self.config, limits(SLOW, 1))?;
         let slow = async {
@@ -93,7 +93,7 @@ impl Adapter {
         patiently("the adapter to load its configuration", slow).await?
     }
 
-    /// Number of queued calls that create load balancers, once it does not grow any more.
+    /// Number of queued calls that create load balancers, once it no longer grows.
     pub(crate) async fn queued(&self) -> anyhow::Result<u64> {
         let settled = async {
             let mut queued = 0;
@@ -112,14 +112,17 @@ impl Adapter {
         let id = self.child.id().context("the adapter has ended")?;
         let status = fs::read_to_string(format!("/proc/{id}/status"))?;
         let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .context("the status has no such field")?;
             let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
             anyhow::Ok(kib * 1024)
         };
         Ok(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
     }
 
-    /// Processor time so far, of all its threads. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
+    /// Processor time of all threads so far. Source: the kernel's documentation, `scheduler/sched-stats.rst`.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let id = self.child.id().context("the adapter has ended")?;
         let mut nanos = 0;
@@ -152,7 +155,7 @@ impl Adapter {
     }
 }
 
-/// The address in its log.
+/// The listen address from the adapter's log.
 async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<String> {
     let mut said = String::new();
     while let Some(line) = log.next_line().await? {

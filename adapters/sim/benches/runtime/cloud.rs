@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// The cluster that owns all objects.
 pub(crate) const CLUSTER: &str = "c-1";
 
-/// A running cloud; it ends when this is dropped.
+/// A running cloud. Dropping this value ends it.
 pub(crate) struct BenchCloud {
     pub(crate) url: String,
     client: Client,
@@ -23,7 +23,10 @@ impl BenchCloud {
     /// A cloud with this many instances that completes all changes at once.
     pub(crate) async fn start(machines: u32) -> anyhow::Result<Self> {
         let project = Project { account: "sim".into(), project: "bench".into(), region: "sim-1".into() };
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the simulated cloud")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context(
+            "cannot listen on a port for \
+        the simulated cloud",
+        )?;
         let url = format!("http://{}", listener.local_addr()?);
         let mut serving = JoinSet::new();
         let cloud = SharedCloud::new(Cloud::new(project).switched_on_at(jiff::Timestamp::now()));

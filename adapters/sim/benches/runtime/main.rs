@@ -1,6 +1,6 @@
-//! Measures a whole adapter: a separate process, in front of a large simulated cloud.
+//! Measures a whole adapter, which runs as a separate process with a large simulated cloud.
 
-#![expect(clippy::disallowed_methods, reason = "real time is what is measured here")]
+#![expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
 
 mod adapter;
 mod cloud;
@@ -12,20 +12,20 @@ use adapter::Adapter;
 use bench_table::{Row, time};
 use cloud::BenchCloud;
 
-/// The objects in the cloud.
+/// Number of objects in the cloud.
 const INSTANCES: u32 = 10_000;
 const LOAD_BALANCERS: u32 = 1_000;
-/// Nodes behind each port of a load balancer.
+/// Number of nodes behind each port of a load balancer.
 const BACKENDS: u32 = 100;
-/// Number of new Services while the vendor accepts nothing: each needs one call.
+/// Number of new Services while the vendor accepts no calls: each Service needs one call.
 const WAITING: u32 = 8_192;
-/// Ports and nodes of the largest Service that a controller accepts: 20,000 members.
+/// Ports and nodes of the largest Service that a controller accepts, with 20,000 members.
 const PORTS: u32 = 4;
 const NODES: u32 = 5_000;
-/// References in one request, and the number of requests.
+/// Number of references in one request, and number of requests.
 const REFERENCES: u32 = 500;
 const QUESTIONS: u32 = 2_000;
-/// Longer than the work that remains after an answer.
+/// Pause before a measurement; longer than the work that remains after an answer.
 const REST: Duration = Duration::from_millis(1);
 
 const MEMORY: u64 = 160 * MIB;
@@ -67,7 +67,7 @@ fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row>
     ]
 }
 
-/// The largest cost of a single Service.
+/// Measures the largest cost of a single Service.
 async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
     let adapter = Adapter::start(&cloud.url).await?;
     let _watching = requests::watch_everything(&adapter).await?;
@@ -80,8 +80,8 @@ async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
     Ok(Row::told("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
 }
 
-/// How long the adapter takes to answer from memory: its processor time, and the elapsed time, which includes the client's work and other
-/// programs.
+/// Measures how long the adapter takes to answer from memory: its processor time, and the elapsed time, which includes the client's work
+/// and other programs.
 async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let (mut took, mut spent) = (Vec::new(), Vec::new());
     for question in 0..QUESTIONS + QUESTIONS / 10 {
@@ -93,7 +93,7 @@ async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let mut before = adapter.cpu()?;
     for question in 0..QUESTIONS {
         requests::ask(adapter, requests::references(question, REFERENCES, INSTANCES)).await?;
-        // The time of a thread is counted when it becomes idle.
+        // The kernel counts the time of a thread when the thread becomes idle.
         tokio::time::sleep(REST).await;
         let after = adapter.cpu()?;
         spent.push(after.saturating_sub(before));

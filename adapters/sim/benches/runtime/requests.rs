@@ -19,7 +19,7 @@ use tonic::{Code, Streaming, transport::Channel};
 use crate::{adapter::Adapter, cloud::CLUSTER};
 
 const BACKEND_SET: &str = "nodes";
-/// Concurrent requests, over this many connections.
+/// Number of concurrent requests, spread over this many connections.
 const CONNECTIONS: usize = 16;
 const PER_CONNECTION: usize = 64;
 
@@ -32,7 +32,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// Different instances in each request.
+/// Builds requests with different instances in each.
 pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetInstancesRequest {
     let machine =
         |number: u32| (question.wrapping_mul(613).wrapping_add(number.wrapping_mul(19))) % instances + 1;
@@ -42,7 +42,7 @@ pub(crate) fn references(question: u32, count: u32, instances: u32) -> BatchGetI
     BatchGetInstancesRequest { context: Some(context()), refs: refs.collect() }
 }
 
-/// Sends the request, and asserts that all instances exist and that it caused no vendor call.
+/// Sends the request, and asserts that all instances exist and that the request caused no vendor call.
 pub(crate) async fn ask(adapter: &Adapter, request: BatchGetInstancesRequest) -> anyhow::Result<()> {
     let asked = request.refs.len();
     let mut client = InstanceServiceClient::new(adapter.channel());
@@ -66,7 +66,7 @@ pub(crate) async fn order_all(
         let request = wanted(&format!("new-{number}"), *priority, 80..=81);
         match balancers(channel).ensure_load_balancer(request).await {
             Ok(_) => anyhow::Ok(()),
-            // The queue is at its maximum.
+            // The queue has reached its maximum.
             Err(status) if status.code() == Code::ResourceExhausted => Ok(()),
             Err(status) => Err(status.into()),
         }
@@ -91,7 +91,7 @@ pub(crate) async fn order_largest(
     }
 }
 
-/// Watches all collections until this is dropped; returns when each listing is complete.
+/// Watches all collections until the returned value is dropped. Returns when each listing is complete.
 pub(crate) async fn watch_everything(adapter: &Adapter) -> anyhow::Result<JoinSet<()>> {
     let mut watching = JoinSet::new();
     let context = || Some(context());
@@ -143,7 +143,7 @@ async fn put_backends(adapter: &Adapter, machines: RangeInclusive<u32>) -> anyho
     Ok(())
 }
 
-/// Several ports with IPv4.
+/// Builds an IPv4 request with several ports.
 fn wanted(name: &str, priority: Priority, ports: RangeInclusive<u32>) -> EnsureLoadBalancerRequest {
     let listener = |port: u32| Listener {
         protocol: Protocol::Tcp.into(),

@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum as _};
 use cloud_adapter::Options;
 
 /// The adapter of the simulated cloud: serves the cloud contract over gRPC, and calls a simcloud over HTTP. If the simcloud cannot be
-/// reached at the start, logs it and retries
+/// reached at the start, the adapter logs this and retries
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -18,7 +18,7 @@ struct Args {
     cloud: SimOptions,
     #[command(flatten)]
     options: Options,
-    /// Inject one fault, to test the tests of adapters. `help` lists the faults
+    /// Inject one fault, to test the conformance suite. `help` lists the faults
     #[arg(long = "break", value_name = "FAULT", value_parser = mistake, help_heading = "Tests")]
     mistake: Option<Mistake>,
 }

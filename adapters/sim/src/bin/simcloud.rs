@@ -25,8 +25,8 @@ const EXAMPLES: &str = r#"Examples, for the default address:
 
 adapters/sim/README.md has all operations, settings and faults."#;
 
-/// A small cloud on your machine: instances, load balancers and routes behind an HTTP API, with configurable latency, limits and faults.
-/// All state is in memory and is lost when it ends (Ctrl-C).
+/// A small cloud on your computer: instances, load balancers and routes behind an HTTP API, with configurable latency, limits and faults.
+/// All state is in memory and is lost when the process ends (Ctrl-C).
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Args {
@@ -58,9 +58,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("--listen {}: is another simcloud running there?", args.listen))?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        format!("--listen {}: cannot listen, is another simcloud running there?", args.listen)
+    })?;
     let address = listener.local_addr()?;
     let project = Project { account: args.account, project: args.project, region: args.region };
     let mut cloud = Cloud::new(project).with_seed(args.seed).switched_on_at(jiff::Timestamp::now());

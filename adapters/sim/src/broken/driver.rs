@@ -26,7 +26,7 @@ use crate::{
     translate,
 };
 
-/// Pause between two checks of the queue.
+/// Pause between two checks whether a create is pending.
 const TICK: Duration = Duration::from_millis(20);
 /// Maximum time that other changes wait for pending creates.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,7 +51,7 @@ impl BrokenDriver {
         self.fault == fault
     }
 
-    /// The tags that this driver does not write before the last step of a plan, or never.
+    /// The tags that the faulty driver writes only in the last step of a plan, or never.
     fn keeps(&self, tag: &str, last: bool) -> bool {
         match self.fault {
             Fault::HashInMemory => ownership::is_hash(tag),
@@ -61,7 +61,7 @@ impl BrokenDriver {
         }
     }
 
-    /// Stores the tags that are not written, and returns the others.
+    /// Stores the withheld tags, and returns those to write.
     fn held_back(&self, name: &str, tags: &Tags, last: bool) -> Tags {
         let (kept, sent): (Tags, Tags) = tags.clone().into_iter().partition(|(tag, _)| self.keeps(tag, last));
         if !kept.is_empty() {
@@ -93,7 +93,7 @@ impl BrokenDriver {
         })
     }
 
-    /// The first time, writes to the listener of the pool instead.
+    /// On the first call for a pool, writes to its listener instead of the pool.
     fn detour(&self, step: &Step) -> Option<Step> {
         if !self.is(Fault::MemberChangeTouchesListeners) {
             return None;
@@ -167,7 +167,7 @@ impl BrokenDriver {
         made
     }
 
-    /// Whether the ports differ, so that this fault recreates the load balancer.
+    /// Whether the ports differ, in which case the faulty driver recreates the load balancer.
     fn other_ports(desired: &DesiredLoadBalancer, observed: &Record) -> bool {
         let there: BTreeSet<u32> = observed.detail.listeners.iter().map(|one| one.port.into()).collect();
         let wanted: BTreeSet<u32> = desired.spec.listeners.iter().map(|one| one.port).collect();

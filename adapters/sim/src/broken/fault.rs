@@ -23,7 +23,7 @@ pub enum Fault {
     HiddenCapability,
     /// Errors carry no ErrorInfo
     NoErrorInfo,
-    /// Errors about fields do not name them
+    /// Errors about fields do not name the fields
     FieldNotNamed,
     /// Undeclared parameters are ignored
     UnknownParameterAccepted,
@@ -103,7 +103,7 @@ pub enum Fault {
     DeletesByIdAlone,
     /// Deleting a load balancer that is being created answers ABSENT and does nothing
     DeleteMissesWhatIsBeingMade,
-    /// A deletion in progress is answered with ABSENT
+    /// A deletion that is still in progress is answered with ABSENT
     AbsentTooEarly,
     /// After an ACTIVE answer, the same Ensure is answered from memory for ever
     CachesAnswers,
@@ -111,7 +111,7 @@ pub enum Fault {
     OwnersByName,
     /// Deleting removes the load balancers of all clusters whose owner has the same UID
     IgnoresTheCluster,
-    /// A load balancer that the request names is changed and deleted whatever its owner is
+    /// A load balancer that the request names is changed and deleted regardless of its owner
     TouchesForeign,
     /// Load balancers without owner are adopted without a request
     AdoptsUnasked,
@@ -135,7 +135,7 @@ pub enum Fault {
     ListHidesUnfinished,
     /// A hash of another version is rewritten
     HashVersionRewrites,
-    /// Dry runs write
+    /// Dry runs change the cloud
     DryRunWrites,
     /// Source ranges are ignored
     SourceRangesIgnored,
@@ -149,11 +149,11 @@ pub enum Fault {
     DeletesUnownedRoutes,
     /// A conflicting route of another owner is taken over
     TakesOverRoutes,
-    /// One route that fails fails the batch
+    /// A route that fails also fails the batch
     BadRouteFailsTheBatch,
     /// Routes of a request beyond the hundredth are reported as APPLIED, and not created
     LosesLateRoutes,
-    /// Vendor calls are not limited, and Cost does not include the additional ones
+    /// Vendor calls are not limited, and Cost does not include additional calls
     Overspends,
     /// Changes of load balancers wait until all pending creates are done, even if they are urgent
     CreatesGoFirst,
@@ -167,19 +167,19 @@ pub enum Fault {
     CostIsZero,
     /// The Cost of answers is at most one call
     CostTooLow,
-    /// Deadlines of callers are ignored
+    /// Callers' deadlines are ignored
     IgnoresDeadlines,
     /// A create whose response is lost is repeated without a client token
     RetriesCreates,
     /// New objects are expected in listings at once
     TrustsStaleReads,
-    /// Requests that failed during a vendor outage are given up for ever
+    /// Requests that failed during a vendor outage are never retried
     GivesUpInOutages,
     /// A caller that closes its connection interrupts the creation of its load balancer
     DisconnectCuts,
     /// Callers need not authenticate
     AdmitsEverybody,
-    /// Callers need a token, and any valid one has all roles
+    /// Callers need a token, and every valid token has all roles
     IgnoresRoles,
     /// SIGTERM ends the process at once
     DiesOnSigterm,

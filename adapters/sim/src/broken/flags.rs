@@ -45,7 +45,7 @@ pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
     options
 }
 
-/// Refers to the file that is at this path now, even if another one replaces it later.
+/// Returns a path to the file that is at `path` now, even if another file replaces it later.
 fn as_it_is(path: &Path) -> PathBuf {
     // An error is reported when the adapter reads the file. The descriptor stays open until the process ends.
     let open = File::open(path).map(IntoRawFd::into_raw_fd);
@@ -59,7 +59,7 @@ pub(crate) fn callers_prove(options: &Options) -> bool {
     authentication.map_or(usual, |kind| kind != AuthenticationKind::None)
 }
 
-/// Ends the process where it should continue. Must be called inside a runtime.
+/// Ends the process on an event that it should survive. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// Fails if signals cannot be listened for.
@@ -86,7 +86,7 @@ pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
     Ok(())
 }
 
-#[expect(clippy::exit, reason = "this is the fault")]
+#[expect(clippy::exit, reason = "a process that ends is the injected fault")]
 fn end() {
     std::process::exit(3);
 }

@@ -1,5 +1,5 @@
-//! The layer in front of the services: forwards requests and answers, and changes some. Each service has a file; this one has what they
-//! share.
+//! The layer in front of the services: forwards requests and answers, and changes some of them. Each service has its own file; this file
+//! has the shared code.
 
 mod adapter;
 mod balancers;
@@ -29,7 +29,7 @@ use super::{Fault, memory::Memory};
 /// A stream of messages.
 type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// The layer in front of the services without fault.
+/// The layer in front of the services, without a fault.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     fault: Fault,
@@ -42,7 +42,7 @@ impl Front {
         Self { fault, memory, good }
     }
 
-    /// The faulty services, and all others.
+    /// Builds the router: the faulty services, and all other services unchanged.
     pub(super) fn routes(self) -> Routes {
         let mut routes = Routes::new(AdapterServiceServer::new(self.clone()))
             .add_service(InstanceServiceServer::new(self.clone()))
@@ -97,7 +97,7 @@ impl Front {
         Ok(())
     }
 
-    /// The same fence for all requests, so that none is older than another.
+    /// Sets the same fence on all requests, so that no request is older than another.
     fn level(&self, fence: &mut Option<Fence>) {
         if self.is(Fault::IgnoresFences)
             && let Some(fence) = fence
@@ -106,7 +106,7 @@ impl Front {
         }
     }
 
-    /// Changes the Cost of an answer.
+    /// Changes the reported Cost of an answer.
     fn price(&self, cost: &mut Option<Cost>) {
         let Some(cost) = cost else { return };
         if self.is(Fault::CostIsZero) {
@@ -119,7 +119,7 @@ impl Front {
     }
 }
 
-/// The same message in a request of the same caller.
+/// A request with another message from the same caller, without a deadline.
 fn beside<T, U>(request: &Request<T>, message: U) -> Request<U> {
     let mut other = Request::from_parts(request.metadata().clone(), request.extensions().clone(), message);
     other.metadata_mut().remove("grpc-timeout");

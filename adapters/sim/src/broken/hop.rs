@@ -31,17 +31,17 @@ struct Call {
 }
 
 impl Hop {
-    /// Listens on a loopback port of its own until the process ends.
+    /// Listens on a free loopback port until the process ends.
     ///
     /// # Errors
-    /// Fails without a free port, or without a TLS library.
-    #[expect(clippy::disallowed_methods, reason = "this is the fault: calls without a budget")]
+    /// Returns an error if there is no free port, or if the TLS library cannot be loaded.
+    #[expect(clippy::disallowed_methods, reason = "a call without a budget is the injected fault")]
     pub(crate) async fn start(fault: Fault, cloud: Uri) -> anyhow::Result<Uri> {
         let client = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build()?;
         let cloud = cloud.to_string().trim_end_matches('/').to_owned();
         let hop = Arc::new(Self { fault, cloud, client });
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
-        let listener = listener.context("no loopback port")?;
+        let listener = listener.context("cannot listen on a loopback port")?;
         let here = format!("http://{}", listener.local_addr()?).parse()?;
         let tasks = TaskTracker::new();
         tasks.clone().spawn(async move {
@@ -54,7 +54,7 @@ impl Hop {
         Ok(here)
     }
 
-    /// An error closes the connection, as the vendor did.
+    /// An error closes the connection, as if the vendor had closed it.
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! State shared by the modules with faults, including what an adapter should store in the cloud.
+//! State shared by the modules with faults, including state that a correct adapter stores in the cloud.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,8 +28,8 @@ pub(crate) struct Memory {
     notes: Mutex<Notes>,
 }
 
-/// Each field is used by one or two faults. Entries are found by a key, an ID or a destination, each of which belongs to one cluster, so
-/// that concurrent requests for other clusters are not affected.
+/// Each field is used by one or two faults. The key of each entry (a key, ID or destination) belongs to one cluster, so that concurrent
+/// requests for other clusters are not affected.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// Load balancers with at least one Ensure.
@@ -40,7 +40,7 @@ pub(crate) struct Notes {
     pub(crate) unfinished: BTreeSet<Key>,
     /// Names of load balancers to create, with the time of the last attempt.
     pub(crate) creates: BTreeMap<String, Instant>,
-    /// Load balancers whose caller closed its connection.
+    /// Load balancers whose caller closed its connection during the create.
     pub(crate) cut: BTreeSet<Key>,
     /// Number of ACTIVE answers.
     pub(crate) finished: BTreeMap<Key, u64>,
@@ -50,21 +50,21 @@ pub(crate) struct Notes {
     pub(crate) owners: BTreeMap<(String, String, String), String>,
     /// Instances that existed, by provider ID.
     pub(crate) instances: BTreeSet<String>,
-    /// Those of them that the last listing lacked, which was empty.
+    /// The instances of `seen` that were missing in the last listing, which was empty.
     pub(crate) vanished: BTreeSet<String>,
     /// The owner's name in the first request.
     pub(crate) names: BTreeMap<Key, String>,
-    /// Answers by request.
+    /// Stored answers, by request.
     pub(crate) answers: BTreeMap<Vec<u8>, EnsureLoadBalancerResponse>,
-    /// Load balancers that a request named as known, by ID.
+    /// Load balancers that a request named, by ID.
     pub(crate) claims: BTreeMap<String, LoadBalancerKey>,
     /// Routes that a request named, by destination.
     pub(crate) routes: BTreeMap<String, RouteKey>,
-    /// The CIDRs of clusters.
+    /// The pod CIDRs of clusters.
     pub(crate) networks: BTreeSet<IpNet>,
-    /// Tags that should be in the cloud, by the load balancer's ID or name.
+    /// Tags that a correct adapter would have written to the cloud, by the load balancer's ID or name.
     pub(crate) tags: BTreeMap<String, Tags>,
-    /// Listeners with their ports, by pool.
+    /// The listener of each pool, with its port.
     pub(crate) listeners: BTreeMap<String, (String, Port)>,
     /// Pools whose listener was updated without need.
     pub(crate) touched: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Tests the table on recorded responses.
+//! Tests the table of errors with recorded responses.
 
 use bytes::Bytes;
 use cloud_adapter::vendor::Family;

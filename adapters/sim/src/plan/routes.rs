@@ -1,4 +1,4 @@
-//! Groups route changes into vendor calls. Pure.
+//! Groups route changes into vendor calls. Pure functions.
 
 use cloud_adapter::driver::{Fault, Location, RouteChanges, VendorError, WantedRoute};
 use ipnet::IpNet;
@@ -10,7 +10,7 @@ use crate::{
     step::{RouteBatch, Step},
 };
 
-/// Uses as few calls as possible. Removals come first, because a new route may replace a removed one.
+/// Uses the smallest number of calls. Removals come first, because a new route may replace a removed one.
 pub(crate) fn plan_routes(changes: &RouteChanges, region: &str) -> Vec<Step> {
     let mut batches = vec![RouteBatch::default()];
     for id in &changes.remove {

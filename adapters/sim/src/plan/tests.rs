@@ -1,5 +1,5 @@
-//! Executes plans on a simulated cloud, always the first step of a new plan: the first plan must predict all writes, and the result must be
-//! stable.
+//! Executes plans on a simulated cloud, always the first step of a new plan. The first plan must predict all writes, and the result must
+//! not change any more.
 
 mod adoption;
 mod hostile;
@@ -28,7 +28,7 @@ use crate::{
 
 type Record = LoadBalancerRecord<LoadBalancer>;
 
-/// More writes than any plan here has.
+/// Maximum number of writes; more than any plan here has.
 const WRITES_MAX: usize = 60;
 
 /// A cloud, and the writes made in it.
@@ -53,7 +53,7 @@ impl Bench {
     fn observe(&mut self) -> Option<Record> {
         let body = self.send(&Call::new(Operation::ListLoadBalancers));
         let page: LoadBalancerPage = serde_json::from_value(body).expect("readable");
-        assert!(page.load_balancers.len() <= 1, "a second one was created");
+        assert!(page.load_balancers.len() <= 1, "a second load balancer was created");
         page.load_balancers.into_iter().next().map(translate::load_balancer)
     }
 
@@ -67,7 +67,7 @@ impl Bench {
         self.now += Moment::from_millis(300);
     }
 
-    /// Executes at most `most` first steps; returns whether nothing is left.
+    /// Executes at most `most` first steps. Returns whether no step is left.
     fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {
@@ -78,13 +78,13 @@ impl Bench {
         false
     }
 
-    /// Converges, asserts that the writes are those of the first plan, and returns the load balancer and the writes.
+    /// Converges, and asserts that the writes are those of the first plan. Returns the load balancer and the writes.
     #[track_caller]
     fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let foretold: Vec<String> =
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
-        assert!(self.run(desired, WRITES_MAX), "does not settle: {:#?}", self.writes);
+        assert!(self.run(desired, WRITES_MAX), "the plan does not become empty: {:#?}", self.writes);
         assert_eq!(self.writes, foretold);
         let record = self.observe().expect("there");
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
@@ -97,10 +97,10 @@ fn writer() -> Fence {
     Fence { scope: "service-controller/0".into(), epoch: 1, sequence: 1 }
 }
 
-/// The step as the client would send it.
+/// The call that the client would send for the step.
 fn call(step: &Step) -> Call {
     let operation = Operation::ALL.into_iter().find(|one| one.to_string() == step.operation().name);
-    let call = Call::new(operation.expect("in the table"));
+    let call = Call::new(operation.expect("the operation is in the table"));
     match step {
         Step::CreateLoadBalancer(request) => call.body(&body(request)),
         Step::AdoptLoadBalancer { id, change } => call.on(id).body(&body(change)),
@@ -347,7 +347,7 @@ fn settings_of_listeners_and_pools_change_in_place() {
     let monitor = pool.health_monitor.known().cloned().flatten().expect("set");
     assert_eq!(monitor.protocol, MonitorProtocol::Https);
     assert_eq!((monitor.port, monitor.path.as_deref()), (Some(32_000), Some("/healthz")));
-    // And back again.
+    // Change the field back again.
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].persistence, Read::Known(None));
     assert_eq!(record.detail.listeners[0].traffic, Read::Known(model::Traffic::default()));
@@ -364,7 +364,7 @@ fn placement_is_immutable() {
     });
     let (record, _) = bench.settled(&placed);
     let error =
-        plan(&web([tcp(80)]), &Fence::default(), Some(&record), "sim-1").expect_err("another placement");
+        plan(&web([tcp(80)]), &Fence::default(), Some(&record), "sim-1").expect_err("the placement differs");
     assert_eq!(error.fault, Fault::Immutable);
     assert_eq!(error.fields, ["spec.address_pool", "spec.subnets", "spec.size", "spec.zone"]);
 }
@@ -414,7 +414,7 @@ fn requested_name_costs_one_write() {
     );
     assert_eq!(id, record.summary.vendor_id);
     let plain = DesiredLoadBalancer { hash: other.hash, ..web([tcp(80)]) };
-    assert_eq!(bench.plan(&plain), Ok(vec![]), "without a requested name, the existing one stays");
+    assert_eq!(bench.plan(&plain), Ok(vec![]), "without a requested name, the existing name stays");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The desired state of a load balancer, in the vendor's terms and within its limits. Pure.
+//! Computes the desired state of a load balancer, in the vendor's terms and within its limits. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,37 +26,37 @@ use crate::{
 const WEIGHT_MAX: u32 = 256;
 /// Default idle timeout in seconds; the same as the vendor's.
 const IDLE_TIMEOUT: u32 = 60;
-/// Default health check, where the Service sets nothing.
+/// Default health check, used if the Service does not set one.
 const MONITOR_INTERVAL: u32 = 10;
 const MONITOR_TIMEOUT: u32 = 5;
 const MONITOR_HEALTHY: u32 = 2;
 const MONITOR_UNHEALTHY: u32 = 3;
 
-/// A load balancer.
+/// The desired load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) scheme: Scheme,
-    /// In order of preference.
+    /// Address families in order of preference.
     pub(super) families: Vec<IpFamily>,
     pub(super) vips: Vec<IpAddr>,
     pub(super) placement: Placement,
-    /// Tags without the hash.
+    /// All tags except the hash.
     pub(super) tags: Tags,
     pub(super) ports: BTreeMap<Port, WantedPort>,
 }
 
-/// A port.
+/// A desired listener.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPort {
-    /// Seconds.
+    /// Idle timeout in seconds.
     pub(super) idle_timeout: u32,
-    /// Empty: all clients.
+    /// Allowed source ranges; empty: all clients.
     pub(super) allowed: BTreeSet<IpNet>,
     pub(super) traffic: Traffic,
     pub(super) pool: WantedPool,
 }
 
-/// A pool.
+/// The desired pool of a listener.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPool {
     pub(super) protocol: PoolProtocol,
@@ -67,7 +67,7 @@ pub(super) struct WantedPool {
 }
 
 impl Wanted {
-    /// Translates a desired state.
+    /// Translates the desired state of a request.
     ///
     /// # Errors
     /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
@@ -104,7 +104,7 @@ struct Pools<'a> {
     allowed: BTreeSet<IpNet>,
     persistence: Option<Persistence>,
     check: Option<&'a contract::HealthCheck>,
-    /// A load balancer without ports.
+    /// The load balancer with its own settings; its ports are added later.
     members: Vec<Member>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Pools<'a> {
         members.map(|member| ((member.address, member.port), member)).collect()
     }
 
-    /// A node port for UDP or SCTP answers no health check: without another port to check, all its members count as healthy.
+    /// UDP and SCTP node ports answer no health check: without another port to check, all members count as healthy.
     fn monitor(&self, protocol: ListenerProtocol) -> Result<Option<HealthMonitor>, VendorError> {
         let check = self.check.cloned().unwrap_or_default();
         if check.kind() == health_check::Kind::None
@@ -165,7 +165,7 @@ impl<'a> Pools<'a> {
         let field = |name: &str| format!("spec.health_check.{name}");
         let interval = seconds(&field("interval"), check.interval)?;
         let timeout = seconds(&field("timeout"), check.timeout)?;
-        // Unset fields follow those that are set.
+        // Unset fields get values that match the fields that are set.
         let interval = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(MONITOR_INTERVAL));
         let timeout = timeout.unwrap_or(MONITOR_TIMEOUT.min(interval));
         if timeout > interval {
@@ -212,7 +212,7 @@ fn said(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The parameter of the same name applies to listeners without an algorithm.
+/// The parameter `algorithm` applies to listeners that set no algorithm.
 fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorError> {
     match listener.algorithm() {
         listener::Algorithm::Unspecified => Ok(None),
@@ -227,7 +227,7 @@ fn algorithm(listener: &contract::Listener) -> Result<Option<Algorithm>, VendorE
 
 fn traffic(listener: &contract::Listener) -> Result<Traffic, VendorError> {
     let application = match listener.application() {
-        // Unset, with certificates only: the vendor's default applies.
+        // Only certificates are set: the vendor's default applies.
         listener::Application::Unspecified if !listener.tls_refs.is_empty() => Application::Tls,
         listener::Application::Unspecified | listener::Application::Pass => Application::Pass,
         listener::Application::Http => Application::Http,
@@ -247,7 +247,7 @@ fn families(spec: &contract::LoadBalancerSpec) -> Result<Vec<IpFamily>, VendorEr
     let family = |family| match family {
         contract::IpFamily::Ipv4 => Ok(IpFamily::Ipv4),
         contract::IpFamily::Ipv6 => Ok(IpFamily::Ipv6),
-        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "has an unknown family")),
+        contract::IpFamily::Unspecified => Err(invalid("spec.ip_families", "has an unknown address family")),
     };
     spec.ip_families().map(family).collect()
 }
@@ -291,7 +291,7 @@ fn persistence(spec: &contract::LoadBalancerSpec) -> Result<Option<Persistence>,
     }
 }
 
-/// One member for each family of the load balancer in which the backend has an address.
+/// Builds one member for each family of the load balancer in which the backend has an address.
 fn members(backend: &Backend, families: &[IpFamily], region: &str) -> Result<Vec<Member>, VendorError> {
     let field = |name: &str| format!("backends[{}].{name}", backend.provider_id);
     let weight = match (backend.draining, backend.weight) {
@@ -300,7 +300,8 @@ fn members(backend: &Backend, families: &[IpFamily], region: &str) -> Result<Vec
         (false, Some(weight)) => weight,
     };
     let weight = u16::try_from(weight).ok().filter(|weight| u32::from(*weight) <= WEIGHT_MAX);
-    let weight = weight.ok_or_else(|| invalid(field("weight"), format!("is more than {WEIGHT_MAX}")))?;
+    let weight =
+        weight.ok_or_else(|| invalid(field("weight"), format!("is above the maximum of {WEIGHT_MAX}")))?;
     let instance_id = match provider_id::locate(region, &backend.provider_id) {
         Location::Here(id) => Some(id),
         Location::Elsewhere | Location::Malformed => None,
@@ -339,7 +340,7 @@ fn port(field: &str, number: u32) -> Result<u16, VendorError> {
     port.ok_or_else(|| invalid(field, format!("invalid port {number}: use 1 to 65535")))
 }
 
-/// Rounded up: the vendor uses whole seconds, and 0 would mean "never".
+/// Rounds up: the vendor uses whole seconds, and 0 would mean "never".
 fn seconds(field: &str, duration: Option<prost_types::Duration>) -> Result<Option<u32>, VendorError> {
     let Some(duration) = duration else { return Ok(None) };
     let whole = duration.seconds.saturating_add((duration.nanos > 0).into());

@@ -171,7 +171,7 @@ async fn delete_instance(context: Context, Path(id): Path<String>) -> Response {
 #[serde(deny_unknown_fields)]
 struct BalancerChange {
     status: ProvisioningStatus,
-    /// Only this listener of the load balancer.
+    /// Selects only this listener of the load balancer.
     listener: Option<String>,
 }
 

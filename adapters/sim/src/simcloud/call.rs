@@ -36,18 +36,18 @@ pub struct Answer {
     pub body: Value,
     /// Delay before the response is sent.
     pub delay: Duration,
-    /// How it is sent.
+    /// How the response is sent.
     pub ending: Ending,
 }
 
 /// How a response is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Complete.
+    /// The complete response is sent.
     Whole,
-    /// Only its first half; then the connection is closed.
+    /// Only the first half of the response is sent; then the connection is closed.
     Truncated,
-    /// Not at all: the connection is closed.
+    /// No response is sent: the connection is closed.
     Closed,
 }
 

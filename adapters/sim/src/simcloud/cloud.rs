@@ -47,7 +47,7 @@ pub struct Cloud {
     late: BTreeMap<(Moment, u64), Call>,
 }
 
-/// The properties of a call before it is executed.
+/// The properties of a call that are known before it is executed.
 struct Entry {
     request_id: String,
     standing: Option<Standing>,
@@ -121,7 +121,7 @@ impl Cloud {
         self.log.clear();
     }
 
-    /// Processes one call as a vendor would.
+    /// Processes one call in the same order as a real vendor.
     pub fn handle(&mut self, call: &Call, now: Moment) -> Answer {
         self.settle(now);
         self.counts.arrived(call.operation);
@@ -139,7 +139,7 @@ impl Cloud {
         {
             let ((at, _), call) = entry.remove_entry();
             self.load_balancers.settle(at, self.settings.lag());
-            // The caller's connection is closed: an error has no reader.
+            // The caller's connection is closed, so no caller receives this error.
             drop(self.perform(&call, at, Outcome::Success));
         }
         self.load_balancers.settle(now, self.settings.lag());
@@ -167,7 +167,7 @@ impl Cloud {
     fn admit(&mut self, call: &Call, now: Moment, entry: &mut Entry) -> Result<(), ApiError> {
         entry.latency = self.latency(call);
         let bearer = call.bearer.as_deref();
-        // Only a caller with a valid token learns its project.
+        // Only a caller with a valid token gets the name of its project.
         if call.operation == Operation::GetProject {
             self.tokens.other_project(bearer)?;
         } else {
@@ -267,7 +267,7 @@ fn limit_headers(standing: &Standing) -> Vec<(String, String)> {
     headers
 }
 
-/// Rounded up, so that a caller that waits this long is not refused again.
+/// Rounds up, so that a caller that waits this long is not refused again.
 const fn whole_seconds(time: Duration) -> u64 {
     if time.subsec_nanos() == 0 { time.as_secs() } else { time.as_secs().saturating_add(1) }
 }
@@ -276,7 +276,7 @@ fn put_canned(answer: &mut Answer, canned: &Canned, request_id: &str) {
     answer.status = StatusCode::from_u16(canned.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer.headers.extend(canned.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
     answer.body = canned.body.clone().unwrap_or_else(|| {
-        error_body(&ApiError::new(answer.status, "injected", "a fault rule answered this"), request_id)
+        error_body(&ApiError::new(answer.status, "injected", "a fault rule caused this response"), request_id)
     });
 }
 

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::Moment;
 use super::operation::{Access, Family, Operation};
 
-/// Size of the log.
+/// Maximum number of requests in the log.
 const LOG_MAX: usize = 10_000;
 
 /// Requests since the last reset. Each is counted on arrival, whether or not it succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// All requests.
+    /// Number of all requests.
     pub total: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// By family; families without requests are absent.
+    /// Counts by family; families without requests are absent.
     pub by_family: BTreeMap<Family, u64>,
-    /// By operation; operations without requests are absent.
+    /// Counts by operation; operations without requests are absent.
     pub by_operation: BTreeMap<Operation, u64>,
-    /// By HTTP status of the response; `closed` where the connection was closed instead.
+    /// Counts by HTTP status of the response; the key is `closed` if the connection was closed instead.
     pub by_status: BTreeMap<String, u64>,
 }
 
@@ -59,21 +59,21 @@ fn increment<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// The same as in the answer's `X-Request-Id`.
+    /// The request ID, the same as in the response header `X-Request-Id`.
     pub request_id: String,
     /// Arrival in milliseconds since the cloud was switched on.
     pub at_ms: u64,
     /// The operation.
     pub operation: Operation,
-    /// Whether it is a write.
+    /// Whether the operation is a write.
     pub access: Access,
     /// The ID in the path, or that of the created object.
     pub object: Option<String>,
     /// HTTP status of the response; unset where the connection was closed instead.
     pub status: Option<u16>,
-    /// The error code, if it was refused.
+    /// The error code, if the request was refused.
     pub code: Option<String>,
-    /// Whether a fault rule affected it.
+    /// Whether a fault rule affected the request.
     pub fault: bool,
 }
 
@@ -91,7 +91,7 @@ impl Log {
         self.entries.push_back(entry);
     }
 
-    /// The last `limit`, oldest first.
+    /// Returns the last `limit` requests, oldest first.
     pub(super) fn tail(&self, limit: usize) -> impl Iterator<Item = &LogEntry> {
         self.entries.iter().skip(self.entries.len().saturating_sub(limit))
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// HTTP status of the answer.
     pub status: StatusCode,
-    /// The code that callers base decisions on, e.g. `immutable`; the README lists all.
+    /// The code that callers base decisions on, e.g. `immutable`; the README lists all codes.
     pub code: &'static str,
     /// The cause and the remedy, for users.
     pub message: String,

@@ -1,4 +1,4 @@
-//! Fault rules: which calls, when, and what happens to them.
+//! Fault rules: which calls are affected, when, and what happens to them.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::table::id;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
-    /// Which calls.
+    /// The calls that the rule matches.
     #[serde(rename = "match")]
     pub matches: Match,
-    /// Which of those.
+    /// Which of the matching calls are affected.
     #[serde(default)]
     pub when: When,
-    /// What happens to them.
+    /// What happens to the affected calls.
     pub action: Action,
 }
 
@@ -41,12 +41,12 @@ pub struct Match {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// All, until the rule is deleted.
+    /// All matching calls, until the rule is deleted.
     #[default]
     Always,
-    /// The next `n`.
+    /// The next `n` matching calls.
     Next(u64),
-    /// Only the n-th from now, counted from 1.
+    /// Only the n-th matching call from now, counted from 1.
     Nth(u64),
 }
 
@@ -70,7 +70,7 @@ pub enum Action {
     EmptyPage,
     /// Announces the full response and closes the connection in the middle of it.
     TruncateBody,
-    /// Accepts a creation or change that then ends in ERROR.
+    /// Accepts a create or change, which later ends in ERROR.
     ErrorState,
 }
 
@@ -88,7 +88,7 @@ pub struct Canned {
     pub body: Option<Value>,
 }
 
-/// A rule in force.
+/// An active rule.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Standing {
     pub(super) id: String,
@@ -96,7 +96,7 @@ pub(super) struct Standing {
     pub(super) rule: FaultRule,
     /// Number of matching calls so far.
     pub(super) seen: u64,
-    /// Number of calls that it affected.
+    /// Number of affected calls.
     pub(super) fired: u64,
 }
 
@@ -130,7 +130,7 @@ impl Faults {
         if self.rules.len() == before { Err(ApiError::not_found("fault", id)) } else { Ok(()) }
     }
 
-    /// Decides about a call: the oldest rule that fires applies, and every rule that matches counts the call.
+    /// Decides whether a rule affects a call: the oldest rule that fires applies, and every rule that matches counts the call.
     pub(super) fn strike(&mut self, operation: Operation, object: Option<&str>) -> Option<Action> {
         let mut struck = None;
         for standing in self.rules.values_mut() {
@@ -195,7 +195,7 @@ fn check_canned(canned: &Canned) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Whether `text` matches `pattern`, where each `*` stands for any number of characters.
+/// Whether `text` matches `pattern`, where each `*` matches any number of characters.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

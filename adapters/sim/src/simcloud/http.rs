@@ -25,10 +25,10 @@ use super::operation::Operation;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CloseConnection;
 
-/// All paths of the cloud.
+/// Builds the router with all paths of the cloud.
 pub(super) fn router(cloud: SharedCloud) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter<SharedCloud>> = BTreeMap::new();
-    // Operations that differ by a query parameter share method and path: the handler of the first finds the others.
+    // Operations that differ only by a query parameter share method and path: the handler of the first one selects the right operation.
     for operation in Operation::ALL.into_iter().filter(|operation| operation.selector().is_none()) {
         let (method, path) = operation.endpoint();
         let methods = paths.remove(path).unwrap_or_default();
@@ -62,7 +62,7 @@ async fn vendor(first: Operation, parts: Parts, body: Bytes) -> Response {
     send(&answer)
 }
 
-/// The operation that the query selects among those with the same method and path.
+/// Returns the operation that the query selects among the operations with the same method and path.
 fn select(first: Operation, query: &[(String, String)]) -> Operation {
     let same = |operation: &Operation| operation.endpoint() == first.endpoint();
     let selected = |operation: &Operation| {
@@ -99,14 +99,14 @@ fn json_response(status: StatusCode, body: Body) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Announces the length of `text` and ends in the middle of it.
+/// A body that announces the length of `text` and ends in the middle of the text.
 fn truncated(status: StatusCode, text: String) -> Response {
     let length = text.len();
     let half = Bytes::from(text).slice(..length.div_euclid(2));
     let broken = async {
-        // Without a pause hyper would see the error before it has sent anything.
+        // Without this pause, hyper would see the error before it has sent any byte.
         tokio::task::yield_now().await;
-        Err(std::io::Error::other("a fault rule cut the answer"))
+        Err(std::io::Error::other("a fault rule cut off the response"))
     };
     let parts = futures::stream::once(ready(Ok(half))).chain(futures::stream::once(broken));
     let mut response = json_response(status, Body::from_stream(parts));

@@ -37,12 +37,12 @@ pub(super) struct NewInstances {
     pub(super) first: u64,
     #[serde(default = "default_type", rename = "type")]
     pub(super) instance_type: String,
-    /// Unset: the region's zone `a`.
+    /// Zone of the instance. Unset: the region's zone `a`.
     #[serde(default)]
     pub(super) zone: Option<String>,
     #[serde(default = "default_status")]
     pub(super) status: InstanceStatus,
-    /// Unset: an internal address in 10.0.0.0/9, and the name as hostname.
+    /// Addresses. Unset: an internal address in 10.0.0.0/9, and the name as hostname.
     #[serde(default)]
     pub(super) addresses: Option<Vec<InstanceAddress>>,
     #[serde(default)]
@@ -214,7 +214,7 @@ fn assign<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// The n-th instance has the n-th address of 10.0.0.0/9, which has more addresses than a test has instances.
+/// Maps the number of the instance to an address of 10.0.0.0/9, which has more addresses than a test has instances.
 fn default_addresses(name: &str, serial: u64) -> Vec<InstanceAddress> {
     const BASE: u32 = u32::from_be_bytes([10, 0, 0, 0]);
     const HOSTS: u64 = (1 << 23) - 1;

@@ -18,16 +18,16 @@ pub(super) struct Limiter {
 pub(super) struct Standing {
     /// Size of the bucket.
     pub(super) limit: u32,
-    /// Calls left at once.
+    /// Calls that may still be made at once.
     pub(super) remaining: u32,
-    /// Until the bucket is full.
+    /// Time until the bucket is full.
     pub(super) reset: Duration,
-    /// Time to wait; zero if the call may pass.
+    /// Time to wait; zero if the call is permitted.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl Limiter {
-    /// Takes one token from each bucket that applies to the family, or none from any.
+    /// Takes one token from each bucket that applies to the family; takes none if one of the buckets is empty.
     ///
     /// Returns `None` if no limit is set.
     pub(super) fn take(
@@ -91,7 +91,7 @@ mod tests {
             let standing = limiter.take(&limits, Family::Compute, Duration::from_millis(ms)).unwrap();
             passed += u32::from(standing.retry_after.is_none());
         }
-        assert_eq!(passed, 3 + 4 * 2 - 1, "3 at once, then one every 250 ms");
+        assert_eq!(passed, 3 + 4 * 2 - 1, "a burst of 3, then one call every 250 ms");
         assert_eq!(limiter.take(&limits, Family::Network, Duration::ZERO), None, "not limited");
     }
 

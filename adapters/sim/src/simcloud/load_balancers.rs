@@ -1,7 +1,7 @@
-//! Load balancers: trees of listeners, pools and members. One change at a time is possible, and each takes some time.
+//! Load balancers: trees of listeners, pools and members. A load balancer accepts one change at a time, and each change takes some time.
 //!
 //! Each tree is one record. Every accepted write makes it PENDING and stores when and how the change ends; [`LoadBalancers::settle`]
-//! applies the changes that are due. Nothing runs in between, so that equal calls at equal times have equal results.
+//! applies the changes that are due. No background task runs, so that equal calls at equal times have equal results.
 
 mod addresses;
 mod children;
@@ -28,7 +28,7 @@ use super::table::{Page, PageRequest, Table, Write, id};
 pub(super) struct LoadBalancers {
     table: Table<LoadBalancer>,
     children: Serials,
-    /// The request and the load balancer of each client token.
+    /// For each client token: its request and its load balancer.
     tokens: BTreeMap<String, (CreateLoadBalancer, u64)>,
     addresses: Addresses,
     due: BTreeMap<(Moment, u64), Outcome>,
@@ -140,7 +140,7 @@ impl LoadBalancers {
         self.table.truths().map(|(_, balancer)| Arc::clone(balancer)).collect()
     }
 
-    /// Creates a load balancer, or returns the existing one of the client token.
+    /// Creates a load balancer, or returns the existing one that has this client token.
     pub(super) fn create(
         &mut self,
         request: CreateLoadBalancer,
@@ -296,7 +296,7 @@ impl LoadBalancers {
 pub(super) enum Children {
     /// Refuse the deletion if there are any.
     Keep,
-    /// Delete them, too.
+    /// Delete its listeners and pools as well.
     Cascade,
 }
 

@@ -61,7 +61,7 @@ pub enum InstanceStatus {
     ShuttingDown,
     /// Deleted, and still listed.
     Terminated,
-    /// Failed; needs an operator.
+    /// Creation or a change failed; an operator must act.
     Error,
 }
 
@@ -73,7 +73,7 @@ pub struct InstanceAddress {
     pub kind: AddressKind,
     /// An IP address, or a name for the kinds that are names.
     pub address: String,
-    /// The network that it is on.
+    /// The network to which the address belongs.
     #[serde(default = "default_network")]
     pub network: String,
 }
@@ -129,7 +129,8 @@ pub struct LoadBalancer {
     pub updated_at: Timestamp,
 }
 
-/// Location and size of a load balancer, as values that this cloud stores without interpreting them. It chooses those that are unset.
+/// Requested location and size of a load balancer. This cloud stores the values without interpreting them, and chooses those that are
+/// unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
@@ -243,18 +244,18 @@ pub struct Traffic {
     pub app_protocol: Option<String>,
 }
 
-/// The protocol that a listener interprets.
+/// The application protocol that a listener interprets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Application {
-    /// None.
+    /// No application protocol: the listener forwards bytes.
     #[default]
     Pass,
     /// HTTP.
     Http,
-    /// HTTP over TLS, which ends here.
+    /// HTTP over TLS; the listener terminates TLS.
     Https,
-    /// Any protocol over TLS, which ends here.
+    /// Any protocol over TLS; the listener terminates TLS.
     Tls,
 }
 
@@ -279,7 +280,7 @@ pub struct Pool {
     pub name: String,
     /// The protocol towards members.
     pub protocol: PoolProtocol,
-    /// How a member is chosen.
+    /// The algorithm that chooses a member.
     pub algorithm: Algorithm,
     /// Session affinity of clients.
     pub persistence: Option<Persistence>,
@@ -305,7 +306,7 @@ pub enum PoolProtocol {
     Proxy,
 }
 
-/// How a member is chosen.
+/// The algorithm that chooses a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
@@ -314,7 +315,7 @@ pub enum Algorithm {
     RoundRobin,
     /// The member with the fewest connections.
     LeastConnections,
-    /// By the client's address.
+    /// Chooses the member by the client's address.
     SourceIp,
 }
 
@@ -322,18 +323,18 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct Persistence {
-    /// How a client is identified.
+    /// The property that identifies a client.
     pub kind: PersistenceKind,
     /// Timeout in seconds; unset: the vendor's default.
     #[serde(default)]
     pub timeout: Option<u32>,
 }
 
-/// How a client is identified.
+/// The property that identifies a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceKind {
-    /// By its address.
+    /// The client's address.
     SourceIp,
 }
 
@@ -367,7 +368,7 @@ pub enum MonitorProtocol {
     Tcp,
     /// A GET that must answer 200.
     Http,
-    /// The same over TLS, without verifying the certificate.
+    /// An HTTPS GET that must answer 200; the certificate is not verified.
     Https,
 }
 
@@ -422,7 +423,7 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteStatus {
-    /// They are.
+    /// Packets are forwarded.
     Active,
     /// The instance of the next hop was deleted.
     Blackhole,

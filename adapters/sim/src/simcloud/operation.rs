@@ -33,9 +33,9 @@ impl fmt::Display for Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// Changes nothing.
+    /// A read: changes nothing.
     Read,
-    /// Creates, changes or deletes.
+    /// A write: creates, changes or deletes an object.
     Write,
 }
 

@@ -10,7 +10,7 @@ use super::model::{
     ProvisioningStatus, Route, Scheme, Tags, Traffic,
 };
 
-/// `CreateLoadBalancer`.
+/// Request body of `CreateLoadBalancer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateLoadBalancer {
@@ -18,7 +18,7 @@ pub struct CreateLoadBalancer {
     pub name: String,
     /// The network that can reach it.
     pub scheme: Scheme,
-    /// At least one, each once.
+    /// Address families: at least one, none twice.
     #[serde(default = "ipv4_only")]
     pub families: Vec<IpFamily>,
     /// Addresses to use, at most one per family; the cloud chooses the others.
@@ -39,28 +39,28 @@ fn ipv4_only() -> Vec<IpFamily> {
     vec![IpFamily::Ipv4]
 }
 
-/// `UpdateLoadBalancer`: unset fields stay unchanged.
+/// Request body of `UpdateLoadBalancer`: unset fields stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateLoadBalancer {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// All tags; replaces the existing ones.
+    /// All tags; these replace the existing tags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Tags>,
 }
 
-/// `CreateListener`.
+/// Request body of `CreateListener`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateListener {
     /// Display name.
     #[serde(default)]
     pub name: String,
-    /// Unique on the load balancer, together with the port.
+    /// Transport protocol. The combination of protocol and port is unique on the load balancer.
     pub protocol: ListenerProtocol,
-    /// 1..=65535.
+    /// Port on the virtual addresses, 1..=65535.
     pub port: u16,
     /// Idle timeout in seconds.
     #[serde(default = "default_idle_timeout")]
@@ -71,7 +71,7 @@ pub struct CreateListener {
     /// How it processes traffic.
     #[serde(default)]
     pub traffic: Traffic,
-    /// An existing pool of the same load balancer. Excludes `pool`.
+    /// An existing pool of the same load balancer. Must not be set together with `pool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,
     /// A pool to create together with the listener.
@@ -83,7 +83,7 @@ const fn default_idle_timeout() -> u32 {
     60
 }
 
-/// `UpdateListener`: unset fields stay unchanged. Protocol and port are immutable.
+/// Request body of `UpdateListener`: unset fields stay unchanged. Protocol and port are immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateListener {
@@ -93,10 +93,10 @@ pub struct UpdateListener {
     /// Idle timeout in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<u32>,
-    /// All source ranges; replaces the existing ones.
+    /// All source ranges; these replace the existing ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_cidrs: Option<Vec<IpNet>>,
-    /// How it processes traffic, all settings.
+    /// How it processes traffic; these replace all existing settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
     /// Another pool of the same load balancer.
@@ -104,7 +104,7 @@ pub struct UpdateListener {
     pub pool_id: Option<String>,
 }
 
-/// `CreatePool`.
+/// Request body of `CreatePool`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreatePool {
@@ -113,7 +113,7 @@ pub struct CreatePool {
     pub name: String,
     /// The protocol towards members.
     pub protocol: PoolProtocol,
-    /// How a member is chosen.
+    /// The algorithm that chooses a member.
     #[serde(default)]
     pub algorithm: Algorithm,
     /// Session affinity of clients.
@@ -127,14 +127,14 @@ pub struct CreatePool {
     pub members: Vec<Member>,
 }
 
-/// `UpdatePool`: unset fields stay unchanged, `null` removes a setting. The protocol is immutable.
+/// Request body of `UpdatePool`: unset fields stay unchanged, `null` removes a setting. The protocol is immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdatePool {
     /// A new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How a member is chosen.
+    /// The algorithm that chooses a member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
     /// Session affinity of clients.
@@ -188,7 +188,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
     }
 }
 
-/// `SetMembers`: all members; replaces the existing ones.
+/// Request body of `SetMembers`: all members; these replace the existing members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetMembers {
@@ -196,7 +196,8 @@ pub struct SetMembers {
     pub members: Vec<Member>,
 }
 
-/// `UpdateMembers`: removals first, then additions. Adding an existing member replaces it; removing a missing one is not an error.
+/// Request body of `UpdateMembers`: removals first, then additions. Adding an existing member replaces it; removing a missing one is not an
+/// error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateMembers {
@@ -216,7 +217,7 @@ pub struct MemberKey {
     pub port: u16,
 }
 
-/// `BatchRoutes`: removals first, then additions, each with its own result; at most 200 together.
+/// Request body of `BatchRoutes`: removals first, then additions, each with its own result; at most 200 items in total.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BatchRoutes {
@@ -262,10 +263,10 @@ pub enum RouteResult {
     Error(ItemError),
 }
 
-/// Why an item was refused.
+/// The reason for the refusal of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemError {
-    /// The same codes as for whole calls.
+    /// The error code, one of those used for whole calls.
     pub code: String,
     /// The message for users.
     pub message: String,

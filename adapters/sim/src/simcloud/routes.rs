@@ -12,7 +12,7 @@ use super::quota;
 use super::requests::{AddRoute, BatchRoutes, BatchRoutesAnswer, ItemError, RouteResult};
 use super::table::{PageRequest, Table, Write};
 
-/// Maximum number of items in a batch, additions and removals together.
+/// Maximum number of additions and removals in one batch.
 pub(super) const BATCH_MAX: usize = 200;
 
 /// The name of the only table.
@@ -29,9 +29,9 @@ pub(super) struct RouteRules<'a> {
     pub(super) quota: usize,
     pub(super) created_at: Timestamp,
     pub(super) write: Write,
-    /// How new routes end.
+    /// How the creation of new routes ends.
     pub(super) status: RouteStatus,
-    /// Whether an instance exists.
+    /// Returns whether an instance exists.
     pub(super) instance_exists: &'a dyn Fn(&str) -> bool,
 }
 
@@ -40,7 +40,7 @@ impl Routes {
         Self { table: Table::new("rt") }
     }
 
-    /// One page; the status depends on which instances exist.
+    /// Returns one page; the status of a route depends on whether its instance exists.
     pub(super) fn list(
         &self,
         page: PageRequest<'_>,
@@ -88,7 +88,7 @@ impl Routes {
             self.table.truths().find(|(_, other)| other.destination == route.destination)
         {
             let message =
-                format!("route {} to {} exists already; remove it first", other.id, other.destination);
+                format!("the route {} to {} already exists; remove it first", other.id, other.destination);
             return Err(ApiError::conflict("route_exists", message).with(json!({ "id": other.id })));
         }
         quota::check("routes", rules.quota, self.table.truths().count(), 1)?;
@@ -118,7 +118,10 @@ fn check(route: &AddRoute, rules: &RouteRules<'_>) -> Result<(), ApiError> {
         ));
     }
     if next_hop_instance.is_none() && next_hop_address.is_none() {
-        return Err(ApiError::invalid("next_hop_instance", "set it, or next_hop_address, or both"));
+        return Err(ApiError::invalid(
+            "next_hop_instance",
+            "set next_hop_instance, next_hop_address, or both",
+        ));
     }
     if let Some(address) = next_hop_address
         && address.is_ipv4() != matches!(destination, IpNet::V4(_))

@@ -39,8 +39,8 @@ pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: Cancella
                 connections.spawn(connection(stream, router.clone(), shutdown.clone()));
             }
             Err(error) => {
-                warn!(%error, "Could not accept a connection");
-                // Probably no file descriptor is free: wait until other connections end.
+                warn!(%error, "Cannot accept a connection, trying again");
+                // The process probably has no free file descriptor: wait until other connections end.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -62,16 +62,16 @@ async fn connection(stream: TcpStream, router: axum::Router, shutdown: Cancellat
         }
     };
     if let Err(error) = ended {
-        debug!(%error, "Connection closed early");
+        debug!(%error, "A connection ended with an error");
     }
 }
 
-/// On an error, hyper closes the connection without a response, as some fault rules demand.
+/// If this returns an error, hyper closes the connection without a response, as some fault rules require.
 async fn answer(router: axum::Router, request: Request<Incoming>) -> Result<Response, Closed> {
     let Ok(response) = router.oneshot(request.map(Body::new)).await;
     if response.extensions().get::<CloseConnection>().is_some() { Err(Closed) } else { Ok(response) }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("closed by a fault rule")]
+#[error("a fault rule closed the connection")]
 struct Closed;

@@ -19,7 +19,7 @@ pub const PAGE_MAX: usize = 500;
 pub struct Settings {
     /// Latency of responses.
     pub latency: Latency,
-    /// Rate limits; a scope that is not listed is unlimited.
+    /// Rate limits. A scope without an entry has no limit.
     pub rate_limits: BTreeMap<LimitedBy, RateLimit>,
     /// Delay until reads show what was created, changed or deleted.
     pub consistency_ms: u64,
@@ -35,11 +35,11 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
-    /// For operations that are not listed.
+    /// Latency of operations that `operations` does not name.
     pub default_ms: u64,
     /// Maximum of the random addition, determined by the seed.
     pub jitter_ms: u64,
-    /// For single operations.
+    /// Latency of single operations.
     pub operations: BTreeMap<Operation, u64>,
 }
 
@@ -86,11 +86,11 @@ pub struct RateLimit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Provisioning {
-    /// From the request to ACTIVE.
+    /// Time from the request until the load balancer is ACTIVE.
     pub create_ms: u64,
-    /// For any change of the load balancer or of its parts.
+    /// Time for any change of the load balancer or of its parts.
     pub update_ms: u64,
-    /// From the request until it is gone.
+    /// Time from the request until the load balancer is gone.
     pub delete_ms: u64,
 }
 
@@ -100,7 +100,7 @@ impl Default for Provisioning {
     }
 }
 
-/// A number of items, 1..=[`PAGE_MAX`].
+/// Parses a page size, 1..=[`PAGE_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageSize(pub usize);
@@ -112,12 +112,12 @@ impl Default for PageSize {
 }
 
 impl Settings {
-    /// The time from a write until reads show it.
+    /// The lag: the time from a write until reads show it.
     pub(super) const fn lag(&self) -> Duration {
         Duration::from_millis(self.consistency_ms)
     }
 
-    /// A copy with `change` merged in according to RFC 7396: objects field by field, `null` restores the default.
+    /// Returns a copy with `change` merged in according to RFC 7396: objects are merged field by field, `null` restores the default.
     pub(super) fn patched(&self, change: &Value) -> Result<Self, ApiError> {
         if !change.is_object() {
             return Err(ApiError::invalid("body", "must be an object with the settings to change"));
@@ -132,7 +132,7 @@ impl Settings {
 
     fn check(&self) -> Result<(), ApiError> {
         for limit in self.rate_limits.values() {
-            // Slower than one call in 11 days is an outage, for which a fault rule is the right means.
+            // A rate below one call in 11 days is an outage: use a fault rule for it.
             if !limit.rate.is_finite() || limit.rate < 1e-6 {
                 return Err(ApiError::invalid("rate_limits.*.rate", "must be a number of at least 0.000001"));
             }

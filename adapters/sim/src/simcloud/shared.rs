@@ -16,7 +16,7 @@ pub struct SharedCloud {
 }
 
 impl SharedCloud {
-    /// Switches the cloud on.
+    /// Starts the clock of the cloud.
     pub fn new(cloud: Cloud) -> Self {
         Self { cloud: Arc::new(Mutex::new(cloud)), switched_on: Instant::now() }
     }

@@ -1,4 +1,4 @@
-//! Rows with two versions: the latest one, which writes see at once, and the one that reads show, which follows after the consistency lag.
+//! Rows with two versions: writes use the latest version; reads show an older version until the consistency lag has passed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub(super) struct Table<T> {
 #[derive(Debug)]
 struct Row<T> {
     truth: Option<Arc<T>>,
-    /// What reads showed before the first entry of `coming`.
+    /// The version that reads showed before the first entry of `coming`.
     seen: Option<Arc<T>>,
-    /// When reads will show what, in the order of the writes.
+    /// The versions that reads will show later, in the order of the writes.
     coming: VecDeque<(Moment, Option<Arc<T>>)>,
 }
 
@@ -64,7 +64,7 @@ impl<T> Row<T> {
         }
     }
 
-    /// Neither existing nor visible, now or later.
+    /// Whether the row neither exists nor is visible, now or later.
     fn is_over(&self, now: Moment) -> bool {
         self.truth.is_none()
             && self.visible(now).is_none()
@@ -125,7 +125,7 @@ impl<T> Table<T> {
         self.rows.values().filter_map(move |row| row.visible(now))
     }
 
-    /// One page of what reads show. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
+    /// Returns one page of the visible rows. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
     pub(super) fn page(
         &self,
         request: PageRequest<'_>,
@@ -145,7 +145,7 @@ impl<T> Table<T> {
         Ok(page)
     }
 
-    /// Scrambled, so that clients cannot construct cursors.
+    /// Scrambles the serial, so that clients cannot construct cursors.
     fn cursor(&self, serial: u64) -> String {
         format!("{}{:016x}", self.prefix, serial.wrapping_mul(SCRAMBLE))
     }

@@ -16,7 +16,7 @@ pub(super) struct Lab {
 }
 
 /// A cloud with this many instances, and these settings on top of the defaults.
-#[expect(clippy::needless_pass_by_value, reason = "reads better where it is called")]
+#[expect(clippy::needless_pass_by_value, reason = "a method reads better in tests")]
 pub(super) fn lab(n_instances: u64, settings: Value) -> Lab {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
     let mut lab = Lab { cloud: Cloud::new(project), now: Duration::ZERO };
@@ -90,7 +90,7 @@ pub(super) fn create(name: &str) -> Call {
     Call::new(Operation::CreateLoadBalancer).body(&json!({ "name": name, "scheme": "internet" }))
 }
 
-/// A listener with a pool of its own.
+/// A listener with its own pool.
 pub(super) fn listener(balancer: &str, port: u16) -> Call {
     let pool = json!({ "protocol": "TCP", "members": [{ "address": "10.0.0.1", "port": 30080 }] });
     let body = json!({ "protocol": "TCP", "port": port, "pool": pool });

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::ApiError;
 
-/// All valid tokens. If there are none, no caller needs one.
+/// All valid tokens. If the list is empty, callers need no token.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Vec<Token>);
 
@@ -16,7 +16,7 @@ pub(super) struct Tokens(Vec<Token>);
 #[serde(deny_unknown_fields)]
 pub(super) struct Token {
     token: String,
-    /// Unset: the project that all objects belong to.
+    /// Project of the token. Unset: the project that all objects belong to.
     #[serde(default)]
     project: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// The other project that this token is for; `None`: it is for the project that all objects belong to.
+    /// The project of this token if it is another one; `None`: the project that all objects belong to.
     pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -60,7 +60,8 @@ impl Tokens {
         match self.other_project(bearer)? {
             None => Ok(()),
             Some(other) => {
-                let message = format!("the token is for the project {other}, which has no objects here");
+                let message =
+                    format!("the token is for the project {other}, which has no objects in this cloud");
                 Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message))
             }
         }

@@ -1,10 +1,10 @@
-//! The whole adapter over gRPC, in front of a simulated cloud: the promises of the contract, with the calls that the cloud counts.
+//! Tests the whole adapter over gRPC, with a simulated cloud: the promises of the contract, and the calls that the cloud counts.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test should panic on an unexpected result"
 )]
 
 mod absence;

@@ -1,9 +1,9 @@
-//! Adapters with deliberate faults: each shows over gRPC or in the cloud, and the correct adapter shows none.
+//! Adapters with deliberate faults: each fault shows a symptom over gRPC or in the cloud, and the correct adapter shows none.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test should panic on an unexpected result"
 )]
 
 mod balancers;

@@ -1,11 +1,11 @@
-//! Every condition that a caller can meet, provoked from outside: the program over gRPC, in front of a simulated cloud. And secrets that no
-//! caller, log or metric may ever show.
+//! Provokes every error condition that a caller can meet from outside: the program is called over gRPC, with a simulated cloud. Also tests
+//! that no caller, log or metric ever shows a secret.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test should panic on an unexpected result"
 )]
 
 mod callers;

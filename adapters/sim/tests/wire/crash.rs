@@ -1,14 +1,15 @@
-//! Crash enumeration: if the adapter is killed after any of its writes, the controllers' repetitions end with exactly one of each object,
-//! and with none when nothing is desired any more. The same holds if the adapter survives and only the response to that write is lost.
+//! Crash enumeration: if the adapter is killed after any of its writes, the controllers repeat their requests and end with exactly one of
+//! each object, and with none when no object is desired any more. The same holds if the adapter survives and only the response to that
+//! write is lost.
 //!
-//! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n; n increases until a run ends before its
-//! write.
+//! Each run has a cloud in this process, and a real `adapter-sim` process. Run n disturbs write n; n increases until a run ends before
+//! write n.
 
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens"
+    reason = "a test should panic on an unexpected result"
 )]
 
 mod process;
@@ -19,9 +20,9 @@ use futures::{StreamExt as _, stream};
 
 use self::world::{Blow, Conditions, EVER_MADE, HORIZON_MS, World};
 
-/// Concurrent runs: a run mostly waits.
+/// Number of concurrent runs, because a run mostly waits.
 const AT_ONCE: usize = 8;
-/// More writes than the story has.
+/// Maximum number of writes; more than the story has.
 const WRITES_MAX: u64 = 100;
 
 /// Runs the story with a fault after each of its writes. Returns the number of writes.
@@ -40,7 +41,7 @@ async fn enumerate(blow: Blow, conditions: Conditions) -> u64 {
     struck
 }
 
-/// Asserts that all writes of the story were among them.
+/// Asserts that all writes of the story were disturbed.
 fn assert_all(struck: u64) {
     assert!((10..WRITES_MAX).contains(&struck), "the story has {struck} writes");
 }

@@ -1,12 +1,12 @@
-//! Several `adapter-sim` processes in front of one simulated cloud and one Lease: leader election, the effect of a failover on controllers,
-//! and the vendor calls of all replicas together. In real time, because the processes are killed.
+//! Several `adapter-sim` processes with one simulated cloud and one Lease. Tests leader election, the effect of a failover on controllers,
+//! and the vendor calls of all replicas together. Uses real time, because the processes are killed.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test ends where something unexpected happens, and asks ports that are no vendor's"
+    reason = "a test should panic on an unexpected result, and calls ports that are not a vendor's"
 )]
 
 mod api_server;
@@ -18,7 +18,7 @@ mod takeover;
 
 use std::time::Duration;
 
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);

@@ -1,6 +1,6 @@
-//! The simulated cloud over HTTP on a loopback port, with paused time: behaviour that only the network shows.
+//! The simulated cloud over HTTP on a loopback port, with paused time: tests the behaviour that only the network shows.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where something unexpected happens")]
+#![expect(clippy::unwrap_used, reason = "a test should panic on an unexpected result")]
 
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ async fn unknown_path_is_refused_and_shutdown_is_clean() {
     server.serving.join_next().await.unwrap().unwrap().unwrap();
 }
 
-/// Readers copy these lines, so each must do what the text promises.
+/// Users copy these lines, so each must do what the text promises.
 #[tokio::test(start_paused = true)]
 async fn the_examples_of_the_readme_work() {
     let server = start(None).await;

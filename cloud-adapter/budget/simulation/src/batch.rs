@@ -9,9 +9,9 @@ use crate::{
     queue::{Budget, Queue, Work},
 };
 
-/// Objects in the batch.
+/// Number of objects in the batch.
 pub const OBJECTS: u32 = 500;
-/// Pause that the vendor asks for after a throttle.
+/// Pause that the vendor requests after a throttle.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// Number of calls that a vendor receives until its pause is over, if it throttles a call for [`OBJECTS`] objects and as many calls for one
@@ -40,7 +40,7 @@ impl Batch {
     fn submit(&mut self, now: Time, object: u32) {
         let object = object.to_string().into();
         let work = Work { class: Class::Interactive, controller: "node-controller", reserve: true, object };
-        // A refused call is not sent, either.
+        // A refused call is not sent either.
         self.budget.submit(now, &work).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that always have calls to send, each with its own strategy.
+//! Clients with different strategies, which always have calls to send.
 
 mod aimd;
 mod cubic;

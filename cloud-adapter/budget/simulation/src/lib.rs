@@ -1,5 +1,6 @@
-//! The budget against a model of a vendor, compared with other strategies: workers that back off, a fixed rate, the AWS SDK's CUBIC, plain
-//! AIMD, one plain queue. Uses virtual time and reproducible random numbers: hours pass in milliseconds, and equal runs give equal figures.
+//! Simulates the budget with a model of a vendor and compares it with other strategies: workers that back off, a fixed rate, the AWS SDK's
+//! CUBIC, plain AIMD, one plain queue. Virtual time and reproducible random numbers make hours pass in milliseconds, and give equal figures
+//! in equal runs.
 //!
 //! Only tests and benchmarks use this crate; it is not shipped.
 

@@ -1,10 +1,10 @@
-//! A plain token bucket, for the model vendor and the clients other than the budget.
+//! A plain token bucket, for the model vendor and for clients without the budget.
 
 use std::time::Duration;
 
 use cloud_budget::Time;
 
-/// Tokens that are added at a rate, up to a burst.
+/// A bucket whose tokens are added at a rate, up to a burst.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     pub(crate) rate: f64,
@@ -13,7 +13,7 @@ pub(crate) struct Pace {
     at: Time,
 }
 
-/// Tolerance for rounding errors, as part of a token.
+/// Tolerance for rounding errors, as a fraction of a token.
 const DUST: f64 = 1e-6;
 
 impl Pace {
@@ -27,7 +27,7 @@ impl Pace {
         self.at = self.at.max(now);
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token, if one is available.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         self.tick(now);
         let there = self.tokens >= 1.0 - DUST;
@@ -37,7 +37,7 @@ impl Pace {
         there
     }
 
-    /// Time until there is a token, as of the last tick.
+    /// Time until a token is available, as of the last tick.
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_secs_f64(((1.0 - self.tokens) / self.rate).max(0.0)) + Duration::from_nanos(1)
     }

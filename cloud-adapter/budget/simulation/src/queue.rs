@@ -1,4 +1,4 @@
-//! Where calls wait: in the budget, or in one plain queue.
+//! Queues in which calls wait: the budget, or one plain queue.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,36 +13,36 @@ use cloud_budget::{
 
 use crate::{Next, Verdict, pace::Pace};
 
-/// The family of all calls here, which has the only bucket.
+/// The family of all calls in this module, which has the only bucket.
 const FAMILY: &str = "compute";
 
 /// A call to submit.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// Its class.
+    /// Class of the call.
     pub class: Class,
-    /// The controller.
+    /// The controller that makes the call.
     pub controller: &'static str,
-    /// Whether it may spend the burst reserve.
+    /// Whether the call may use the burst reserve.
     pub reserve: bool,
-    /// The object.
+    /// The object of the call.
     pub object: Arc<str>,
 }
 
 /// A queue for calls.
 pub trait Queue {
-    /// Queues a call and returns its ticket, or the time to retry.
+    /// Queues a call. Returns its ticket, or the time at which to retry.
     ///
     /// # Errors
-    /// Returns the time until the call may be submitted again.
+    /// Returns the time after which the call may be submitted again, if it is refused.
     fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration>;
-    /// What to do now.
+    /// Returns the next action.
     fn next(&mut self, now: Time) -> Next;
-    /// Reports that a call has returned. Returns whether it waits once more.
+    /// Reports that a call has returned. Returns whether the call is queued once more.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) -> bool;
 }
 
-/// The budget.
+/// A queue that uses the budget.
 #[derive(Debug)]
 pub struct Budget {
     scheduler: Scheduler,
@@ -62,13 +62,13 @@ impl Budget {
         Self { scheduler: Scheduler::new(config, Time::ZERO), sent: BTreeMap::new(), refused: 0 }
     }
 
-    /// The report of its bucket.
+    /// The report of the bucket.
     #[must_use]
     pub fn bucket(&self, now: Time) -> Option<BucketReport> {
         self.scheduler.report(now).buckets.into_iter().find(|bucket| bucket.name == FAMILY)
     }
 
-    /// Number of calls that were queued and then refused: none if no call has a deadline.
+    /// Number of calls that were queued and then refused. It is 0 if no call has a deadline.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -121,7 +121,7 @@ impl Queue for Budget {
     }
 }
 
-/// One queue for everything, in front of one bucket.
+/// One queue for all calls, in front of one bucket.
 #[derive(Debug)]
 pub struct Fifo {
     pace: Pace,
@@ -130,7 +130,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// A bucket with this rate and burst.
+    /// Creates a queue whose bucket has this rate and burst.
     #[must_use]
     pub fn new(rate: f64, burst: u32) -> Self {
         Self { pace: Pace::new(rate, f64::from(burst)), calls: VecDeque::new(), last: 0 }

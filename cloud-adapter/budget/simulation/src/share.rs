@@ -6,11 +6,11 @@ use cloud_budget::{Class, Time, Weights};
 
 use crate::{Vendor, World, clients::Ours};
 
-/// Calls per second.
+/// Rate of the bucket, in calls per second.
 const RATE: f64 = 10.0;
 const BURST: u32 = 20;
 
-/// A class that always has calls to send, alone, for a minute after the burst is spent: the share of the rate that it gets.
+/// Share of the rate that a class gets if it always has calls to send and no other class has any, during a minute after the burst is spent.
 #[must_use]
 pub fn alone(class: Class) -> f64 {
     let mut world = world(&[(class, "service-controller")]);
@@ -19,7 +19,7 @@ pub fn alone(class: Class) -> f64 {
     world.log().served_per_second(from, until) / RATE
 }
 
-/// All classes have calls to send for ten minutes: what background work gets, relative to the share of its weight.
+/// What background work gets relative to the share of its weight, if all classes have calls to send for ten minutes.
 #[must_use]
 pub fn background_under_load() -> f64 {
     let mut world = world(&Class::ALL.map(|class| (class, "service-controller")));

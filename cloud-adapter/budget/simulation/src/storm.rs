@@ -1,4 +1,4 @@
-//! A storm of single calls while Services change: the wait of their calls, and the duration of a whole change.
+//! A storm of single calls while Services change. Measures the wait of their calls, and the duration of a whole change.
 
 use std::{
     cmp::Reverse,
@@ -14,37 +14,37 @@ use crate::{
     queue::{Queue, Work},
 };
 
-/// Latency from sending to the answer: a slow vendor.
+/// Time from sending to the answer, for a slow vendor.
 const LATENCY: Duration = Duration::from_millis(300);
 
-/// The scenario.
+/// The parameters of a storm.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
-    /// Calls submitted at once, about one node each.
+    /// Number of calls submitted at once, each about a different node.
     pub calls: u32,
-    /// Class of these calls.
+    /// Class of the calls of the storm.
     pub class: Class,
     /// Interval between storms.
     pub every: Duration,
-    /// Services changed per second.
+    /// Number of Services changed per second.
     pub services: f64,
-    /// Consecutive calls of a change.
+    /// Number of consecutive calls per change.
     pub steps: u32,
-    /// How long Services are changed.
+    /// Duration in which Services are changed.
     pub lasts: Duration,
 }
 
-/// 5,000 calls about nodes at 10 calls per second, in the class `class`, while Services change every five seconds.
+/// A storm of 5,000 calls at once for nodes, in the class `class`, at 10 calls per second. Services change every five seconds.
 #[must_use]
 pub const fn nodes_at_once(class: Class) -> Weather {
     let lasts = Duration::from_mins(10);
     Weather { calls: 5000, class, every: lasts, services: 0.2, steps: 3, lasts }
 }
 
-/// The bucket that belongs to [`nodes_at_once`].
+/// The bucket that is used with [`nodes_at_once`].
 pub const FAST: (f64, u32) = (10.0, 20);
 
-/// 200 calls about nodes every ten minutes at one call per second, while Services of six calls change occasionally.
+/// A storm of 200 calls for nodes every ten minutes, at one call per second. Services change occasionally, with six calls each.
 pub const SLOW_VENDOR: Weather = Weather {
     calls: 200,
     class: Class::Lifecycle,
@@ -54,15 +54,15 @@ pub const SLOW_VENDOR: Weather = Weather {
     lasts: Duration::from_hours(6),
 };
 
-/// The bucket that belongs to [`SLOW_VENDOR`].
+/// The bucket that is used with [`SLOW_VENDOR`].
 pub const SLOW: (f64, u32) = (1.0, 60);
 
-/// 99th percentiles.
+/// Results of a run, as 99th percentiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// The wait of a Service's call.
+    /// Time for which a Service's call was queued.
     pub wait: Duration,
-    /// The duration of a whole change of a Service.
+    /// The duration of all calls of a Service's change.
     pub ensure: Duration,
 }
 
@@ -71,7 +71,7 @@ pub fn blow(weather: &Weather, queue: impl Queue) -> Times {
     let client = Storm::new(weather, queue);
     let mut world = World::new(client, Vendor::unlimited(), LATENCY);
     let mut until = Time::ZERO + weather.lasts;
-    // Runs until everything that began has ended.
+    // Run until all started work has ended.
     world.run_until(until);
     while !world.client.changed_all() {
         until = until + weather.every;
@@ -83,22 +83,22 @@ pub fn blow(weather: &Weather, queue: impl Queue) -> Times {
 struct Storm<Q> {
     queue: Q,
     jobs: Vec<Job>,
-    /// Jobs by the time at which they submit a call.
+    /// Jobs, ordered by the time at which they submit a call.
     due: BinaryHeap<Reverse<(Time, usize)>>,
-    /// Jobs whose call waits or is in flight.
+    /// Jobs whose call is queued or in flight.
     calls: BTreeMap<u64, usize>,
     waits: Vec<Duration>,
     ensures: Vec<Duration>,
     services: usize,
 }
 
-/// A chain of calls.
+/// A chain of calls, each of which is submitted after the previous one returned.
 struct Job {
     work: Work,
     service: bool,
     steps: u32,
     began: Time,
-    /// When its call was submitted for the first time.
+    /// Time at which the current call was submitted for the first time.
     asked: Option<Time>,
 }
 
@@ -128,7 +128,7 @@ impl<Q: Queue> Storm<Q> {
                 Ok(call) => {
                     self.calls.insert(call, number);
                 }
-                // A controller retries at the time given in the refusal.
+                // A controller retries at the time that the refusal gives.
                 Err(later) => self.due.push(Reverse((now + later, number))),
             }
         }

@@ -9,11 +9,11 @@ use crate::{
     clients::{Aimd, Cubic, Fixed, Ours, Workers},
 };
 
-/// Rate and burst that all clients are configured for, in calls per second and calls.
+/// Configured rate (calls per second) and burst (calls) of all clients.
 pub const CEILING: f64 = 10.0;
-/// See [`CEILING`].
+/// Burst; see [`CEILING`].
 pub const BURST: u32 = 20;
-/// Latency from sending to the answer.
+/// Time from sending to the answer.
 pub const LATENCY: Duration = Duration::from_millis(50);
 /// Duration of each run.
 pub const RUN: Duration = Duration::from_mins(30);
@@ -25,21 +25,21 @@ pub const LEARNT: Duration = Duration::from_mins(5);
 pub enum Strategy {
     /// 50 workers, exponential back-off, no limiter.
     Workers,
-    /// 10 calls per second, unconditionally.
+    /// A fixed rate of 10 calls per second.
     Fixed,
     /// The strategy of the AWS SDKs.
     Cubic,
     /// AIMD without memory.
     Aimd,
-    /// The budget.
+    /// The budget of this project.
     Ours,
 }
 
 impl Strategy {
-    /// All, in the order in which they are printed.
+    /// All strategies, in the order in which they are printed.
     pub const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Ours];
 
-    /// Name for readers.
+    /// Name of the strategy for readers.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,13 +55,13 @@ impl Strategy {
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
-    /// Throttled calls per minute.
+    /// Number of throttled calls per minute.
     pub throttled: f64,
-    /// Served share of the allowed calls; slightly above 1 if the vendor's burst was used, too.
+    /// Served share of the allowed calls. Slightly above 1 if the vendor's burst was used, too.
     pub used: f64,
 }
 
-/// Runs one client: figures of the whole run, and of the time after adaptation.
+/// Runs one client. Returns the figures of the whole run, and those of the time after adaptation.
 #[must_use]
 pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
     let (ceiling, burst) = (CEILING, f64::from(BURST));
@@ -74,7 +74,7 @@ pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
     }
 }
 
-/// The vendor allows `before` calls per second for a while, and then [`CEILING`]: time until all of it is used.
+/// Time until the client uses the whole rate, if the vendor allows `before` calls per second for a while, and then [`CEILING`].
 #[must_use]
 pub fn raised(before: f64, lasted: Duration) -> Duration {
     let mut world = ours(Vendor::new(before));
@@ -90,7 +90,7 @@ pub fn raised(before: f64, lasted: Duration) -> Duration {
     world.now().since(changed)
 }
 
-/// The vendor allows [`CEILING`] for a while, and then `after` calls per second: figures from then on.
+/// Figures after the change, if the vendor allows [`CEILING`] for a while, and then `after` calls per second.
 #[must_use]
 pub fn lowered(after: f64, lasted: Duration) -> Figures {
     let mut world = ours(Vendor::new(CEILING));

@@ -1,4 +1,4 @@
-//! A vendor: a token bucket, its responses when the bucket is empty, and other clients that use it.
+//! A model of a vendor: a token bucket, the responses when the bucket is empty, and another client that uses the bucket.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use cloud_budget::{Hint, Time};
 
 use crate::pace::Pace;
 
-/// A vendor that limits calls.
+/// A model of a vendor that limits calls.
 #[derive(Clone, Debug)]
 pub struct Vendor {
     bucket: Pace,
-    /// How long it refuses all calls after a throttle; calls in this time do not prolong it.
+    /// Time for which the vendor refuses all calls after a throttle. Calls in this time do not prolong it.
     lockout: Option<Duration>,
     locked_until: Time,
     retry_after: bool,
@@ -28,53 +28,53 @@ struct Foreign {
 /// The vendor's answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether it refuses the call.
+    /// Whether the vendor refuses the call.
     pub throttled: bool,
-    /// When to retry, if stated: whole seconds.
+    /// `Retry-After` in whole seconds, if the vendor states it.
     pub retry_after: Option<Duration>,
-    /// Its rate-limit headers, if any.
+    /// Rate-limit headers, if the vendor sends them.
     pub hint: Option<Hint>,
 }
 
 impl Vendor {
-    /// `rate` calls per second and a burst of 10, neither of which is reported.
+    /// Creates a vendor with `rate` calls per second and a burst of 10, neither of which the vendor reports.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self::with_bucket(Pace::new(rate, 10.0))
     }
 
-    /// Accepts every call.
+    /// Creates a vendor that accepts every call.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::with_bucket(Pace::new(1e9, 1e9))
     }
 
-    /// Refuses all calls for this long after a throttle.
+    /// Makes the vendor refuse all calls for this long after a throttle.
     #[must_use]
     pub fn with_lockout(self, lockout: Duration) -> Self {
         Self { lockout: Some(lockout), ..self }
     }
 
-    /// States when to retry.
+    /// Makes the vendor state when to retry.
     #[must_use]
     pub fn with_retry_after(self) -> Self {
         Self { retry_after: true, ..self }
     }
 
-    /// Reports its count with each answer.
+    /// Makes the vendor report its count with each answer.
     #[must_use]
     pub fn with_headers(self) -> Self {
         Self { headers: true, ..self }
     }
 
-    /// Another client makes `rate` calls per second, too.
+    /// Adds another client that makes `rate` calls per second.
     #[must_use]
     pub fn with_foreign(self, rate: f64) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         Self { foreign: Some(Foreign { every, next: Time::ZERO }), ..self }
     }
 
-    /// Calls per second.
+    /// The vendor's rate in calls per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.bucket.rate
@@ -107,7 +107,7 @@ impl Vendor {
         Self { bucket, lockout, locked_until, retry_after: false, headers: false, foreign: None }
     }
 
-    /// Makes the calls of the other client until now.
+    /// Makes the other client's calls up to now.
     fn others(&mut self, now: Time) {
         while let Some(foreign) = &mut self.foreign
             && foreign.next <= now
@@ -138,7 +138,7 @@ fn whole(tokens: f64) -> u64 {
     tokens.max(0.0) as u64
 }
 
-/// Rounded up, as in headers.
+/// Rounds up to whole seconds, as headers do.
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }

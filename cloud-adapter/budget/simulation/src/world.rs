@@ -1,4 +1,4 @@
-//! A client, a vendor, the calls in flight between them, and a log of the calls that the vendor received.
+//! The simulated world: a client, a vendor, the calls in flight between them, and a log of the calls that the vendor received.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ use crate::{Vendor, Verdict};
 
 /// A client of the vendor.
 pub trait Client {
-    /// What to do now; called until it returns wait.
+    /// Returns the next action. Called until it returns a wait.
     fn next(&mut self, now: Time) -> Next;
     /// Reports that a call has returned.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict);
@@ -21,20 +21,20 @@ pub trait Client {
 /// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send the call with this number, which the client chooses.
+    /// Send the call with this number, which the client assigns.
     Send(u64),
-    /// Wait until then, or until an answer arrives.
+    /// Wait until this time, or until an answer arrives.
     Wait(Option<Time>),
 }
 
-/// The world of one run.
+/// The state of one run.
 #[derive(Debug)]
 pub struct World<C> {
-    /// The client.
+    /// The client under test.
     pub client: C,
-    /// The vendor.
+    /// The model of the vendor.
     pub vendor: Vendor,
-    /// Latency from sending to the answer; the vendor decides at once.
+    /// Time from sending to the answer; the vendor decides when the call is sent.
     latency: Duration,
     now: Time,
     under_way: BinaryHeap<Reverse<(Time, u64)>>,
@@ -42,12 +42,12 @@ pub struct World<C> {
     log: Log,
 }
 
-/// The received calls: the time of each, and whether it was throttled.
+/// The calls that the vendor received: the time of each, and whether it was throttled.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Vec<(Time, bool)>);
 
 impl<C: Client> World<C> {
-    /// Time zero.
+    /// The start of the simulated time.
     pub fn new(client: C, vendor: Vendor, latency: Duration) -> Self {
         Self {
             client,
@@ -60,17 +60,17 @@ impl<C: Client> World<C> {
         }
     }
 
-    /// The calls received so far.
+    /// The calls that the vendor has received.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The current time.
+    /// The current simulated time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Advances the time.
+    /// Advances the simulated time.
     pub fn run_until(&mut self, until: Time) {
         while self.now <= until {
             let wake = self.send();
@@ -85,11 +85,11 @@ impl<C: Client> World<C> {
         self.now = until;
     }
 
-    /// Sends the calls that the client wants to send; returns when to ask it again.
+    /// Sends the calls that the client wants to send. Returns the time at which to ask the client again.
     fn send(&mut self) -> Option<Time> {
         loop {
             match self.client.next(self.now) {
-                // A client that always asks for an immediate call would loop forever.
+                // A client that always returns another call to send would loop forever.
                 Next::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
                 Next::Send(call) => {
                     let verdict = self.vendor.call(self.now);
@@ -116,19 +116,19 @@ impl<C: Client> World<C> {
 }
 
 impl Log {
-    /// Number of calls received in an interval.
+    /// Number of calls that the vendor received in an interval.
     #[must_use]
     pub fn calls(&self, from: Time, until: Time) -> usize {
         self.between(from, until).count()
     }
 
-    /// Throttled calls per minute.
+    /// Number of throttled calls per minute.
     #[must_use]
     pub fn throttled_per_minute(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| *throttled).count(), until, from) * 60.0
     }
 
-    /// Served calls per second.
+    /// Number of served calls per second.
     #[must_use]
     pub fn served_per_second(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| !throttled).count(), until, from)

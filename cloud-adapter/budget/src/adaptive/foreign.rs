@@ -1,22 +1,22 @@
-//! Estimates, from the vendor's own count, how much of the limit other clients use: users, other clusters, other tools.
+//! Estimates from the vendor's own count how much of the limit is used by others: users, other clusters, other tools.
 
 use std::time::Duration;
 
 use crate::{Hint, Time};
 
-/// Shortest interval that is measured. Over less, calls in flight and rounded headers dominate.
+/// Shortest interval that is measured. In shorter intervals, calls in flight and rounded headers distort the result.
 const SPAN: Duration = Duration::from_secs(5);
-/// Weight of a new measurement against all before it.
+/// Weight of a new measurement relative to all earlier ones.
 const SMOOTHING: f64 = 0.5;
 /// Age at which a measurement is discarded.
 const FORGOTTEN: Duration = Duration::from_mins(1);
-/// Vendors round the time of the reset to seconds.
+/// Rounding error of the reset time: vendors round it to seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The vendor's count, followed from hint to hint.
+/// The vendor's count, followed from one hint to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VendorCount {
-    /// Start of the running measurement.
+    /// Start of the current measurement.
     began: Option<Reading>,
     foreign_rate: f64,
 }
@@ -27,7 +27,7 @@ struct Reading {
     remaining: f64,
     limit: Option<f64>,
     resets_at: Option<Time>,
-    /// Calls that this client has sent so far.
+    /// Number of calls that this client has sent so far.
     sent: u64,
 }
 
@@ -38,7 +38,7 @@ impl VendorCount {
         }
     }
 
-    /// Adds a hint. `ceiling`: calls per second that the vendor's bucket regains.
+    /// Adds a hint. `ceiling` is the number of calls per second that the vendor's bucket regains.
     pub(super) fn told(&mut self, now: Time, hint: &Hint, sent: u64, ceiling: f64) {
         let reading = Reading {
             at: now,
@@ -62,17 +62,17 @@ impl VendorCount {
         }
     }
 
-    /// Calls per second made by other clients.
+    /// Number of calls per second that other clients make.
     pub(super) fn foreign_rate(&self) -> f64 {
         self.foreign_rate
     }
 }
 
 impl Reading {
-    /// Calls that would remain at `later` if no other client made calls. `None`: a new window began in between.
+    /// Number of calls that would remain at `later` if no other client made calls. `None`: a new window began in between.
     ///
-    /// A window has a fixed end, and the vendor adds no calls before it. The end of a bucket (when it is full again) moves with time, and
-    /// the bucket regains calls at the configured rate until it is full.
+    /// A window has a fixed end, and the vendor adds no calls before that end. A bucket instead regains calls at the configured rate, so
+    /// the time at which it is full moves.
     fn expected(&self, later: &Self, ceiling: f64) -> Option<f64> {
         let span = later.at.since(self.at);
         let moved = match (self.resets_at, later.resets_at) {
@@ -88,8 +88,8 @@ impl Reading {
     }
 }
 
-/// A count of calls as a float.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, far more calls than any count holds")]
+/// Converts a count of calls to a float.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53, which no count of calls reaches")]
 pub(super) fn count(calls: u64) -> f64 {
     calls as f64
 }

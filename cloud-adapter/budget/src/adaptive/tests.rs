@@ -9,15 +9,15 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// Ceiling 10/s, floor 0.2/s, a throttle leaves 70 %.
+/// Settings: ceiling 10/s, floor 0.2/s; a throttle reduces the rate to 70 %.
 fn follower() -> Follower {
     Follower::new(10.0, Some(Adaptive::default()))
 }
 
-/// A whole episode: throttled at `now` without a requested pause, and answered right after the pause.
+/// Runs a whole episode: a throttle at `now` without a requested pause, and an answer right after the pause.
 #[track_caller]
 fn episode(follower: &mut Follower, now: f64) -> f64 {
-    assert!(follower.throttled(at(now), None, 0.0), "not the first of an episode");
+    assert!(follower.throttled(at(now), None, 0.0), "the first throttle of an episode");
     follower.succeeded(at(now + 1.0));
     assert!(follower.paused_until().is_none() && !follower.probing());
     now + 1.0
@@ -30,7 +30,7 @@ fn rate_at(follower: &mut Follower, now: f64) -> f64 {
 
 #[track_caller]
 fn assert_near(got: f64, wanted: f64) {
-    assert!((got - wanted).abs() < 1e-6, "got {got}, wanted {wanted}");
+    assert!((got - wanted).abs() < 1e-6, "got {got}, expected {wanted}");
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn only_the_first_throttle_of_an_episode_lowers_the_rate() {
     assert!(follower.throttled(at(100.0), None, 0.5));
     assert_near(follower.rate(), 7.0);
     assert_eq!(follower.knee(), Some(10.0));
-    assert!(!follower.throttled(at(100.0), None, 0.5), "sent before the pause");
-    assert!(!follower.throttled(at(101.0), None, 0.5), "the probe");
+    assert!(!follower.throttled(at(100.0), None, 0.5), "the call was sent before the pause");
+    assert!(!follower.throttled(at(101.0), None, 0.5), "the call is the probe");
     assert_near(follower.rate(), 7.0);
 }
 
@@ -57,7 +57,7 @@ fn the_knee_is_the_mean_of_the_old_one_and_the_throttled_rate() {
     let mut follower = follower();
     let now = episode(&mut follower, 0.0);
     follower.throttled(at(now), None, 0.0);
-    assert_eq!(follower.knee(), Some(8.5), "between 10 and 7");
+    assert_eq!(follower.knee(), Some(8.5), "the knee is between 10/s and 7/s");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn after_the_pause_it_probes_until_a_call_succeeds() {
     follower.tick(at(4.9));
     assert!(!follower.probing());
     follower.succeeded(at(4.9));
-    assert_eq!(follower.paused_until(), Some(at(5.0)), "that call was sent before the pause");
+    assert_eq!(follower.paused_until(), Some(at(5.0)), "the call was sent before the pause");
     follower.tick(at(5.0));
     assert!(follower.probing());
     assert_eq!(follower.paused_until(), None);
@@ -104,7 +104,7 @@ fn after_the_pause_it_probes_until_a_call_succeeds() {
     assert_eq!(follower.paused_until(), Some(at(6.5)));
     follower.succeeded(at(7.0));
     assert!(!follower.probing());
-    assert!(follower.throttled(at(8.0), None, 0.0), "another episode");
+    assert!(follower.throttled(at(8.0), None, 0.0), "a new episode begins");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn rate_recovers_below_the_knee_waits_and_explores_slowly() {
     assert_near(rate_at(&mut follower, now + 119.0), 9.98);
     assert_eq!((follower.knee(), follower.burst_share()), (Some(10.0), 0.25));
     assert_near(rate_at(&mut follower, now + 120.1), 10.0);
-    assert_eq!((follower.knee(), follower.burst_share()), (None, 1.0), "the ceiling forgets the knee");
+    assert_eq!((follower.knee(), follower.burst_share()), (None, 1.0), "the knee is cleared at the ceiling");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_knee_that_is_disproved_is_forgotten_and_recovery_goes_on() {
         now = episode(&mut follower, now);
     }
     let knee = follower.knee().unwrap();
-    // From 0.9 to 1.5 times the knee at 0.2/s, and 2/s from then on.
+    // The rate rises by 0.2/s from 0.9 to 1.5 times the knee, and by 2/s from then on.
     let explored = now + (knee * 0.9 - follower.rate()) / 2.0 + 60.0 + knee * 0.6 / 0.2;
     assert_near(rate_at(&mut follower, explored - 0.01), knee * 1.5 - 0.002);
     assert_eq!(follower.knee(), Some(knee));
@@ -175,7 +175,7 @@ fn the_rate_does_not_climb_during_an_episode() {
 #[test]
 fn a_throttled_exploration_doubles_the_next_plateau() {
     let mut follower = follower();
-    // The vendor allows 6/s, and says so as soon as the rate is above it.
+    // The vendor allows 6/s, and throttles as soon as the rate is above 6/s.
     let (mut now, mut plateaus, mut since) = (0.0, Vec::new(), None);
     while plateaus.len() < 6 {
         now += 0.5;
@@ -202,7 +202,7 @@ fn a_throttle_on_the_plateau_does_not_make_the_next_one_longer() {
     let now = episode(&mut follower, 0.0);
     follower.tick(at(now + 20.0));
     let now = episode(&mut follower, now + 20.0);
-    // 11.25 s up to 0.9 x 9.5, and a plateau of a minute again.
+    // The rate needs 11.25 s to reach 0.9 x 9.5; then there is a plateau of one minute again.
     assert_near(rate_at(&mut follower, now + 71.0), 8.55);
     assert_near(rate_at(&mut follower, now + 81.25), 8.75);
 }
@@ -222,14 +222,20 @@ fn a_bucket_that_does_not_adapt_still_pauses_and_probes() {
 fn new_settings_keep_the_state_that_remains_valid() {
     for (name, ceiling, adaptive, rate, knee) in [
         (
-            "a higher ceiling: it climbs from the current rate",
+            "with a higher ceiling, the rate rises from its current value",
             20.0,
             Some(Adaptive::default()),
             7.0,
             Some(10.0),
         ),
-        ("a ceiling below the rate: the rate is lowered to it", 5.0, Some(Adaptive::default()), 5.0, None),
-        ("no longer adaptive", 20.0, None, 20.0, None),
+        (
+            "with a ceiling below the rate, the rate is lowered to the ceiling",
+            5.0,
+            Some(Adaptive::default()),
+            5.0,
+            None,
+        ),
+        ("the rate is no longer adaptive", 20.0, None, 20.0, None),
     ] {
         let mut follower = follower();
         episode(&mut follower, 0.0);
@@ -253,9 +259,9 @@ fn hint(remaining: u64, limit: Option<u64>, reset: Option<u64>) -> Hint {
 fn tokens_are_capped_by_the_vendors_count_minus_the_floor() {
     for (name, hint, tokens) in [
         ("limit known", hint(60, Some(100), None), 40.0),
-        ("limit unknown: part of what is left", hint(60, None, None), 48.0),
+        ("limit unknown: a share of the remaining calls", hint(60, None, None), 48.0),
         ("below the floor", hint(10, Some(100), None), 0.0),
-        ("below the floor, back before the reset", hint(10, Some(100), Some(60)), -10.0),
+        ("below the floor, but regained before the reset", hint(10, Some(100), Some(60)), -10.0),
         ("below the floor, but the reset is near", hint(0, Some(1000), Some(3)), -30.0),
     ] {
         let got = follower().hint(at(1.0), &hint, 0.2, 0);
@@ -280,7 +286,7 @@ fn foreign_calls_in_a_window_reduce_the_rate() {
     assert_near(seen[4], 0.0);
     assert!((2.99..3.01).contains(&seen[60]), "{seen:?}");
     assert!((6.99..7.01).contains(&follower.rate()));
-    // The next window begins: nothing is concluded from its larger count.
+    // The next window begins: its larger count must not be interpreted.
     follower.hint(at(66.0), &hint(3600, Some(3600), Some(3600)), 0.2, 132);
     assert!((2.99..3.01).contains(&follower.foreign_rate()));
 }
@@ -288,7 +294,7 @@ fn foreign_calls_in_a_window_reduce_the_rate() {
 #[test]
 fn foreign_calls_of_a_bucket_are_measured() {
     let mut follower = follower();
-    // The vendor's bucket holds 100 and regains 10/s; this client sends 6/s, others 4/s: it stays half full, 5 s from full.
+    // The vendor's bucket holds 100 and regains 10/s; this client sends 6/s and others 4/s. So the bucket stays half full, 5 s from full.
     for second in 0_u32..=60 {
         follower.hint(at(0.0) + S * second, &hint(50, Some(100), Some(5)), 0.2, u64::from(6 * second));
     }

@@ -11,7 +11,7 @@ fn breaker() -> Breaker {
     Breaker::new(BreakerLimits::default())
 }
 
-/// Sends calls one after the other at one moment.
+/// Sends calls one after the other at the same time.
 fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
     for &(calls, failed) in outcomes {
         for _ in 0..calls {
@@ -25,10 +25,10 @@ fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
 fn half_of_twenty_failed_calls_open_the_breaker() {
     let open = BreakerState::Open { retry_at: at(15) };
     for (name, outcomes, state) in [
-        ("half of twenty", &[(10, false), (10, true)][..], open),
-        ("all of nineteen", &[(19, true)], BreakerState::Closed),
-        ("nine of twenty", &[(11, false), (9, true)], BreakerState::Closed),
-        ("the twentieth succeeds", &[(19, true), (1, false)], open),
+        ("10 of 20 failed", &[(10, false), (10, true)][..], open),
+        ("all of 19 failed", &[(19, true)], BreakerState::Closed),
+        ("9 of 20 failed", &[(11, false), (9, true)], BreakerState::Closed),
+        ("the 20th call succeeds", &[(19, true), (1, false)], open),
     ] {
         let mut breaker = breaker();
         calls(&mut breaker, at(0), outcomes);
@@ -53,7 +53,7 @@ fn memory_does_not_depend_on_the_number_of_calls() {
     for second in 0..300 {
         calls(&mut breaker, at(second), &[(100, false)]);
     }
-    let super::State::Closed { slots } = &breaker.state else { panic!("nothing failed") };
+    let super::State::Closed { slots } = &breaker.state else { panic!("no call failed") };
     assert_eq!(slots.len(), 30);
 }
 
@@ -66,12 +66,12 @@ fn half_open_sends_one_call_at_a_time_and_three_successes_close() {
         assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen);
         assert!(breaker.admits(at(15)));
         breaker.sent();
-        assert!(!breaker.admits(at(15)), "one is in flight");
+        assert!(!breaker.admits(at(15)), "a call is in flight");
         breaker.came_back(at(15), false);
     }
     assert_eq!(breaker.state(at(15)), BreakerState::Closed);
     calls(&mut breaker, at(15), &[(19, true)]);
-    assert_eq!(breaker.state(at(15)), BreakerState::Closed, "the old calls are forgotten");
+    assert_eq!(breaker.state(at(15)), BreakerState::Closed, "the old calls are no longer counted");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn failed_probes_double_the_open_period_up_to_two_minutes() {
     for rest in [15, 30, 60, 120, 120] {
         assert_eq!(breaker.state(now), BreakerState::Open { retry_at: now + Duration::from_secs(rest) });
         now = now + Duration::from_secs(rest);
-        // An earlier success does not count.
+        // A success before the half-open state does not count.
         calls(&mut breaker, now, &[(1, false), (1, true)]);
     }
     now = now + Duration::from_secs(120);
@@ -101,10 +101,10 @@ fn calls_sent_before_opening_are_not_probes() {
         breaker.came_back(at(1), false);
     }
     assert_eq!(breaker.state(at(1)), BreakerState::Open { retry_at: at(15) });
-    assert!(!breaker.admits(at(15)), "two of them are still in flight");
+    assert!(!breaker.admits(at(15)), "two earlier calls are still in flight");
     breaker.came_back(at(14), true);
     breaker.came_back(at(14), true);
-    assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "they do not open it again");
+    assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "earlier calls do not open the breaker again");
     assert!(breaker.admits(at(15)));
 }
 
@@ -128,10 +128,10 @@ fn rejected_credentials_allow_one_self_check_per_30_seconds() {
     assert_eq!(credentials.state(at(29)), BreakerState::Open { retry_at: at(30) });
     assert!(!credentials.admits(at(29), true));
     assert_eq!(credentials.state(at(30)), BreakerState::HalfOpen);
-    assert!(!credentials.admits(at(30), false), "only self-checks");
+    assert!(!credentials.admits(at(30), false), "only self-checks may be sent");
     assert!(credentials.admits(at(30), true));
     credentials.sent(at(30));
-    assert!(!credentials.admits(at(31), true), "one is in flight, or lost");
+    assert!(!credentials.admits(at(31), true), "a self-check is in flight, or was lost");
     assert!(credentials.admits(at(60), true));
     credentials.self_check(at(61), true);
     assert_eq!(credentials.state(at(61)), BreakerState::Closed);

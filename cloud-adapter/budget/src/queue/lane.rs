@@ -1,6 +1,6 @@
-//! One lane of a leaf: the namespaces that have a call in it take turns, and so do the objects of each namespace.
+//! One lane of a leaf: the namespaces that have a call in the lane take turns, and so do the objects of each namespace.
 //!
-//! A namespace has a turn of its own in each lane, so calls that it sent through other buckets do not delay it here.
+//! A namespace has a separate turn in each lane, so its calls through other buckets do not delay its calls in this lane.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,15 +9,15 @@ use std::{
 
 use super::leaf::{Head, Turn};
 
-/// The candidates: the first call of each object, by namespace.
+/// The first call of each object, by namespace. These calls are the candidates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     flows: HashMap<Arc<str>, Flow>,
-    /// Namespaces by turn; the first is next.
+    /// Namespaces by turn; the smallest turn is next.
     round: BTreeMap<i64, Arc<str>>,
 }
 
-/// The objects of one namespace. Never empty.
+/// The objects of one namespace that have a call in the lane. Never empty.
 #[derive(Clone, Debug)]
 struct Flow {
     turn: i64,
@@ -26,14 +26,14 @@ struct Flow {
 }
 
 impl Lane {
-    /// The next call.
+    /// The next call of the lane.
     pub(super) fn first(&self) -> Option<(Turn, &Head)> {
         let (namespace, name) = self.round.first_key_value()?;
         let (object, head) = self.flows.get(name)?.heads.first_key_value()?;
         Some((Turn { namespace: *namespace, object: *object }, head))
     }
 
-    /// Inserts the first call of the object with turn `object`. A namespace that is new in the lane gets the turn `fresh`.
+    /// Inserts the first call of the object with turn `object`. A namespace without calls in the lane gets the turn `fresh`.
     pub(super) fn insert(&mut self, namespace: &Arc<str>, (object, head): (i64, Head), fresh: i64) {
         if let Some(flow) = self.flows.get_mut(namespace) {
             flow.heads.insert(object, head);
@@ -62,12 +62,12 @@ impl Lane {
         self.round.insert(turn, Arc::clone(namespace));
     }
 
-    /// Number of namespaces that come before this one. Cost: O(namespaces).
+    /// Number of namespaces that are served before this one. Cost: O(namespaces).
     pub(super) fn before(&self, namespace: &str) -> usize {
         self.flows.get(namespace).map_or(0, |flow| self.round.range(..flow.turn).count())
     }
 
-    /// Number of objects of the namespace that come before the one with this turn. Cost: O(objects of the namespace).
+    /// Number of objects of the namespace that are served before the object with this turn. Cost: O(objects of the namespace).
     pub(super) fn objects_before(&self, namespace: &str, object: i64) -> usize {
         self.flows.get(namespace).map_or(0, |flow| flow.heads.range(..object).count())
     }

@@ -1,7 +1,7 @@
-//! One leaf: its namespaces take turns, and the objects of a namespace take turns.
+//! State of one leaf: its namespaces take turns, and the objects of a namespace take turns.
 //!
-//! Each lane has a round robin of its own, so that an object whose call may not be sent does not block others, and no decision iterates
-//! over all objects.
+//! Each lane has a separate round robin. So an object whose call may not be sent does not block others, and no decision iterates over all
+//! objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -12,7 +12,7 @@ use std::{
 use super::{LeafKey, lane::Lane};
 use crate::{Call, Ticket, tree::PathId};
 
-/// Calls with the same requirements: if the first call of a lane may not be sent, no other call of the lane may.
+/// Calls with the same requirements: if the first call of a lane may not be sent, no other call of the lane may be sent either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneKey {
     pub(crate) path: PathId,
@@ -40,9 +40,9 @@ pub(crate) struct Turn {
 pub(super) struct Leaf {
     pub(super) key: LeafKey,
     namespaces: BTreeMap<Arc<str>, Namespace>,
-    /// The first call of each object, by turn. Lanes are never removed: there are few.
+    /// The first call of each object, by turn. Lanes are never removed, since they are few.
     lanes: BTreeMap<LaneKey, Lane>,
-    /// Number of waiting calls and their tokens, by path.
+    /// Number of queued calls and their tokens, by path.
     waiting: BTreeMap<PathId, Sum>,
     len: usize,
     /// The turn that was assigned last.
@@ -51,14 +51,14 @@ pub(super) struct Leaf {
     first_turn: i64,
 }
 
-/// The waiting calls of one namespace. Never empty.
+/// The queued calls of one namespace. Never empty.
 #[derive(Clone, Debug, Default)]
 struct Namespace {
     objects: HashMap<Arc<str>, Object>,
     tickets: BTreeSet<Ticket>,
 }
 
-/// The waiting calls about one object, first in, first out. Never empty.
+/// The queued calls for one object, first in, first out. Never empty.
 #[derive(Clone, Debug)]
 struct Object {
     turn: i64,
@@ -88,28 +88,28 @@ impl Leaf {
         self.len
     }
 
-    /// Number of calls that wait about the object of a call.
+    /// Number of queued calls for the object of a call.
     pub(super) fn len_of(&self, call: &Call) -> usize {
         let namespace = self.namespaces.get(&call.namespace);
         namespace.and_then(|it| it.objects.get(&call.object)).map_or(0, |object| object.calls.len())
     }
 
-    /// Number of namespaces with waiting calls, without that of the call.
+    /// Number of namespaces with queued calls, excluding the namespace of the call.
     pub(super) fn others(&self, call: &Call) -> usize {
         let own = self.namespaces.contains_key(&call.namespace);
         self.namespaces.len().saturating_sub(own.into())
     }
 
-    /// The call to shed for a new call of this namespace if the leaf is full: the newest of the namespace with the most calls, if that
-    /// namespace would still have more calls than this one. Cost: O(namespaces).
+    /// The call to shed if the leaf is full and this namespace has a new call: the newest call of the namespace with the most calls, if
+    /// that namespace would still have more calls than this one. Cost: O(namespaces).
     pub(super) fn crowd(&self, namespace: &str) -> Option<Ticket> {
         let own = self.namespaces.get(namespace).map_or(0, |own| own.tickets.len());
         let most = self.namespaces.values().max_by_key(|it| it.tickets.len())?;
         most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))
     }
 
-    /// Number of calls that go before a waiting call: earlier calls about its object, calls about other objects of its namespace, and for
-    /// each of these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
+    /// Number of calls served before a queued call: earlier calls for its object, calls for other objects of its namespace, and for each of
+    /// these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
     pub(super) fn before(&self, call: &Call, ticket: Ticket) -> Option<usize> {
         let namespace = self.namespaces.get(&call.namespace)?;
         let queue = namespace.objects.get(&call.object)?;
@@ -123,7 +123,7 @@ impl Leaf {
         Some(own.saturating_add(theirs).min(self.len.saturating_sub(1)))
     }
 
-    /// Number of calls that would go before a new call.
+    /// Number of calls that would be served before a new call.
     pub(super) fn before_new(&self, call: &Call) -> usize {
         let rounds = self.len_of(call).saturating_add(1);
         let own = self.namespaces.get(&call.namespace).map_or(0, |namespace| {
@@ -133,12 +133,12 @@ impl Leaf {
         own.saturating_add(theirs).min(self.len)
     }
 
-    /// Tokens needed by the calls that wait on these paths.
+    /// Number of tokens needed by the calls that are queued on these paths.
     pub(super) fn waiting(&self, on: impl Fn(PathId) -> bool) -> u64 {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.tokens).sum()
     }
 
-    /// Number of calls that wait on these paths.
+    /// Number of calls that are queued on these paths.
     pub(super) fn queued(&self, on: impl Fn(PathId) -> bool) -> u64 {
         self.waiting.iter().filter(|(path, _)| on(**path)).map(|(_, sum)| sum.calls).sum()
     }
@@ -226,7 +226,7 @@ impl Leaf {
         }
     }
 
-    /// Replaces the head of each call; the turns stay.
+    /// Replaces the head of each call without changing the turns.
     pub(super) fn rearrange(&mut self, mut head: impl FnMut(Ticket) -> Option<Head>) {
         let mut turns = BTreeMap::new();
         for (namespace, turn) in self.lanes.values().flat_map(Lane::turns) {

@@ -1,4 +1,4 @@
-//! Chooses the next call: of the calls that may be sent now, the one with the smallest tag.
+//! Chooses the next call: the one with the smallest tag of all calls that may be sent now.
 
 use std::cmp::Reverse;
 
@@ -10,11 +10,11 @@ use crate::{
     tree::PathId,
 };
 
-/// Results that one decision has computed for kinds of calls. There are as many leaves as controllers have classes, and most leaves have
-/// calls of the same few kinds.
+/// Results that one decision has already computed for a kind of calls. There is one leaf for each class of each controller, but most leaves
+/// have calls of the same few kinds.
 pub(super) type Known<T> = Vec<(Kind, T)>;
 
-/// Calls that the same buckets and circuit breakers admit.
+/// Calls of one kind: the same buckets and circuit breakers admit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     path: PathId,
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// The cached result for the candidate's kind, computed if missing.
+/// The result for the candidate's kind, which is computed once and then cached.
 fn known<T: Copy>(known: &mut Known<T>, candidate: &Candidate, find_out: impl FnOnce() -> T) -> T {
     let kind = Kind::of(candidate);
     if let Some((_, found)) = known.iter().find(|(one, _)| *one == kind) {
@@ -52,7 +52,7 @@ impl Scheduler {
         chosen.ok_or(wake)
     }
 
-    /// Keeps the candidates that may be sent if no reserve is kept; returns when the next one may.
+    /// Keeps the candidates that may be sent if no reserve is kept; returns the time at which the next candidate may be sent.
     fn find_open(&mut self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
         let mut openings = std::mem::take(&mut self.openings);
@@ -67,10 +67,10 @@ impl Scheduler {
         wake
     }
 
-    /// Drops candidates that would spend the reserve without the right to; returns when the first of them may be sent.
+    /// Drops candidates that would use the reserve without permission; returns the time at which the first of them may be sent.
     ///
-    /// An exhausted reserve protects no call: calls that may use it must wait anyway, and reserves of other buckets do not help them. In
-    /// that case, weights decide; otherwise a full load of urgent calls would starve all others.
+    /// An exhausted reserve is ignored: calls that may use it must wait anyway, and reserves of other buckets do not help them. The weights
+    /// then decide; otherwise a constant load of urgent calls would starve all others.
     fn keep_reserve(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Time> {
         for candidate in candidates.iter().filter(|candidate| candidate.lane.reserve) {
             self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));
@@ -96,8 +96,8 @@ impl Scheduler {
         wake
     }
 
-    /// The next call. A bucket that cannot serve all candidates lets only one compete for its parents, so that a leaf with many calls in
-    /// one family is not delayed in another.
+    /// The next call. A bucket that cannot serve all candidates lets only one of them compete for its parents, so that a leaf with many
+    /// calls in one family is not delayed in another family.
     fn compete(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Candidate> {
         for candidate in candidates.iter() {
             self.tree.each(candidate.lane.path, |bucket| bucket.compete(self.decision, candidate.cost));
@@ -124,7 +124,8 @@ impl Scheduler {
         (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 
-    /// When all buckets and circuit breakers admit the call, if `kept` of each burst must remain. `None`: after another call returns.
+    /// Time at which all buckets and circuit breakers admit the call, if the fraction `kept` of each burst must remain. `None`: after
+    /// another call returns.
     fn open_at(&self, now: Time, candidate: &Candidate, kept: f64) -> Option<Time> {
         let gate = match self.config.mode {
             Mode::Enforce => self.gate(now, candidate)?,
@@ -135,14 +136,14 @@ impl Scheduler {
         buckets.try_fold(gate, |at, (_, bucket)| Some(at.max(bucket.ready_at(need)?)))
     }
 
-    /// When the circuit breakers and the number of calls in flight admit the call.
+    /// Time at which the circuit breakers and the limit of calls in flight admit the call.
     fn gate(&self, now: Time, candidate: &Candidate) -> Option<Time> {
         let path = self.tree.at(candidate.lane.path)?;
         let family = self.families.ready_at(now, path.family)?;
         if self.credentials.admits(now, candidate.lane.self_check) {
             return Some(family);
         }
-        // A self-check that passes admits the other calls.
+        // If the self-check succeeds, the other calls are admitted.
         let retry_at = self.credentials_open_until(now).filter(|_| candidate.lane.self_check)?;
         Some(family.max(retry_at))
     }

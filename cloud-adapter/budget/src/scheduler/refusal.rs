@@ -1,4 +1,4 @@
-//! Decides which calls are refused, before or while they wait, and when their callers may retry.
+//! Decides which calls are refused, before or while they are queued, and when their callers may retry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,19 +10,19 @@ use crate::{
     queue::{Place, Waiting},
 };
 
-/// Earliest retry.
+/// Shortest delay before a retry.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Latest retry, without jitter.
+/// Longest delay before a retry, without jitter.
 const RETRY_MAX: Duration = Duration::from_hours(1);
-/// Retry times are spaced more widely than the rate requires, since other calls arrive unannounced.
+/// Factor by which retry times are spaced more widely than the rate requires, to leave space for unexpected calls.
 const HEADROOM: f64 = 1.25;
-/// Share of the wait that may be added as jitter, so that callers refused together do not return together.
+/// Maximum jitter as a share of the delay, so that callers refused together do not retry together.
 const JITTER: f64 = 0.2;
-/// Number of retry times above which expired ones are forgotten.
+/// Number of retry times above which expired ones are removed.
 const PROMISES: usize = 1024;
 
 impl Scheduler {
-    /// Makes space in the queue for a call, or refuses it.
+    /// Makes space in the queue for a call, or refuses the call.
     pub(super) fn admit(&mut self, now: Time, waiting: &Waiting) -> Result<(), Refusal> {
         let call = &waiting.call;
         let rejected = !call.self_check && !self.credentials.admits(now, false);
@@ -59,7 +59,7 @@ impl Scheduler {
         (forecast.at + latency.p95 > deadline || self.is_late(now, &waiting.call)).then_some(reason)
     }
 
-    /// Drops a call that is too late. `None`: it was only a copy in shadow mode.
+    /// Drops a call that is too late. `None`: the call was only a copy in shadow mode.
     pub(super) fn expire(&mut self, now: Time, ticket: Ticket) -> Option<Decision> {
         let waiting = self.queue.remove(ticket)?;
         if self.config.mode == Mode::Shadow {
@@ -78,7 +78,7 @@ impl Scheduler {
         Some(Decision::Refuse(ticket, refusal))
     }
 
-    /// A refusal with the time to retry.
+    /// Creates a refusal with the time at which to retry.
     pub(super) fn refusal(&mut self, now: Time, waiting: &Waiting, reason: RefusalReason) -> Refusal {
         let family = waiting.call.family;
         let rejected = reason == RefusalReason::BreakerOpen && !self.credentials.admits(now, false);
@@ -99,7 +99,7 @@ impl Scheduler {
         let message = match reason {
             // The request has too little time left; a larger budget would not help.
             RefusalReason::Budget if wait < slow => format!(
-                "the request has no time left for a call to {family}, which takes about {:.1} s to answer",
+                "the request has no time left for a call to {family}, which takes about {:.1} s",
                 slow.as_secs_f64()
             ),
             RefusalReason::Budget => match self.budget_wait(now, &forecast, now + wait) {
@@ -117,7 +117,7 @@ impl Scheduler {
         Refusal { reason, message, retry_after }
     }
 
-    /// When a caller may retry: after all callers of the namespace that were refused before.
+    /// Delay before the retry: after all refused callers of the same namespace.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
         if self.promised.len() >= PROMISES {
@@ -132,7 +132,7 @@ impl Scheduler {
         at
     }
 
-    /// Until when no self-check is sent while the credentials are rejected.
+    /// Time before which no self-check is sent, while the credentials are rejected.
     pub(super) fn credentials_open_until(&self, now: Time) -> Option<Time> {
         match self.credentials.state(now) {
             BreakerState::Open { retry_at } => Some(retry_at),

@@ -1,13 +1,13 @@
-//! Calls that several callers share: what changes when another caller joins a call that is still waiting.
+//! Calls shared by several callers: what changes when another caller joins a queued call.
 
 use super::Scheduler;
 use crate::{Call, Mode, Refusal, RefusalReason, Ticket, Time, queue::Waiting};
 
 impl Scheduler {
-    /// Another caller joins a call. `call` has the new namespace, class and deadline; the request is the same.
+    /// Adds another caller to a call. `call` has the new namespace, class and deadline; the vendor request is the same.
     ///
-    /// A waiting call moves to the end of the other queue if it would be sent sooner there; then this returns true. Otherwise it keeps its
-    /// place and only the deadline changes. For a call in flight, the change applies if it is sent once more.
+    /// A queued call moves to the end of the other queue if it would be sent earlier there; then this method returns true. Otherwise the
+    /// call keeps its place, and only the deadline changes. For a call in flight, the change applies only if the call is sent again.
     ///
     /// Cost: the same as [`Self::submit`].
     pub fn raise(&mut self, now: Time, ticket: Ticket, call: Call) -> bool {
@@ -32,8 +32,8 @@ impl Scheduler {
         sooner
     }
 
-    /// Whether a waiting call comes too late for a caller that waits until `deadline`. If so, returns the earliest time at which its answer
-    /// is expected, and the refusal for all callers with an earlier deadline. `None`: in time as far as foreseeable, or in flight.
+    /// Whether a queued call will be too late for a caller that waits until `deadline`. If so, returns the earliest expected time of the
+    /// answer, and the refusal for all callers with an earlier deadline. `None`: the call is expected in time, or is in flight.
     ///
     /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
     pub fn late(&mut self, now: Time, ticket: Ticket, deadline: Time) -> Option<(Time, Refusal)> {

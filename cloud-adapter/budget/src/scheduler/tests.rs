@@ -88,7 +88,7 @@ fn a_call_pays_from_all_its_buckets_or_from_none() {
     assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
     assert_eq!(tokens(&scheduler), ["4", "2", "0"]);
     scheduler.submit(at(0.0), call("Get", "c")).expect("place");
-    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)], "the blocked call delays no other");
+    assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(3)], "the blocked call does not delay other calls");
     assert_eq!(tokens(&scheduler), ["3", "1", "0"]);
     assert_eq!(bucket(&scheduler, at(0.0), "account").queued, 1);
 }
@@ -151,10 +151,10 @@ fn a_throttled_call_is_sent_once_more_and_before_all_others() {
         || answer(Outcome::Throttled { retry_after: Some(Duration::from_secs(10)), bucket: None });
     assert_eq!(scheduler.answered(at(0.0), Ticket(1), throttled()), Next::Again);
     assert_eq!(sent(&mut scheduler, at(9.999)), []);
-    assert_eq!(sent(&mut scheduler, at(12.0)), [Ticket(1)], "one probe, the one that was throttled");
+    assert_eq!(sent(&mut scheduler, at(12.0)), [Ticket(1)], "one probe is sent: the call that was throttled");
     assert_eq!(scheduler.answered(at(12.0), Ticket(1), throttled()), Next::Done);
     let refusal = scheduler.submit(at(12.0), Call { deadline: Some(at(20.0)), ..call("Get", "c") });
-    assert_eq!(refusal.expect_err("the pause lasts longer").reason, RefusalReason::Throttled);
+    assert_eq!(refusal.expect_err("the new pause is longer").reason, RefusalReason::Throttled);
     assert_eq!(bucket(&scheduler, at(12.0), "compute").throttled, 2);
 }
 
@@ -202,7 +202,7 @@ fn a_lower_count_of_the_vendor_is_adopted() {
     let hint = Hint { bucket: None, remaining: 30, limit: Some(100), reset: None };
     scheduler.answered(at(0.0), Ticket(1), Answer { hint: Some(hint), ..answer(Outcome::Answered) });
     let account = bucket(&scheduler, at(0.0), "account");
-    assert!((account.tokens - 10.0).abs() < 0.01, "30 less a fifth of 100: {account:?}");
+    assert!((account.tokens - 10.0).abs() < 0.01, "30 remaining calls minus a fifth of 100: {account:?}");
     assert_eq!(account.corrected, 1);
     assert_eq!(bucket(&scheduler, at(0.0), "compute").corrected, 0);
 }

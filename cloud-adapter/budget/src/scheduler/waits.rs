@@ -1,4 +1,4 @@
-//! Which calls wait for which budget, and for how long, for status pages. Read-only.
+//! For status pages: which calls wait for which budget, and for how long. This module changes nothing.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -13,12 +13,12 @@ use crate::{
     tree::{BucketId, PathId},
 };
 
-/// Calls of a leaf that pay from the same buckets: their number, and the oldest.
+/// Number and oldest of the calls of a leaf that pay from the same buckets.
 type Alike<'a> = BTreeMap<(PathId, Class, &'static str), (u64, &'a Waiting)>;
 
 impl Scheduler {
-    /// What a call waits for. `None`: the call is not waiting, or is delayed by something else, such as a pause that the vendor asked for,
-    /// a circuit breaker, or the calls in flight.
+    /// The bucket that a call waits for. `None`: the call is not queued, or something else delays it, such as a pause requested by the
+    /// vendor, a circuit breaker, or the limit of calls in flight.
     ///
     /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
     pub fn wait(&mut self, now: Time, ticket: Ticket) -> Option<BudgetWait> {
@@ -35,9 +35,9 @@ impl Scheduler {
         self.budget_wait(now, &forecast, forecast.at)
     }
 
-    /// Waiting calls, by the bucket that delays them, class and controller.
+    /// Queued calls by the bucket that delays them, by class and by controller.
     ///
-    /// Cost: O(waiting calls). Intended for status pages.
+    /// Cost: O(queued calls).
     pub fn queues(&mut self, now: Time) -> Vec<QueueReport> {
         self.tree.tick(now, self.config.reserve);
         let mut alike = Alike::new();

@@ -1,28 +1,28 @@
-//! Checks P1 after each call: no window has more calls than burst + rate x window.
+//! Checks property P1 after each call: no window has more calls than burst + rate x window.
 
 use cloud_budget::{RateLimit, Time};
 
-/// Audits one bucket. If limits change, the largest burst in the window and the integral of the rate count.
+/// Audits one bucket. If limits change, the largest burst in the window and the integral of the rate apply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Audit {
     rate: f64,
-    /// One entry per limit in force when windows may begin: its burst, and the used part of it.
+    /// One entry per limit that was active at the start of a window: its burst, and the used part of that burst.
     levels: Vec<(f64, f64)>,
     at: Time,
 }
 
 impl Audit {
-    /// Sets the limit from now on.
+    /// Sets the limit that applies from now on.
     pub(crate) fn limit(&mut self, now: Time, limit: RateLimit) {
         self.pass(now);
         self.rate = limit.rate;
         let burst = f64::from(limit.burst);
-        // A window that began before may contain the larger of both bursts.
+        // A window that began earlier may contain the larger of the two bursts.
         self.levels.iter_mut().for_each(|(larger, _)| *larger = larger.max(burst));
         self.levels.push((burst, 0.0));
     }
 
-    /// Records a sent call; the error is the excess.
+    /// Records a sent call. Returns the excess as an error.
     pub(crate) fn spend(&mut self, now: Time, cost: u32) -> Result<(), f64> {
         self.pass(now);
         let mut beyond = 0.0_f64;

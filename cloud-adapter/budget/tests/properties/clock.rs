@@ -1,4 +1,4 @@
-//! The scheduler has no clock; it must tolerate any time that its caller passes.
+//! The scheduler has no clock, and must tolerate any time that its caller passes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn scheduler(waiting: usize) -> Scheduler {
     scheduler
 }
 
-/// Number of calls sent at this moment, if each is answered at once.
+/// Number of calls sent at this time, if each is answered at once.
 fn sent(scheduler: &mut Scheduler, now: Time) -> u32 {
     let mut sent = 0;
     loop {
@@ -59,5 +59,9 @@ fn time_that_goes_back_creates_no_tokens_and_no_debts() {
         assert_eq!(sent(&mut scheduler, noon - back), 0, "{back:?} back");
     }
     assert_eq!(sent(&mut scheduler, noon), 0);
-    assert_eq!(sent(&mut scheduler, noon + Duration::from_millis(500)), 5, "as without the jump");
+    assert_eq!(
+        sent(&mut scheduler, noon + Duration::from_millis(500)),
+        5,
+        "the same number as without the jump"
+    );
 }

@@ -1,4 +1,4 @@
-//! Waiting times of services during storms of other calls.
+//! Waiting times of Services during storms of other calls.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,16 +6,16 @@ use cloud_budget::{BucketConfig, Call, Class, Config, RateLimit, Time};
 
 use crate::world::{Job, Random, World, call, config, percentile, services, storm};
 
-/// Figures of services.
+/// Results for the Services.
 #[derive(Debug)]
 struct Fared {
-    /// 99th percentile of the wait of their calls.
+    /// 99th percentile of the time for which the calls of Services were queued.
     wait: Duration,
-    /// 99th percentile of their total time.
+    /// 99th percentile of the total time of a Service.
     ensure: Duration,
 }
 
-/// Runs a storm, the first jobs, and services beside it.
+/// Runs a storm (the first jobs) and the Services at the same time.
 fn fared(config: Config, jobs: &[Job], storm: usize, until: Duration) -> Fared {
     let mut world = World::new(config, jobs.to_vec());
     world.run(until);
@@ -25,7 +25,7 @@ fn fared(config: Config, jobs: &[Job], storm: usize, until: Duration) -> Fared {
     Fared { wait: percentile(waits, 99), ensure: percentile(took, 99) }
 }
 
-/// The same jobs in one queue, first in, first out.
+/// Runs the same jobs in one first-in, first-out queue.
 fn fifo(jobs: &[Job]) -> Vec<Job> {
     let plain = |call: &Call| Call {
         class: Class::Background,
@@ -42,7 +42,7 @@ const STORM: usize = 5_000;
 const STORM_ENDS: Duration = Duration::from_secs(500);
 const LONG: Duration = Duration::from_hours(2);
 
-/// P3: a storm of background calls hardly delays services; first in, first out delays them by minutes.
+/// P3: a storm of background calls hardly delays Services; a first-in, first-out queue delays them by minutes.
 #[test]
 fn services_do_not_wait_for_a_storm_of_nodes() {
     let mut jobs = storm(STORM, Class::Background, "node");
@@ -55,7 +55,7 @@ fn services_do_not_wait_for_a_storm_of_nodes() {
     assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
 }
 
-/// P4: the same if the storm has the same class and comes from another controller.
+/// P4: the same holds if the storm has the same class and comes from another controller.
 #[test]
 fn services_do_not_wait_for_a_storm_of_their_own_class() {
     let mut jobs = storm(STORM, Class::Interactive, "node");
@@ -68,7 +68,7 @@ fn services_do_not_wait_for_a_storm_of_their_own_class() {
     assert!(plain.wait >= Duration::from_mins(5), "{plain:?}");
 }
 
-/// P5: with a slow vendor, the reserve protects services during a storm.
+/// P5: with a slow vendor, the reserve protects Services during a storm.
 #[test]
 fn the_reserve_protects_services_with_a_slow_vendor() {
     let mut jobs = storm(200, Class::Interactive, "node");
@@ -94,7 +94,7 @@ fn the_reserve_protects_services_with_a_slow_vendor() {
     assert!(without > with * 2, "the reserve makes the difference: {without:?}");
 }
 
-/// P6: with any waiting calls, the whole rate is used.
+/// P6: with any queued calls, the whole rate is used.
 #[test]
 fn a_backlog_of_any_kind_uses_the_rate() {
     let kinds: [&[(Class, &'static str)]; 4] = [
@@ -116,7 +116,7 @@ fn a_backlog_of_any_kind_uses_the_rate() {
     }
 }
 
-/// P7: under full load of all other classes, background work gets its share: 1 of 20, or of 28 if a class has two controllers.
+/// P7: under full load of all other classes, background work gets its share: 1/20, or 1/28 if a class has two controllers.
 #[test]
 fn background_work_is_never_starved() {
     let mut leaves = vec![
@@ -136,7 +136,7 @@ fn background_work_is_never_starved() {
     }
 }
 
-/// What a leaf uses in one family does not count against it in another.
+/// The calls of a leaf in one family do not reduce its share in another family.
 #[test]
 fn a_leaf_that_is_busy_in_one_family_is_not_starved_in_another() {
     let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 10 }, adaptive: None };
@@ -155,7 +155,7 @@ fn a_leaf_that_is_busy_in_one_family_is_not_starved_in_another() {
     assert!(network >= 5_990, "{network} calls to network");
 }
 
-/// One service with many concurrent calls does not delay the others of its leaf.
+/// One Service with many concurrent calls does not delay the other Services in its leaf.
 #[test]
 fn objects_of_a_leaf_take_turns() {
     let busy = Job {
@@ -173,14 +173,14 @@ fn objects_of_a_leaf_take_turns() {
     assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waits:?}");
 }
 
-/// A Service of a namespace, with calls that follow each other.
+/// A Service of a namespace with a chain of calls.
 fn of_namespace(namespace: &str, index: usize, calls: u32) -> Job {
     let call =
         Call { namespace: Arc::from(namespace), ..call(Class::Interactive, "service", &index.to_string()) };
     Job { begins: Duration::ZERO, call, calls, patience: None }
 }
 
-/// Number of calls sent while each call of a job waited.
+/// Number of other calls sent while each call of a job was queued.
 fn sent_before(world: &World, job: usize) -> Vec<usize> {
     let waits = &world.courses[job];
     let calls = waits.sent.iter().zip(&waits.waits);
@@ -191,7 +191,7 @@ fn sent_before(world: &World, job: usize) -> Vec<usize> {
     calls.map(before).collect()
 }
 
-/// P25: at most one call of each other namespace goes before a call, independent of the number of their Services.
+/// P25: at most one call of each other namespace is served before a call, whatever the number of Services in that namespace.
 #[test]
 fn a_namespace_with_many_services_delays_no_other() {
     for others in [1, 5, 20] {
@@ -205,7 +205,7 @@ fn a_namespace_with_many_services_delays_no_other() {
         world.run(Duration::from_mins(10));
         let before = sent_before(&world, victim);
         println!("P25: {others} other namespaces, calls before: {before:?}");
-        assert_eq!(before.len(), 10, "all of its calls were sent");
+        assert_eq!(before.len(), 10, "all calls of the namespace were sent");
         assert!(before.iter().all(|before| *before <= others), "{others} other namespaces: {before:?}");
     }
 }
@@ -223,10 +223,10 @@ fn a_namespace_with_many_services_makes_no_other_late() {
     world.run(Duration::from_mins(2));
     let refusals = |job: usize| world.courses[job].refusals.len();
     assert_eq!((refusals(victim), world.courses[victim].sent.len()), (0, 10));
-    assert!(refusals(late) > 0, "after the other calls of its own namespace it would be late");
+    assert!(refusals(late) > 0, "a call would be late if the other calls of its namespace were served first");
 }
 
-/// Calls that a namespace sends in one family do not delay it in another.
+/// The calls of a namespace in one family do not delay its calls in another family.
 #[test]
 fn a_namespace_busy_in_one_family_is_not_starved_in_another() {
     let bucket = |rate| BucketConfig { parent: None, limit: RateLimit { rate, burst: 1 }, adaptive: None };

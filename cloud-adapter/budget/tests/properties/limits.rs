@@ -1,4 +1,4 @@
-//! Pauses, reloads, shadow mode.
+//! Properties of pauses, reloads and shadow mode.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     world::{Random, World, config, services, storm},
 };
 
-/// P13: the vendor's Retry-After is honoured exactly, by waiting calls and by new ones.
+/// P13: the vendor's Retry-After is respected exactly, both for queued and for new calls.
 #[test]
 fn nothing_is_sent_before_a_pause_ends() {
     let mut config = config(10.0, 20);
@@ -41,11 +41,11 @@ fn nothing_is_sent_before_a_pause_ends() {
     assert!(pauses.get().2 > 5, "{} pauses", pauses.get().2);
 }
 
-/// P20: shadow mode counts the delays that enforcing would cause, and causes none.
+/// P20: shadow mode counts the delays that enforcing would cause, and does not delay calls.
 #[test]
 fn shadow_mode_counts_what_enforcing_delays() {
     let mut jobs = storm(1_000, Class::Background, "node");
-    // Each call is a separate job, so that the input does not depend on delays.
+    // Each call is a separate job, so that delays do not change the input.
     jobs.extend(services(&mut Random(20), 8.0, 1, Duration::from_mins(10)));
     let limits = Config { concurrency: [("compute".to_owned(), 10_000)].into(), ..config(10.0, 20) };
     let mut enforce = World::new(limits.clone(), jobs.clone());
@@ -67,7 +67,7 @@ fn shadow_mode_counts_what_enforcing_delays() {
     assert!(shadow.courses.iter().flat_map(|course| &course.waits).all(Duration::is_zero));
 }
 
-/// P21: a reload keeps the order of waiting calls, and exceeds neither the old limit nor the new one.
+/// P21: a reload keeps the order of queued calls, and exceeds neither the old limit nor the new one.
 #[test]
 fn a_reload_keeps_the_order_and_both_limits() {
     let limits = [(10.0, 20), (3.0, 5), (12.0, 40), (12.0, 2), (0.5, 60), (20.0, 20)];
@@ -93,7 +93,7 @@ fn a_reload_keeps_the_order_and_both_limits() {
         }
         checked = world.sent.len();
     }
-    assert!(checked < 600, "the last reload finds some waiting");
+    assert!(checked < 600, "calls are queued at the last reload");
     world.run(Duration::from_hours(1));
     assert_eq!(order(&world).len(), 600);
     for class in [0..300, 300..600] {

@@ -1,4 +1,4 @@
-//! Random input of all kinds; the invariants are checked after each step.
+//! Tests with random input of all kinds. The invariants are checked after each step.
 
 use std::{
     cell::Cell,
@@ -20,18 +20,18 @@ use crate::{
     world::{self, Random},
 };
 
-/// Number of calls in a case, minimum and average: not all steps submit one, and few cases have few steps.
+/// Minimum and average number of calls per case. Not all steps submit a call, and few cases have few steps.
 const CALLS: u64 = 4_000;
-/// Steps of one case.
+/// Number of steps of one case.
 const STEPS: usize = 10_000;
-/// A hundred thousand calls for each commit, and two million in the deep run.
+/// Number of calls: a hundred thousand for each commit, and two million in the deep run.
 const CASES: u32 = 25;
 
 const FAMILIES: [&str; 2] = ["compute", "network"];
 const OPERATIONS: [&str; 2] = ["Get", "List"];
-/// One operation has its own bucket.
+/// The operation that has a separate bucket.
 const NAMES: [&str; 4] = ["account", "compute", "network", "compute:List"];
-/// Which calls may use the reserve, by class and controller.
+/// Whether calls of a class and controller may use the reserve.
 const LEAVES: [(Class, &str, bool); 6] = [
     (Class::Background, "node", false),
     (Class::Background, "adapter", false),
@@ -44,8 +44,8 @@ const NAMESPACES: [&str; 3] = ["", "shop", "evil"];
 const WEIGHTS: u64 = 1 + 1 + 3 + 8 + 8 + 8;
 const LIMITS: QueueLimits = QueueLimits { total: 150, per_leaf: 60, per_object: 8 };
 
-/// P1, P7, P13, P14 with random calls: responses of all kinds, cancellations, joined callers, reloads, changes of the leader, time. No call
-/// is lost: each ends once. Queues keep their bounds.
+/// P1, P7, P13, P14 with random calls: all kinds of responses, cancellations, joining callers, reloads, leader changes, time steps. Each
+/// call ends exactly once, and queues keep their bounds.
 #[test]
 fn invariants_hold_for_random_input() {
     let (handed_in, sent) = (Cell::new(0), Cell::new(0));
@@ -55,7 +55,7 @@ fn invariants_hold_for_random_input() {
         ..test_runner::Config::with_source_file(file!())
     };
     let held = TestRunner::new(config).run(&input, |(seed, limits, steps)| {
-        // Short cases are useful for shrinking.
+        // Short cases help proptest to shrink failing input.
         let steps = if steps > 100 { STEPS } else { steps };
         let mut model = Model::new(seed, limits);
         for step in 0..steps {
@@ -87,7 +87,7 @@ fn config(limits: &[RateLimit; 4]) -> Config {
     Config { buckets: buckets.collect(), queue: LIMITS, ..Config::default() }
 }
 
-/// What the test knows of a call.
+/// The test's data about a call.
 #[derive(Clone, Debug)]
 struct Known {
     call: Call,
@@ -101,11 +101,11 @@ struct Model {
     now: Time,
     configs: Vec<[RateLimit; 4]>,
     audits: BTreeMap<&'static str, Audit>,
-    /// No call may be sent through these buckets before the time.
+    /// Times before which no call may be sent through these buckets.
     pauses: BTreeMap<&'static str, Time>,
     allowed_until: Option<Time>,
     calls: HashMap<Ticket, Known>,
-    /// Tickets of `calls`, to choose from.
+    /// Tickets of `calls`, from which the test chooses at random.
     tickets: Vec<Ticket>,
     wake: Option<Time>,
     handed_in: u64,
@@ -236,10 +236,10 @@ impl Model {
         if !flying {
             self.end(ticket);
         }
-        assert!(!self.scheduler.cancel(ticket), "cancelled only once");
+        assert!(!self.scheduler.cancel(ticket), "the call is cancelled only once");
     }
 
-    /// Another caller joins the call.
+    /// Adds another caller to the call.
     fn raise_any(&mut self) {
         let Some(ticket) = self.any_ticket() else { return };
         let leaf = usize::try_from(self.random.below(6)).expect("small");
@@ -297,7 +297,7 @@ impl Model {
                     self.end(ticket);
                 }
                 Decision::Wait(wake) => {
-                    assert!(wake.is_none_or(|wake| wake > self.now), "would loop forever");
+                    assert!(wake.is_none_or(|wake| wake > self.now), "the scheduler would loop forever");
                     self.wake = wake;
                     return;
                 }
@@ -307,14 +307,16 @@ impl Model {
 
     fn check_sent(&mut self, ticket: Ticket) {
         let now = self.now;
-        let known =
-            self.calls.get_mut(&ticket).expect("not ended: neither cancelled nor refused nor answered");
-        assert!(!known.flying, "sent twice");
+        let known = self
+            .calls
+            .get_mut(&ticket)
+            .expect("the call has not ended: neither cancelled nor refused nor answered");
+        assert!(!known.flying, "the call is not sent twice");
         known.flying = true;
         self.sent_by_leaf[known.leaf] += 1;
         let call = &known.call;
         assert!(call.deadline.is_none_or(|deadline| now < deadline), "expired");
-        assert!(self.allowed_until.is_none_or(|until| now < until), "no longer the leader");
+        assert!(self.allowed_until.is_none_or(|until| now < until), "the replica is no longer the leader");
         for name in path(call) {
             assert!(self.pauses.get(name).is_none_or(|until| now >= *until), "{name} is paused");
             let audit = self.audits.get_mut(name).expect("named");
@@ -328,7 +330,7 @@ impl Model {
         assert_eq!(
             queued.iter().sum::<u64>(),
             u64::try_from(self.waiting()).expect("small"),
-            "nothing is lost"
+            "no call is lost"
         );
         assert!(queued.iter().all(|leaf| *leaf <= 60), "{queued:?}");
         assert!(queued.iter().sum::<u64>() <= 150, "{queued:?}");
@@ -343,7 +345,7 @@ impl Model {
         self.tickets.retain(|other| *other != ticket);
     }
 
-    /// The vendor recovers: every waiting call is sent or refused.
+    /// The vendor recovers: every queued call is sent or refused.
     fn settle(&mut self) {
         self.scheduler.self_check(self.now, true);
         self.allow(None);
@@ -367,7 +369,7 @@ impl Model {
         }
     }
 
-    /// All classes have unlimited work: background work gets its share.
+    /// All classes have unlimited work, and background work gets its share.
     fn fill(&mut self) {
         self.sent_by_leaf = [0; LEAVES.len()];
         while self.sent_by_leaf.iter().sum::<u64>() < 600 {

@@ -1,4 +1,4 @@
-//! Deadlines, and calls that are refused.
+//! Properties of deadlines and of refused calls.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn answer(latency: Duration) -> Answer {
     Answer { outcome: Outcome::Answered, latency, hint: None }
 }
 
-/// All calls sent and refused until that moment.
+/// All calls that were sent or refused until that time.
 fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, RefusalReason, Time)>) {
     let (mut now, mut sent, mut refused) = (Time::ZERO, Vec::new(), Vec::new());
     loop {
@@ -32,29 +32,31 @@ fn all(scheduler: &mut Scheduler, until: Time) -> (Vec<Ticket>, Vec<(Ticket, Ref
     }
 }
 
-/// P14: a call that expired or was abandoned while it waited is never sent.
+/// P14: a call that expired or was cancelled while it was queued is never sent.
 #[test]
 fn expired_and_abandoned_calls_are_not_sent() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     let submit = |scheduler: &mut Scheduler, class, object: &str, deadline| {
-        scheduler.submit(Time::ZERO, Call { deadline, ..call(class, "service", object) }).expect("in time")
+        scheduler
+            .submit(Time::ZERO, Call { deadline, ..call(class, "service", object) })
+            .expect("the call is in time")
     };
     let first = submit(&mut scheduler, Class::Background, "a", None);
-    // In time, except for later calls that are more urgent.
+    // The call is in time, unless more urgent calls arrive later.
     let expired = submit(&mut scheduler, Class::Background, "b", Some(at(2.5)));
     let abandoned = submit(&mut scheduler, Class::Background, "c", None);
     let urgent: Vec<_> =
         (0..8).map(|index| submit(&mut scheduler, Class::Traffic, &index.to_string(), None)).collect();
-    assert!(scheduler.cancel(abandoned), "it waited");
-    assert!(!scheduler.cancel(abandoned), "its ticket is forgotten");
+    assert!(scheduler.cancel(abandoned), "the call was queued");
+    assert!(!scheduler.cancel(abandoned), "the ticket is no longer valid");
 
     let (sent, refused) = all(&mut scheduler, at(100.0));
-    assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "refused as soon as it is known");
+    assert_eq!(refused, [(expired, RefusalReason::Budget, at(2.5))], "refused once it is known to be late");
     assert_eq!(sent.len(), 9);
     assert!(sent.contains(&first) && urgent.iter().all(|ticket| sent.contains(ticket)));
 }
 
-/// A call in flight continues when all callers have given up, and is not sent again when it is throttled.
+/// A call in flight continues after all callers have cancelled it, and is not sent again when it is throttled.
 #[test]
 fn an_abandoned_call_is_not_sent_again() {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
@@ -74,12 +76,12 @@ fn a_call_with_less_time_than_it_usually_takes_is_refused() {
     let ticket = scheduler.submit(Time::ZERO, with(None)).expect("place");
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
     scheduler.answered(Time::ZERO, ticket, answer(Duration::from_secs(2)));
-    let refusal = scheduler.submit(Time::ZERO, with(Some(at(1.0)))).expect_err("too late");
+    let refusal = scheduler.submit(Time::ZERO, with(Some(at(1.0)))).expect_err("the call is too late");
     assert_eq!(refusal.reason, RefusalReason::Budget);
     assert!(scheduler.submit(Time::ZERO, with(Some(at(2.5)))).is_ok());
 }
 
-/// P16: a client that retries at the time given in the refusal is served at its second attempt, in 99 of 100 cases.
+/// P16: a client that retries at the time in the refusal is served at the second attempt in 99 of 100 cases.
 #[test]
 fn a_retry_at_the_given_time_succeeds() {
     let patient = |job: Job| Job { patience: Some(Duration::from_secs(30)), ..job };
@@ -95,14 +97,14 @@ fn a_retry_at_the_given_time_succeeds() {
     let refusals = || world.courses.iter().map(|course| course.refusals.len());
     let (at_once, twice) = (refusals().filter(|n| *n == 0).count(), refusals().filter(|n| *n <= 1).count());
     println!("P16: of {n_jobs}, {at_once} served at the first attempt, {twice} at the second");
-    assert!(at_once < n_jobs / 2, "most are refused");
+    assert!(at_once < n_jobs / 2, "most calls are refused at first");
     assert!(twice as f64 >= 0.99 * n_jobs as f64, "{twice} of {n_jobs}");
     let shortest =
         world.courses.iter().flat_map(|course| &course.refusals).map(|refusal| refusal.retry_after).min();
     assert!(shortest >= Some(Duration::from_millis(500)), "{shortest:?}");
 }
 
-/// Shedding: background work is shed first, newest first, and never for work of the same class.
+/// Background work is shed first, newest first, and never for work of the same class.
 #[test]
 fn less_urgent_calls_are_shed_first() {
     let queue = QueueLimits { total: 3, per_leaf: 3, per_object: 2 };
@@ -112,16 +114,16 @@ fn less_urgent_calls_are_shed_first() {
         |class, object| scheduler.submit(Time::ZERO, call(class, "service", object)).map_err(|r| r.reason);
     let old = submit(Class::Background, "a").expect("place");
     let new = submit(Class::Background, "a").expect("place");
-    assert_eq!(submit(Class::Background, "a"), Err(RefusalReason::QueueFull), "2 per object");
+    assert_eq!(submit(Class::Background, "a"), Err(RefusalReason::QueueFull), "at most 2 calls per object");
     let traffic = submit(Class::Traffic, "b").expect("place");
-    assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "3 in total");
-    let urgent = submit(Class::Lifecycle, "d").expect("another call is shed for it");
+    assert_eq!(submit(Class::Background, "c"), Err(RefusalReason::QueueFull), "at most 3 calls in total");
+    let urgent = submit(Class::Lifecycle, "d").expect("another call is shed for this call");
     let (sent, refused) = all(&mut scheduler, at(100.0));
     assert_eq!(refused, [(new, RefusalReason::QueueFull, Time::ZERO)]);
     assert_eq!(sent, [traffic, urgent, old]);
 }
 
-/// Shedding: a full queue accepts a call of a namespace that has fewer calls in it, and no other call of the same class.
+/// A full queue accepts a call of a namespace that has fewer calls in the queue, and no other call of the same class.
 #[test]
 fn a_namespace_that_fills_the_queue_blocks_no_other() {
     for queue in [
@@ -137,12 +139,16 @@ fn a_namespace_that_fills_the_queue_blocks_no_other() {
         let evil = ["1", "2", "3", "4"].map(|object| submit("evil", object).expect("place"));
         assert_eq!(submit("evil", "5"), Err(RefusalReason::QueueFull));
         let first = submit("a", "1").expect("a call of another namespace is shed for it");
-        let second = submit("a", "2").expect("then each has two");
-        assert_eq!(submit("a", "3"), Err(RefusalReason::QueueFull), "it would have more than the other");
+        let second = submit("a", "2").expect("each namespace then has two calls");
+        assert_eq!(
+            submit("a", "3"),
+            Err(RefusalReason::QueueFull),
+            "this namespace would have the most calls"
+        );
         assert_eq!(submit("evil", "6"), Err(RefusalReason::QueueFull));
         let (sent, refused) = all(&mut scheduler, at(100.0));
         let shed = [evil[3], evil[2]].map(|ticket| (ticket, RefusalReason::QueueFull, Time::ZERO));
         assert_eq!(refused, shed);
-        assert_eq!(sent, [evil[0], first, evil[1], second], "they take turns");
+        assert_eq!(sent, [evil[0], first, evil[1], second], "the namespaces take turns");
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that several callers share.
+//! Properties of calls that several callers share.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// The second page of a background listing, together with as many urgent calls, after the burst was spent.
+/// The second page of a background listing and the same number of urgent calls, after the burst was spent.
 fn behind(urgent: usize) -> (Scheduler, Ticket) {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
@@ -23,13 +23,13 @@ fn behind(urgent: usize) -> (Scheduler, Ticket) {
     (scheduler, leisurely)
 }
 
-/// Two of these calls. The first call of a flow is served soon, whatever its weight.
+/// Returns two of these calls, because the first call of a flow is served soon, whatever its weight.
 fn second_of(scheduler: &mut Scheduler, call: Call) -> Ticket {
     scheduler.submit(Time::ZERO, Call { deadline: None, ..call.clone() }).expect("place");
     scheduler.submit(Time::ZERO, call).expect("place")
 }
 
-/// When a call is sent.
+/// Time at which a call is sent.
 fn sent_at(scheduler: &mut Scheduler, wanted: Ticket) -> Option<Time> {
     let mut now = Time::ZERO;
     loop {
@@ -64,7 +64,10 @@ fn joining_never_worsens_the_place_of_a_call() {
         scheduler.submit(Time::ZERO, storm).expect("place");
     }
     assert!(!scheduler.raise(Time::ZERO, first, call(Class::Interactive, "node", "list")));
-    assert!(sent_at(&mut scheduler, first) < Some(at(20.0)), "a ninth of the rate is its share");
+    assert!(
+        sent_at(&mut scheduler, first) < Some(at(20.0)),
+        "the share of background work is a ninth of the rate"
+    );
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn a_queued_call_lives_until_its_last_deadline() {
             scheduler.submit(Time::ZERO, traffic).expect("place");
         }
         if joined {
-            assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it keeps its place");
+            assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "the call keeps its place");
         }
         assert_eq!(sent_at(&mut scheduler, ticket).is_some(), sent);
     }
@@ -89,12 +92,12 @@ fn a_queued_call_lives_until_its_last_deadline() {
 #[test]
 fn a_late_caller_is_refused_and_the_call_stays() {
     let (mut scheduler, leisurely) = behind(0);
-    assert_eq!(scheduler.late(Time::ZERO, leisurely, at(2.0)), None, "just in time");
-    let (expected, refusal) = scheduler.late(Time::ZERO, leisurely, at(1.5)).expect("too late");
+    assert_eq!(scheduler.late(Time::ZERO, leisurely, at(2.0)), None, "the call is just in time");
+    let (expected, refusal) = scheduler.late(Time::ZERO, leisurely, at(1.5)).expect("the call is too late");
     assert_eq!((expected, refusal.reason), (at(2.0), RefusalReason::Budget));
     assert!(refusal.retry_after >= Duration::from_secs(2), "{refusal:?}");
     assert_eq!(sent_at(&mut scheduler, leisurely), Some(at(2.0)));
-    assert_eq!(scheduler.late(at(2.0), leisurely, at(2.0)), None, "it is in flight");
+    assert_eq!(scheduler.late(at(2.0), leisurely, at(2.0)), None, "the call is in flight");
 }
 
 #[test]
@@ -103,11 +106,12 @@ fn a_throttled_shared_call_is_repeated_for_later_callers() {
     let until = |seconds| Call { deadline: Some(at(seconds)), ..call(Class::Traffic, "service", "list") };
     let ticket = scheduler.submit(Time::ZERO, until(5.0)).expect("place");
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
-    assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "it is in flight");
+    assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "the call is in flight");
     let outcome = Outcome::Throttled { retry_after: Some(Duration::from_secs(20)), bucket: None };
     let answer = Answer { outcome, latency: Duration::ZERO, hint: None };
     assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), Next::Again);
-    let (expected, refusal) = scheduler.late(Time::ZERO, ticket, at(5.0)).expect("not in the pause");
+    let (expected, refusal) =
+        scheduler.late(Time::ZERO, ticket, at(5.0)).expect("no call is sent in the pause");
     assert_eq!(refusal.reason, RefusalReason::Throttled);
     assert!(expected >= at(20.0));
 }

@@ -11,7 +11,7 @@ use cloud_budget::{
     Scheduler, Ticket, Time,
 };
 
-/// Pseudo-random numbers, the same in each run (SplitMix64).
+/// Pseudo-random numbers that are the same in each run (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -24,17 +24,17 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// 0 to `bound`, exclusive.
+    /// Returns a number from 0 to `bound`, exclusive.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Time between independent arrivals with `rate` per second.
+    /// Returns the time between independent arrivals with `rate` per second.
     pub(crate) fn gap(&mut self, rate: f64) -> Duration {
         Duration::from_secs_f64(-(1.0 - self.unit()).ln() / rate)
     }
@@ -47,7 +47,7 @@ pub(crate) struct Job {
     /// A call of the chain.
     pub(crate) call: Call,
     pub(crate) calls: u32,
-    /// Time from each attempt to its deadline; a job with a deadline retries after a refusal, at the time given in it.
+    /// Time from each attempt to its deadline. A job with a deadline retries after a refusal, at the time in the refusal.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Job {
 pub(crate) struct Course {
     pub(crate) sent: Vec<Time>,
     pub(crate) waits: Vec<Duration>,
-    /// Time from the start to the last answer.
+    /// Time from the start of the job to the last answer.
     pub(crate) took: Option<Duration>,
     pub(crate) refusals: Vec<Refusal>,
 }
@@ -69,7 +69,7 @@ enum Event {
 pub(crate) struct World {
     pub(crate) scheduler: Scheduler,
     pub(crate) now: Time,
-    /// The order in which calls of jobs were sent.
+    /// Jobs in the order in which their calls were sent.
     pub(crate) sent: Vec<(Time, usize)>,
     pub(crate) courses: Vec<Course>,
     jobs: Vec<Job>,
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// Advances to that moment, or until nothing is left to do.
+    /// Advances to that time, or until no work is left.
     pub(crate) fn run(&mut self, until: Duration) {
         let until = Time::ZERO + until;
         loop {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Follows the scheduler's decisions until it returns wait, and returns until when.
+    /// Executes the scheduler's decisions until it returns a wait. Returns the end of that wait.
     fn drain(&mut self) -> Option<Time> {
         loop {
             match self.scheduler.next(self.now) {
@@ -138,7 +138,7 @@ impl World {
                     self.refused(job, refusal);
                 }
                 Decision::Wait(until) => {
-                    assert!(until.is_none_or(|until| until > self.now), "would loop forever");
+                    assert!(until.is_none_or(|until| until > self.now), "the scheduler would loop forever");
                     return until;
                 }
             }
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Events at equal times keep the order in which they were scheduled.
+    /// Events at the same time keep the order in which they were scheduled.
     fn schedule(&mut self, at: Time, event: Event) {
         self.sequence += 1;
         self.events.insert((at, self.sequence), event);
@@ -221,7 +221,7 @@ pub(crate) fn storm(count: usize, class: Class, controller: &'static str) -> Vec
     (0..count).map(job).collect()
 }
 
-/// Services that arrive at `rate` per second until `until`, each with a chain of `calls` calls.
+/// Services that arrive at `rate` per second until `until`, each of which makes `calls` calls in sequence.
 pub(crate) fn services(random: &mut Random, rate: f64, calls: u32, until: Duration) -> Vec<Job> {
     let mut begins = Duration::ZERO;
     let mut jobs = Vec::new();
@@ -235,7 +235,7 @@ pub(crate) fn services(random: &mut Random, rate: f64, calls: u32, until: Durati
     }
 }
 
-/// One bucket for everything, and queues that are large enough.
+/// One bucket for all calls, and queues that are large enough.
 pub(crate) fn config(rate: f64, burst: u32) -> Config {
     let bucket = BucketConfig { parent: None, limit: RateLimit { rate, burst }, adaptive: None };
     Config {

@@ -54,7 +54,7 @@ async fn a_token_is_cached_until_it_expires_or_its_key_is_removed() {
     assert!(remembered(&known));
     fs::write(dir.path().join("jwks.json"), jwks(&[&TokenKey::elliptic("a")])).expect("room");
     keys.fetch().await.expect("good");
-    let refused = bearers.check(&call).await.expect_err("the cluster signs with another key now");
+    let refused = bearers.check(&call).await.expect_err("the cluster now signs with another key");
     assert!(refused.message.contains("signature"), "{refused}");
     fs::write(dir.path().join("jwks.json"), jwks(&[&key])).expect("room");
     keys.fetch().await.expect("good");
@@ -62,7 +62,7 @@ async fn a_token_is_cached_until_it_expires_or_its_key_is_removed() {
     let known = keys.with("a").await.expect("known");
     assert!(remembered(&known));
     tokio::time::advance(Duration::from_secs(601)).await;
-    assert!(!remembered(&known), "no longer than the token lasts");
+    assert!(!remembered(&known), "cached no longer than the token is valid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,10 +73,10 @@ async fn the_token_cache_is_bounded() {
         seen.remember(&number.to_string(), (), Ok(account.clone()), Duration::from_mins(10));
     }
     assert_eq!(seen.0.lock().expect("whole").len(), REMEMBERED);
-    assert!(seen.find(&(REMEMBERED * 2 - 1).to_string(), |()| true).is_some(), "the newest is kept");
+    assert!(seen.find(&(REMEMBERED * 2 - 1).to_string(), |()| true).is_some(), "the newest entry is kept");
     tokio::time::advance(Duration::from_mins(11)).await;
     seen.remember("new", (), Ok(account), Duration::from_mins(10));
-    assert_eq!(seen.0.lock().expect("whole").len(), 1, "the oldest is evicted first");
+    assert_eq!(seen.0.lock().expect("whole").len(), 1, "the oldest entry is evicted first");
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,11 +86,11 @@ async fn without_keys_callers_are_asked_to_retry() {
     let keys = Arc::new(Keys::new(KeySource::File { path: away, issuer: ISSUER.to_owned() }));
     let bearers = Bearers::offline(AUDIENCE.to_owned(), keys);
     let call = headers(&format!("Bearer {}", key.token(WHO)));
-    let refused = bearers.check(&call).await.expect_err("no keys");
+    let refused = bearers.check(&call).await.expect_err("there are no keys");
     assert_eq!(refused.reason, Reason::Starting, "the token may be valid");
     assert!(refused.retry_after.is_some());
     let nonsense = bearers.check(&headers("Bearer nonsense")).await.expect_err("none");
-    assert_eq!(nonsense.reason, Reason::CallerUnauthenticated, "this token never is");
+    assert_eq!(nonsense.reason, Reason::CallerUnauthenticated, "this token can never be valid");
 }
 
 #[tokio::test(start_paused = true)]

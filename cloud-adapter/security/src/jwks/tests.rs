@@ -46,7 +46,7 @@ async fn an_unknown_key_triggers_a_fetch_with_a_minimum_interval() {
     tokio::time::advance(AT_MOST).await;
     assert!(cluster.knows("old").await, "a known key triggers no fetch");
     assert!(cluster.knows("newest").await);
-    assert!(!cluster.knows("old").await, "a revoked key does not count");
+    assert!(!cluster.knows("old").await, "a revoked key is not known");
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,14 +54,14 @@ async fn known_keys_stay_while_the_source_is_not_reachable() {
     let key = TokenKey::elliptic("a");
     let cluster = Cluster::publishing(&[&key]);
     cluster.write("nonsense");
-    let why = cluster.keys.with("a").await.expect_err("there are none yet");
+    let why = cluster.keys.with("a").await.expect_err("no keys have been fetched yet");
     assert!(why.contains("is not a JSON Web Key Set"), "{why}");
     cluster.publish(&[&key]);
     tokio::time::advance(AT_MOST).await;
     assert!(cluster.knows("a").await);
     cluster.write("{}");
     tokio::time::advance(AT_MOST).await;
-    assert!(cluster.keys.with("b").await.is_err(), "b may be valid: it cannot be known");
+    assert!(cluster.keys.with("b").await.is_err(), "a token with key b may be valid, but this is unknown");
     assert!(cluster.knows("a").await);
     fs::remove_file(cluster.dir.path().join("jwks.json")).expect("there");
     tokio::time::advance(AT_MOST).await;
@@ -78,10 +78,10 @@ async fn keys_are_refreshed_and_unchanged_keys_keep_their_set() {
         let first = cluster.keys.with("old").await.expect("known");
         tokio::time::sleep(reload::EVERY * 3).await;
         let again = cluster.keys.with("old").await.expect("known");
-        assert!(Arc::ptr_eq(&first, &again), "tokens checked under it stay cached");
+        assert!(Arc::ptr_eq(&first, &again), "tokens verified with these keys stay cached");
         cluster.publish(&[&new]);
         tokio::time::sleep(reload::EVERY * 2).await;
-        assert!(!cluster.knows("old").await, "a revoked key no longer counts");
+        assert!(!cluster.knows("old").await, "a revoked key is no longer known");
         assert!(cluster.knows("new").await);
     };
     tokio::select! {

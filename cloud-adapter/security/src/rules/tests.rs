@@ -102,7 +102,7 @@ fn an_adapter_of_one_cluster_serves_no_other() {
     let caller = Caller::anyone();
     assert!(may_name(&caller, None, "b").is_ok());
     assert!(may_name(&caller, Some("a"), "a").is_ok());
-    let refused = may_name(&caller, Some("a"), "b").expect_err("another cluster");
+    let refused = may_name(&caller, Some("a"), "b").expect_err("the request is for another cluster");
     assert_eq!(refused.reason, Reason::CallerForbidden);
     assert!(refused.message.contains("context.cluster_id"), "{refused}");
 }

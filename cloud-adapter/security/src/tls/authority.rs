@@ -12,18 +12,18 @@ use super::{TlsError, certificates, pair, unreadable};
 
 /// Lifetime of a certificate.
 pub(super) const LIFE_HOURS: u64 = 24;
-/// How long before its issuance a certificate is valid, because clients' clocks may be slow.
+/// Time before issuance from which a certificate is valid, because clients' clocks may be slow.
 pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
 /// The issuer of the server's certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Sent with each certificate, for clients that trust a CA further up.
+    /// CA certificates that are sent with each certificate, for clients that trust a CA further up the chain.
     chain: Vec<CertificateDer<'static>>,
 }
 
 impl Authority {
-    /// Parses a certificate and its key, both PEM.
+    /// Parses a CA certificate and its key, both PEM.
     pub(super) fn read(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, TlsError> {
         let chain = certificates("the certificate", certificate)?;
         let first = chain.first().ok_or(TlsError::Empty)?;
@@ -52,7 +52,8 @@ impl Authority {
         let key = KeyPair::generate().map_err(refused)?;
         let mut params = CertificateParams::new(names).map_err(refused)?;
         params.distinguished_name = DistinguishedName::new();
-        // Must differ from the CA's name: a certificate whose subject equals its issuer counts as self-signed. Source: RFC 5280, 3.2.
+        // The name must differ from the CA's name: a certificate whose subject equals its issuer counts as self-signed. Source: RFC 5280,
+        // 3.2.
         params.distinguished_name.push(DnType::CommonName, "server of the cloud adapter contract");
         params.not_before = (now - EARLIER).into();
         params.not_after = (now + Duration::from_hours(LIFE_HOURS)).into();

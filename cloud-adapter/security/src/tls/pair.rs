@@ -7,7 +7,7 @@ use x509_parser::{certificate::X509Certificate, parse_x509_certificate};
 
 use super::{TlsError, certificates, unreadable};
 
-/// Parses both. rustls checks that they belong together when they are used.
+/// Parses the certificate and its key. rustls checks that they match when they are used.
 pub(super) fn read(
     certificate: &[u8],
     key: &[u8],

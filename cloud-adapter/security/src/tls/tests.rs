@@ -22,18 +22,18 @@ use crate::{
 };
 
 thread_local! {
-    /// How far the wall clock was set forward, or advanced while the machine was suspended.
+    /// Time by which the wall clock was set forward, or advanced while the host was suspended.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     static START: OnceCell<Instant> = const { OnceCell::new() };
 }
 
-/// The wall clock of these tests: tokio's paused clock, from a fixed day on.
+/// The wall clock of these tests. It follows tokio's paused clock from a fixed day on.
 fn wall() -> SystemTime {
     let passed = START.with(|start| start.get_or_init(Instant::now).elapsed());
     UNIX_EPOCH + DAY_ZERO + passed + AHEAD.get()
 }
 
-/// 2026-11-21.
+/// The time 2026-11-21 00:00 UTC.
 const DAY_ZERO: Duration = Duration::from_secs(1_795_219_200);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -64,7 +64,7 @@ fn start(pair: &Pair, names: Option<&[&str]>) -> Result<Tls, String> {
     Tls::start(files(&dir, names), wall).map_err(|error| error.to_string())
 }
 
-/// What a client that trusts this CA sees: the server's leaf, or why the handshake failed.
+/// Result for a client that trusts this CA: the server's leaf certificate, or the reason why the handshake failed.
 async fn seen(config: &Arc<ServerConfig>, ca: &Ca, name: &'static str) -> Result<Vec<u8>, String> {
     let mut roots = RootCertStore::empty();
     let pem = ca.pair().certificate;
@@ -114,14 +114,14 @@ async fn a_ca_issues_certificates_of_a_day_for_the_given_names() {
     assert!(seen(&config, &ca, "elsewhere").await.is_err());
     assert!(
         seen(&config, &Ca::new("cloud-adapter"), "cloud-adapter").await.is_err(),
-        "another CA of the same name"
+        "another CA with the same name"
     );
     let (_, leaf) = parse_x509_certificate(&leaf).expect("a certificate");
     let day_zero = i64::try_from(DAY_ZERO.as_secs()).expect("soon");
     assert_eq!(leaf.validity().not_before.timestamp(), day_zero - 600);
     assert_eq!(leaf.validity().not_after.timestamp(), day_zero + 24 * 3600);
     assert!(!leaf.is_ca());
-    assert_ne!(leaf.subject(), leaf.issuer(), "clients would treat it as self-signed");
+    assert_ne!(leaf.subject(), leaf.issuer(), "clients would treat the certificate as self-signed");
 }
 
 #[tokio::test]
@@ -206,9 +206,9 @@ async fn issued_certificates_are_renewed_at_half_their_lifetime() {
             async |config: &Arc<ServerConfig>| seen(config, &ca, "cloud-adapter").await.expect("trusted");
         let first = leaf(&Arc::clone(&current.borrow_and_update())).await;
         tokio::time::sleep(DAY / 2 - Duration::from_mins(1)).await;
-        assert!(!current.has_changed().expect("runs"), "too early");
+        assert!(!current.has_changed().expect("runs"), "too early to renew");
         tokio::time::sleep(Duration::from_mins(2)).await;
-        assert!(current.has_changed().expect("runs"), "too late");
+        assert!(current.has_changed().expect("runs"), "too late to renew");
         assert_ne!(leaf(&Arc::clone(&current.borrow_and_update())).await, first);
     };
     tokio::select! {
@@ -226,7 +226,7 @@ async fn certificates_are_renewed_after_a_suspend() {
     let mut current = tls.current();
     let script = async {
         tokio::time::sleep(LOOK * 3).await;
-        assert!(!current.has_changed().expect("runs"), "nothing is due");
+        assert!(!current.has_changed().expect("runs"), "no renewal is due");
         // The monotonic clock does not advance in this time.
         AHEAD.set(DAY * 2);
         tokio::time::sleep(LOOK + Duration::from_secs(1)).await;
@@ -234,7 +234,7 @@ async fn certificates_are_renewed_after_a_suspend() {
         let fresh = Arc::clone(&current.borrow_and_update());
         seen(&fresh, &ca, "cloud-adapter").await.expect("trusted");
         tokio::time::sleep(LOOK * 3).await;
-        assert!(!current.has_changed().expect("runs"), "renewed only once");
+        assert!(!current.has_changed().expect("runs"), "the certificate is renewed only once");
     };
     tokio::select! {
         () = tls.run(EVERY, |why, result| assert_eq!((why, result), (Occasion::Due, Ok(())))) => (),

@@ -13,21 +13,21 @@ pub enum KeySetError {
     /// The content is not a JWKS.
     #[error("is not a JSON Web Key Set: {0}")]
     Malformed(String),
-    /// No key in the set can verify a token.
+    /// The set has no key that can verify a token.
     #[error(
         "has no key with a kid for RS256, ES256 or ES384: for other keys, use --authentication token-review"
     )]
     Empty,
 }
 
-/// Public keys by ID, and their issuer.
+/// Public keys by ID, and the issuer of their tokens.
 #[derive(Clone)]
 pub struct KeySet {
     issuer: String,
     keys: BTreeMap<String, Key>,
 }
 
-/// A public key and its only permitted algorithm.
+/// A public key and the only algorithm permitted with it.
 #[derive(Clone)]
 pub(super) struct Key {
     pub(super) algorithm: Algorithm,
@@ -41,12 +41,12 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Parses a JWKS. Skips other kinds of keys, so that tokens signed with them are refused. Source: RFC 7517.
+    /// Parses a JWKS. Keys of other kinds are skipped, so that tokens signed with them are refused. Source: RFC 7517.
     ///
     /// # Errors
     /// Returns an error if the text is not a JWKS, or if no key is usable.
     pub fn parse(issuer: impl Into<String>, jwks: &str) -> Result<Self, KeySetError> {
-        // The parser's message may quote the file, which is safe: the file has public keys and no secrets.
+        // The parser's message may quote the file. The file has only public keys, so this reveals no secrets.
         let set: JwkSet =
             serde_json::from_str(jwks).map_err(|error| KeySetError::Malformed(error.to_string()))?;
         let keys: BTreeMap<String, Key> = set.keys.iter().filter_map(read).collect();

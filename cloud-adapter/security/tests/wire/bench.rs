@@ -1,4 +1,4 @@
-//! A port with the gate, and a service that returns the caller.
+//! Test bench: a port with the gate, and a service that returns the caller.
 
 use std::{
     convert::Infallible,
@@ -37,10 +37,10 @@ use tower::{Service, service_fn};
 
 /// The name in the server's certificates.
 pub(crate) const NAME: &str = "cloud-adapter";
-/// Timeout, longer than anything here takes.
+/// Timeout that is longer than any step of these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Settings of the port.
+/// Settings of the port under test.
 pub(crate) struct Setting {
     pub(crate) authentication: Authentication,
     pub(crate) identities: &'static [&'static str],
@@ -61,16 +61,16 @@ impl Default for Setting {
     }
 }
 
-/// A running port.
+/// A running port and its metrics.
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
     pub(crate) stop: CancellationToken,
     registry: Registry,
-    /// Stops the port when dropped.
+    /// Stops the port when this value is dropped.
     pub(crate) serving: JoinSet<()>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the clients use the real clock, too")]
+#[expect(clippy::disallowed_methods, reason = "the clients use the real clock, so this test must, too")]
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
@@ -82,7 +82,7 @@ impl Bench {
         let metrics = Metrics::register(&mut registry);
         let identities: Vec<Identity> =
             identities.iter().map(|one| one.parse().expect("an identity")).collect();
-        let identities = Identities::new(&identities).expect("one role each");
+        let identities = Identities::new(&identities).expect("each identity has one role");
         let gate = Gate::new(authentication, identities, Refusals::new(metrics.clone()));
         let tls = tls.map(|files| Tls::start(files, wall).expect("valid files"));
         let terms = Terms {
@@ -97,26 +97,26 @@ impl Bench {
         let mut serving = JoinSet::new();
         serving.spawn(port.serve(terms, Guard::new(WhoCalls, gate), stop.clone()));
         if let Some(tls) = tls {
-            // Aborted with the set.
+            // This task is aborted when the set is dropped.
             serving.spawn(tls.run(Duration::from_millis(20), |_why, _told| ()));
         }
         Self { address, stop, registry, serving }
     }
 
-    /// The page of metrics.
+    /// Returns the page of metrics.
     pub(crate) fn page(&self) -> String {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.registry).expect("text");
         page
     }
 
-    /// A plaintext client.
+    /// Creates a plaintext client.
     pub(crate) fn plain(&self) -> Client {
         let endpoint = Endpoint::try_from(format!("http://{}", self.address)).expect("a URL");
         Client { channel: endpoint.connect_lazy(), token: None }
     }
 
-    /// A client that trusts this CA, with an optional client certificate.
+    /// Creates a client that trusts this CA, with an optional client certificate.
     pub(crate) fn secure(&self, ca: &Ca, own: Option<&Pair>) -> Client {
         let (connector, address) = (TlsConnector::from(Arc::new(client_config(ca, own))), self.address);
         let connect = service_fn(move |_uri| {
@@ -153,7 +153,7 @@ fn client_config(ca: &Ca, own: Option<&Pair>) -> ClientConfig {
     config
 }
 
-/// Makes calls.
+/// A client that makes calls.
 #[derive(Clone)]
 pub(crate) struct Client {
     channel: Channel,
@@ -165,13 +165,13 @@ impl Client {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// Calls a method; returns the role of the caller, or the refusal.
+    /// Calls a method. Returns the role of the caller, or the refusal.
     pub(crate) async fn call(&self, path: &str) -> Result<String, AdapterError> {
         self.ask(path).await.map_err(AdapterError::from)
     }
 
-    /// Like [`Self::call`], but repeats the call if the connection was closed before the client had sent it, as gRPC clients do. Source:
-    /// gRPC, "Transparent Retries".
+    /// Like [`Self::call`], but repeats the call if the connection was closed before the call was sent, as gRPC clients do. Source: gRPC,
+    /// "Transparent Retries".
     pub(crate) async fn call_until_sent(&self, path: &str) -> Result<String, AdapterError> {
         let mut tries = 3;
         loop {
@@ -200,7 +200,7 @@ impl Client {
     }
 }
 
-/// Answers all methods with the role and the name of the caller.
+/// A service that answers all methods with the role and the name of the caller.
 #[derive(Clone, Debug)]
 struct WhoCalls;
 
@@ -218,7 +218,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let caller = request.extensions().get::<Caller>().cloned().expect("the gate put it there");
+        let caller =
+            request.extensions().get::<Caller>().cloned().expect("the gate added the caller to the request");
         let path = request.uri().path().to_owned();
         let answer = service_fn(move |_: tonic::Request<()>| {
             let (caller, path) = (caller.clone(), path.clone());
@@ -239,20 +240,20 @@ where
     }
 }
 
-/// The files of a pair, in a directory that the test may change.
+/// The files of a certificate and its key, in a directory that the test may change.
 pub(crate) fn mounted(dir: &TempDir, pair: &Pair) -> ServerIdentity {
     mount(dir.path(), pair);
     ServerIdentity::Pair { certificate: dir.path().join("tls.crt"), key: dir.path().join("tls.key") }
 }
 
-/// Replaces both files, one after the other, not atomically.
+/// Replaces both files, one after the other and not atomically.
 pub(crate) fn mount(dir: &Path, pair: &Pair) {
     for (name, text) in [("tls.crt", &pair.certificate), ("tls.key", &pair.key)] {
         std::fs::write(dir.join(name), text).expect("room");
     }
 }
 
-/// Waits until the condition holds.
+/// Waits until the condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so().await {

@@ -1,4 +1,4 @@
-//! Every role at every service, with tokens and with certificates.
+//! Tests every role with every service, with tokens and with certificates.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const IDENTITIES: [&str; 5] = [
     "operator=kube-system/operator",
 ];
 
-/// A port that requires tokens signed with this key.
+/// Starts a port that requires tokens signed with this key.
 async fn by_token(key: &TokenKey) -> Bench {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("jwks.json");
@@ -135,7 +135,8 @@ async fn a_certificate_with_a_spiffe_id_is_accepted() {
     let good = mesh.client(&[&id("route-controller")]);
     let who = bench.secure(&ours, Some(&good)).call(GET_INFO).await;
     assert_eq!(who.as_deref(), Ok("route-controller system:serviceaccount:kube-system:route-controller"));
-    let refused = bench.secure(&ours, Some(&good)).call(METHODS[3]).await.expect_err("not its service");
+    let refused =
+        bench.secure(&ours, Some(&good)).call(METHODS[3]).await.expect_err("not a service of the role");
     assert_eq!(refused.reason, Reason::CallerForbidden);
     let stranger = mesh.client(&[&id("default")]);
     let refused = bench.secure(&ours, Some(&stranger)).call(GET_INFO).await.expect_err("no role");

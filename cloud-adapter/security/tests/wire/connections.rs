@@ -1,4 +1,4 @@
-//! Limits of connections: idle ones, old ones, slow handshakes.
+//! Limits of connections: idle connections, old connections and slow handshakes.
 
 use std::time::Duration;
 
@@ -25,20 +25,20 @@ async fn slow_handshakes_delay_no_other_connection() {
         stream.write_all(&[22, 3, 1]).await.expect("the beginning of a ClientHello");
         slow.push(stream);
     }
-    until("all of them", async || bench.page().contains("connections 100")).await;
+    until("all connections are open", async || bench.page().contains("connections 100")).await;
     let answer = tokio::time::timeout(Duration::from_secs(2), bench.secure(&ca, None).call(METHOD)).await;
-    assert!(answer.expect("at once").is_ok());
+    assert!(answer.expect("closed at once").is_ok());
     let mut ends = Vec::new();
     for mut stream in slow {
         let read = stream.read_to_end(&mut ends);
-        // Reset or closed: it has ended either way.
-        let _over = tokio::time::timeout(PATIENCE, read).await.expect("is ended").is_ok();
+        // Reset or closed: the connection has ended either way.
+        let _over = tokio::time::timeout(PATIENCE, read).await.expect("the connection has ended").is_ok();
     }
     let page = bench.page();
     assert!(page.contains(r#"connections_ended_total{why="slow_handshake"} 100"#), "{page}");
 }
 
-/// They do not complete the handshake, which may take five seconds.
+/// These peers do not complete the handshake, which may take five seconds.
 #[tokio::test]
 async fn idle_connections_do_not_delay_a_new_caller() {
     let ca = Ca::new("ours");
@@ -51,8 +51,11 @@ async fn idle_connections_do_not_delay_a_new_caller() {
         idle.push(TcpStream::connect(bench.address).await.expect("taken"));
     }
     let answer = tokio::time::timeout(Duration::from_secs(4), bench.secure(&ca, None).call(METHOD)).await;
-    assert!(answer.expect("before the first handshake has timed out").is_ok());
-    assert!(bench.page().contains(r#"connections_ended_total{why="silent"}"#), "the oldest were closed");
+    assert!(answer.expect("before the first handshake timed out").is_ok());
+    assert!(
+        bench.page().contains(r#"connections_ended_total{why="silent"}"#),
+        "the oldest connections were closed"
+    );
 }
 
 #[tokio::test]
@@ -66,7 +69,7 @@ async fn a_connection_without_calls_is_closed() {
     silent.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("empty settings");
     let mut said = Vec::new();
     let read = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await;
-    let _over = read.expect("is ended").is_ok();
+    let _over = read.expect("the connection has ended").is_ok();
     until("the count", async || bench.page().contains(r#"connections_ended_total{why="silent"} 1"#)).await;
     client.call(METHOD).await.expect("connections with earlier calls stay open");
     assert!(bench.page().contains("connections 1\n"), "{}", bench.page());
@@ -94,7 +97,7 @@ async fn long_calls_are_cut_after_the_grace_period() {
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
     let hanging = client.ask("/cloudadapter.v1alpha1.AdapterService/Hang");
-    let cut = tokio::time::timeout(PATIENCE, hanging).await.expect("is closed");
+    let cut = tokio::time::timeout(PATIENCE, hanging).await.expect("the connection is closed");
     assert!(cut.is_err());
 }
 
@@ -104,8 +107,9 @@ async fn shutdown_waits_for_calls_in_flight() {
     let client = bench.plain();
     client.call(METHOD).await.expect("serves");
     bench.stop.cancel();
-    let ended = tokio::time::timeout(PATIENCE, bench.serving.join_next()).await.expect("in time");
-    assert!(ended.expect("one task").is_ok());
+    let ended =
+        tokio::time::timeout(PATIENCE, bench.serving.join_next()).await.expect("the port stops in time");
+    assert!(ended.expect("one task is left").is_ok());
     assert!(TcpStream::connect(bench.address).await.is_err(), "new clients are refused at once");
 }
 
@@ -115,11 +119,14 @@ async fn other_protocols_than_grpc_are_closed_at_once() {
     let mut stream = TcpStream::connect(bench.address).await.expect("taken");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
     let mut said = Vec::new();
-    // A close or a reset: it must end because of the protocol error, not because of the timeout.
-    let _closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("is ended");
+    // A close or a reset. The connection must end because of the protocol error, not because of the timeout.
+    let _closed =
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("the connection ends");
     assert!(!said.starts_with(b"HTTP/"), "{said:?}");
-    until("the end is counted", async || bench.page().contains(r#"connections_ended_total{why="broken"} 1"#))
-        .await;
+    until("the ended connection is counted", async || {
+        bench.page().contains(r#"connections_ended_total{why="broken"} 1"#)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -131,7 +138,7 @@ async fn unknown_peers_cannot_use_up_the_connections() {
         strangers.push(TcpStream::connect(bench.address).await.expect("taken"));
     }
     let newest = tokio::time::timeout(Duration::from_secs(5), bench.plain().call(METHOD)).await;
-    newest.expect("at once, before the unknown peers time out").expect("served");
+    newest.expect("the call succeeds at once, before the unknown peers time out").expect("served");
     caller.call(METHOD).await.expect("connections with earlier calls stay open");
     until("the oldest unknown peers were closed", async || {
         let page = bench.page();

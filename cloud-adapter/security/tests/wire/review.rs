@@ -1,4 +1,4 @@
-//! Tokens reviewed by a fake API server, and keys discovered from it.
+//! Tests with a fake API server that reviews tokens and publishes keys.
 
 use std::{
     net::SocketAddr,
@@ -27,7 +27,7 @@ const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const WHO: &str = "kube-system:node-controller";
 const IDENTITIES: [&str; 1] = ["node-controller=kube-system/node-controller"];
 
-/// The current answer of the API server, and the requests that it got.
+/// The current answer of the API server, and the requests that it received.
 #[derive(Debug, Default)]
 struct Answers {
     status: Value,
@@ -43,7 +43,7 @@ type Shared = Arc<Mutex<Answers>>;
 
 struct Cluster {
     answers: Shared,
-    /// Locked by each review while it is answered.
+    /// Locked by each review while the review is answered.
     turn: Arc<Semaphore>,
     kubeconfig: std::path::PathBuf,
     _dir: TempDir,
@@ -52,7 +52,7 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
-        // As the process does at its start; the kube client requires it.
+        // The kube client requires this; the process does the same at its start.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let answers = Shared::default();
         let turn = Arc::new(Semaphore::new(HANDS as usize));
@@ -104,7 +104,7 @@ async fn discovery(State(answers): State<Shared>) -> axum::response::Response {
     if answers.away {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    // The discovery document names an address that is not reachable from here.
+    // The discovery document contains an address that the test cannot reach.
     Json(json!({ "issuer": ISSUER, "jwks_uri": "https://192.0.2.1:6443/openid/v1/jwks" })).into_response()
 }
 
@@ -162,17 +162,17 @@ async fn a_review_without_the_audience_is_refused() {
     let bench = asking(&cluster).await;
     let user = format!("system:serviceaccount:{WHO}");
     for (name, status) in [
-        ("not accepted", json!({ "authenticated": false })),
-        ("no answer", json!({})),
+        ("the token is not accepted", json!({ "authenticated": false })),
+        ("the API server does not answer", json!({})),
         (
             "an API server without support for audiences",
             json!({ "authenticated": true, "user": { "username": user } }),
         ),
-        ("another audience", accepted(&json!(["other"]), &user)),
+        ("the token is for another audience", accepted(&json!(["other"]), &user)),
         ("a person", accepted(&json!([AUDIENCE]), "alice")),
     ] {
         cluster.set(|answers| answers.status = status);
-        // A separate token for each, because results are cached.
+        // Use a separate token for each case, because results are cached.
         let refused = bench.plain().with(&key.token(WHO)).call(METHOD).await.expect_err(name);
         assert_eq!(refused.reason, Reason::CallerUnauthenticated, "{name}");
     }
@@ -232,7 +232,7 @@ async fn forged_tokens_evict_no_valid_ones() {
     }
     let starting = || told.lock().expect("whole").iter().filter(|why| **why == Reason::Starting).count();
     until("callers beyond the limit are asked to retry", async || starting() == 32).await;
-    client.call(METHOD).await.expect("cached, without a request");
+    client.call(METHOD).await.expect("the result is cached, and no request is sent");
     drop(held);
     asking.join_all().await;
     assert_eq!(starting(), 32, "the waiting callers got an answer");
@@ -250,7 +250,7 @@ async fn keys_and_issuer_are_discovered() {
     assert!(client.call(METHOD).await.is_ok());
     cluster.set(|answers| answers.away = true);
     keys.fetch().await.expect_err("away");
-    assert!(client.call(METHOD).await.is_ok(), "known keys stay in force");
+    assert!(client.call(METHOD).await.is_ok(), "known keys are still used");
     assert!(bench.plain().with(&key.token("kube-system:node-controller")).call(METHOD).await.is_ok());
     assert_eq!(cluster.reviews(), 0, "no token is reviewed");
 }

@@ -12,7 +12,7 @@ use crate::bench::{Bench, Client, NAME, Setting, mount, mounted, until, wall};
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const DAY: Duration = Duration::from_hours(24);
 
-/// Calls until `stop`; no call may fail.
+/// Makes calls until `stop`; all calls must succeed.
 async fn call_on(client: Client, calls: &AtomicUsize, enough: &AtomicBool) {
     while !enough.load(Ordering::Relaxed) {
         client.call_until_sent(METHOD).await.expect("no call fails");
@@ -30,17 +30,21 @@ async fn no_call_fails_while_certificates_are_replaced() {
     let (calls, enough) = (AtomicUsize::new(0), AtomicBool::new(false));
     let more = async || {
         let before = calls.load(Ordering::Relaxed);
-        until("more calls", async || calls.load(Ordering::Relaxed) > before + 20).await;
+        until("further calls were made", async || calls.load(Ordering::Relaxed) > before + 20).await;
     };
     let script = async {
         more().await;
         mount(dir.path(), &new.server(NAME, wall() + DAY));
-        until("the new certificate", async || bench.secure(&new, None).call(METHOD).await.is_ok()).await;
-        assert!(bench.secure(&old, None).call(METHOD).await.is_err(), "new connections get the new one");
+        until("the certificate is the new one", async || bench.secure(&new, None).call(METHOD).await.is_ok())
+            .await;
+        assert!(
+            bench.secure(&old, None).call(METHOD).await.is_err(),
+            "new connections use the new certificate"
+        );
         more().await;
         std::fs::write(dir.path().join("tls.key"), "nonsense").expect("room");
         more().await;
-        assert!(bench.secure(&new, None).call(METHOD).await.is_ok(), "an invalid file changes nothing");
+        assert!(bench.secure(&new, None).call(METHOD).await.is_ok(), "an invalid file has no effect");
         enough.store(true, Ordering::Relaxed);
     };
     tokio::join!(

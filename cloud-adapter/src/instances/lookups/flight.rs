@@ -1,4 +1,5 @@
-//! One shared look-up: a listing if it is cheaper than many batches, batches for the rest, and witnesses in their free places.
+//! One shared look-up: a listing if it is cheaper than many batches, batches for the remaining IDs, and witnesses in the free places of
+//! batches.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +17,14 @@ use crate::{
     vendor::Session,
 };
 
-/// Number of known instances that are looked up along with the requested ones: if the vendor finds none of them, it reads another scope.
+/// Number of known instances that are looked up along with the requested ones. If the vendor finds none of them, its answers come from
+/// another scope.
 const WITNESSES: usize = 3;
 
 /// A provider ID and the vendor's ID.
 type Id = (String, String);
 
-/// The answers so far, and the session that is charged.
+/// The answers so far, and the session that is charged for the calls.
 struct Flying<'a> {
     asked: Instant,
     session: &'a Session,
@@ -37,7 +39,7 @@ enum Able {
 }
 
 impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
-    /// Waits for others to join, then looks up all IDs together.
+    /// Waits for other callers to join, then looks up all IDs together.
     pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<Answers> {
         let window = *self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (wanted, session, asked) = gathering.close(window).await;
@@ -57,7 +59,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         } else {
             witnesses = self.witnesses(&wanted);
         }
-        // A listing alone proves no absence: look up the IDs that it lacks.
+        // A listing alone proves no absence, so look up the IDs that it lacks.
         let mut ids: Vec<Id> = wanted.clone().into_iter().collect();
         let room = ids.len().next_multiple_of(self.batch) - ids.len();
         let later = witnesses.split_off(room.min(witnesses.len()));
@@ -77,7 +79,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(())
     }
 
-    /// Answers from a listing that begins after `asked`. `wanted` keeps the IDs that it lacks.
+    /// Answers from a listing that began after `asked`. Afterwards `wanted` has only the IDs that the listing lacks.
     async fn list(&self, wanted: &mut Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {
         let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
         for item in &view.items {
@@ -104,7 +106,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         if rest.is_empty() { Ok(Able::Yes) } else { self.send(&rest, flying).await }
     }
 
-    /// One vendor call.
+    /// Makes one vendor call.
     async fn send(&self, batch: &[Id], flying: &mut Flying<'_>) -> Result<Able, VendorError> {
         let vendor_ids: Vec<String> = batch.iter().map(|(_, vendor_id)| vendor_id.clone()).collect();
         self.metrics.batch(Instance::COLLECTION, batch.len());
@@ -124,7 +126,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         Ok(Able::Yes)
     }
 
-    /// Known instances as witnesses, others each time.
+    /// Selects known instances as witnesses, different ones each time.
     fn witnesses(&self, wanted: &Wanted) -> Vec<Id> {
         let known = self.snapshot.sample(WITNESSES, self.turn.fetch_add(1, Ordering::Relaxed));
         let others = known.into_iter().filter(|id| !wanted.contains_key(id));
@@ -132,7 +134,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
     }
 }
 
-/// What the snapshot learns from a look-up.
+/// The results of a look-up in the form that the snapshot stores.
 fn news(asked: Instant, found: &BTreeMap<String, Answer>) -> LookedUp<Instance> {
     let mut news = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {

@@ -1,4 +1,4 @@
-//! Many concurrent requests cause few vendor calls: with a counting source, on paused time.
+//! Many concurrent requests cause few vendor calls. Uses a source that counts calls, and paused time.
 
 mod queued;
 
@@ -19,23 +19,23 @@ use crate::{
     vendor::{Operation, Purpose, Vendor, VendorResponse},
 };
 
-/// Maximum number of IDs per call.
+/// Maximum number of IDs per vendor call.
 const BATCH: usize = 10;
-/// Items per page.
+/// Number of items per page.
 const PAGE: usize = 20;
-/// The duration of a call.
+/// The duration of a vendor call.
 const CALL: Duration = Duration::from_millis(100);
 
 /// A vendor with instances that records its calls.
 #[derive(Default)]
 struct Source {
     there: Mutex<BTreeSet<String>>,
-    /// The results of the next look-ups; further ones succeed.
+    /// The results of the next look-ups; further look-ups succeed.
     errors: Mutex<VecDeque<Option<VendorError>>>,
     batches: Mutex<Vec<(usize, Priority)>>,
     pages: AtomicUsize,
     cannot_look_up: bool,
-    /// Whether its calls are queued by a budget.
+    /// Whether the vendor's calls are queued by a budget.
     queued: bool,
 }
 
@@ -113,7 +113,7 @@ impl Bed {
     }
 
     fn over(source: Source, count: usize) -> Self {
-        // Fails if a provider is installed already, which is used then.
+        // This fails if a provider is installed already; that provider is then used.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vendor = Vendor::new(&cloud_budget::Config::default(), Arc::new(Never), &Metrics::new()).unwrap();
         let source = Arc::new(source);
@@ -140,7 +140,7 @@ impl Bed {
         self.source.errors.lock().unwrap().extend(errors);
     }
 
-    /// The sizes of the look-ups so far.
+    /// The sizes of the look-ups made so far.
     fn batches(&self) -> Vec<usize> {
         self.source.batches.lock().unwrap().iter().map(|(size, _)| *size).collect()
     }
@@ -191,7 +191,7 @@ async fn concurrent_requests_share_a_batch() {
     });
     let started = Instant::now();
     let answers = join_all(asking).await;
-    assert!(answers.iter().all(|answers| found(answers) == 5), "one flight for all");
+    assert!(answers.iter().all(|answers| found(answers) == 5), "one flight serves all callers");
     assert_eq!(bed.batches(), [5]);
     let after_the_last = Duration::from_millis(20);
     assert_eq!(started.elapsed(), Duration::from_millis(60) + after_the_last + CALL);
@@ -264,7 +264,7 @@ async fn listing_replaces_many_batches_except_for_missing_ids() {
 async fn many_batches_are_replaced_by_a_first_listing() {
     let bed = Bed::new(90);
     assert_eq!(found(&bed.get(ids(0..80)).await.expect("answered")), 80);
-    assert_eq!((bed.pages(), bed.batches().len()), (0, 8), "as many as a listing's assumed pages");
+    assert_eq!((bed.pages(), bed.batches().len()), (0, 8), "as many batches as a listing has assumed pages");
     let bed = Bed::new(90);
     assert_eq!(found(&bed.get(ids(0..90)).await.expect("answered")), 90);
     assert_eq!(bed.batches(), Vec::<usize>::new());
@@ -309,8 +309,8 @@ async fn failed_batch_stops_the_flight_and_keeps_its_answers() {
     let bed = Bed::new(100);
     bed.fails([None, Some(VendorError::new(Fault::Unavailable, "out of order"))]);
     let (some, all) = tokio::join!(bed.get(ids(0..9)), bed.get(ids(0..30)));
-    assert_eq!(found(&some.expect("answered")), 10, "the first batch");
-    assert_eq!(all.expect_err("the batch failed as a whole").fault, Fault::Unavailable);
+    assert_eq!(found(&some.expect("answered")), 10, "the first batch was sent");
+    assert_eq!(all.expect_err("the whole batch failed").fault, Fault::Unavailable);
     assert_eq!(bed.batches(), [10, 10], "of three");
 }
 
@@ -324,8 +324,8 @@ async fn ids_named_by_an_error_are_left_out_once() {
         assert_eq!((found(&answers), count(&answers, |answer| *answer == wanted)), (2, 2), "{fault:?}");
         assert_eq!(bed.batches(), [4, 2]);
         bed.fails([Some(named), Some(VendorError::new(fault, "again").in_field("0000"))]);
-        assert_eq!(bed.get(ids(0..4)).await.expect_err("named again").fault, fault);
-        assert_eq!(bed.batches(), [4, 2, 4, 2], "no third call");
+        assert_eq!(bed.get(ids(0..4)).await.expect_err("the error names an ID again").fault, fault);
+        assert_eq!(bed.batches(), [4, 2, 4, 2], "no third call is made");
     }
 }
 
@@ -341,7 +341,7 @@ async fn abandoned_call_is_not_sent() {
     );
     assert!(left.is_err());
     assert_eq!(found(&stayed.expect("answered")), 4);
-    assert_eq!(bed.batches(), [4], "the waiter gets the answer of the flight that the other left");
+    assert_eq!(bed.batches(), [4], "the waiter gets the answer of the flight that the other waiter left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +354,7 @@ async fn deadlines_of_waiters_are_independent() {
     let session = bed.vendor.session(purpose);
     let hasty = bed.lookups.get(ids(0..4), None, &session);
     let (hasty, patient) = tokio::join!(hasty, bed.get(ids(0..4)));
-    assert_eq!(hasty.expect_err("too late").fault, Fault::Budget);
+    assert_eq!(hasty.expect_err("the answer would be too late").fault, Fault::Budget);
     assert_eq!(found(&patient.expect("answered")), 4);
     assert_eq!(bed.batches(), [4]);
 }

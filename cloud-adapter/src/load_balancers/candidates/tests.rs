@@ -1,4 +1,4 @@
-//! Which load balancers are adopted, and which are not.
+//! Tests which load balancers are adopted.
 
 use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 const NAMESPACE: &str = "shop";
-/// The ID that the operator allows the namespace to adopt.
+/// The ID that the operator's grant allows the namespace to adopt.
 const GRANTED: &str = "granted";
 
 fn key(owner_uid: &str) -> LoadBalancerKey {
@@ -47,7 +47,7 @@ fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
     Arc::new(LoadBalancerRecord::new(summary, ()))
 }
 
-/// The ID of the adopted load balancer; empty if there is none.
+/// Returns the ID of the adopted load balancer; empty if none is adopted.
 fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
     let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
     Ok(match candidates.adopt(adoption, known, (NAMESPACE, |id: &str| id == GRANTED))? {
@@ -75,8 +75,12 @@ fn heritage_is_adopted_only_on_request_and_if_unshared() {
     let others = record("4", OTHERS, None);
     let items = [sole, owned, others.clone()];
     for (what, adoption, wanted) in [
-        ("not requested", Adoption::Never, ""),
-        ("requested; the tags of the second name another owner", Adoption::IfUnowned, "1"),
+        ("adoption not requested", Adoption::Never, ""),
+        (
+            "adoption requested; the tags of the second load balancer name another owner",
+            Adoption::IfUnowned,
+            "1",
+        ),
     ] {
         assert_eq!(adopted(&items, adoption, None).expect(what), wanted, "{what}");
     }
@@ -90,7 +94,7 @@ fn heritage_is_adopted_only_on_request_and_if_unshared() {
         ("of another Service, by ID", &[others], Adoption::ById, Some("4"), "owned by another Service"),
         ("unproven", &unproven, Adoption::IfUnowned, None, "names prove nothing"),
         ("unproven, by ID", &unproven, Adoption::ById, Some("6"), "names prove nothing"),
-        ("one of two", &two, Adoption::IfUnowned, None, "load balancers 1, 5"),
+        ("two load balancers match", &two, Adoption::IfUnowned, None, "load balancers 1, 5"),
     ] {
         let error = adopted(items, adoption, known).expect_err(what);
         assert_eq!(error.reason, Reason::OwnedByOther, "{what}");
@@ -109,7 +113,10 @@ fn deletion_removes_sole_heritage_but_nothing_shared() {
     assert!(shared.deletable().is_empty(), "with and without a known ID");
     assert_eq!(shared.inherited().expect_err("shared").reason, Reason::OwnedByOther);
     let unproven = find(&[record("6", UNPROVEN, None)], Some("6"));
-    assert!(unproven.inherited().expect("no obstacle").is_none() && unproven.deletable().is_empty());
+    assert!(
+        unproven.inherited().expect("the load balancer is no obstacle").is_none()
+            && unproven.deletable().is_empty()
+    );
 }
 
 fn unowned(id: &str, consent: &str) -> Shared<()> {
@@ -127,9 +134,9 @@ fn adoption_by_id_needs_consent() {
         ("no consent", unowned("1", ""), None),
         ("a tag names another namespace", unowned("1", "mail, shopping"), None),
         ("a tag names the namespace", unowned("1", "mail, shop"), Some("1")),
-        ("a tag names any", unowned("1", "*"), Some("1")),
+        ("a tag names any namespace", unowned("1", "*"), Some("1")),
         ("a grant of the operator", unowned(GRANTED, ""), Some(GRANTED)),
-        ("created for it by the usual controller", record("1", SOLE, None), Some("1")),
+        ("created for the Service by the usual controller", record("1", SOLE, None), Some("1")),
         ("its tags name only the cluster", rest("c", ""), None),
         ("its tags name the UID", rest("", "web"), Some("rest")),
     ] {
@@ -175,5 +182,5 @@ fn released_load_balancer_is_taken_back_by_its_owner() {
     assert!(found(&absent(None)).deletable().is_empty());
     assert_eq!(found(&present(Adoption::Never, None)).owned.len(), 1);
     assert_eq!(found(&sharing("1")).owned.len(), 1);
-    assert!(found(&sharing("2")).owned.is_empty(), "no obstacle for another one");
+    assert!(found(&sharing("2")).owned.is_empty(), "the load balancer is no obstacle for another one");
 }

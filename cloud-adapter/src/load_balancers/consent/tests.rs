@@ -15,7 +15,7 @@ fn declared() -> [Parameter; 2] {
     })
 }
 
-/// The field, the request, the grant that allows it, and the vendor's name of the resource.
+/// Rows: the field, the request, the grant that permits the request, and the vendor's name of the resource.
 type Row = (&'static str, fn(&mut LoadBalancerSpec), &'static str, &'static str);
 
 const NAMED: [Row; 4] = [
@@ -62,9 +62,9 @@ fn foreign_resources_need_a_grant() {
 fn reserved_addresses_are_refused() {
     let address: fn(&mut LoadBalancerSpec) = |spec| spec.requested_addresses.push("192.0.2.5".into());
     let field = "spec.requested_addresses[0]";
-    check(address, None, &[]).expect("reserved for neither");
+    check(address, None, &[]).expect("reserved for neither namespace");
     check(address, None, &["ops:addresses=192.0.2.0/28", "shop:addresses=192.0.2.5"])
-        .expect("reserved for both");
+        .expect("reserved for both namespaces");
     let error = check(address, None, &["ops:addresses=192.0.2.0/28"]).expect_err(field);
     assert_eq!(error.violations[0].field, field);
 }
@@ -87,16 +87,16 @@ fn resources_in_use_need_no_grant() {
         Some((&there, BTreeSet::new())),
         &reserved,
     )
-    .expect("its own address");
+    .expect("the Service's own address");
     check(
         |spec| spec.requested_addresses.push("192.0.2.6".into()),
         Some((&there, BTreeSet::new())),
         &reserved,
     )
-    .expect_err("another address");
+    .expect_err("another Service's address");
 }
 
-/// The owner of a shared load balancer determines its place.
+/// The owner of a shared load balancer determines its place in the cloud.
 #[test]
 fn ignored_fields_of_a_sharer_need_no_grant() {
     let asks: fn(&mut LoadBalancerSpec) = |spec| {
@@ -105,7 +105,8 @@ fn ignored_fields_of_a_sharer_need_no_grant() {
         spec.address_pool = "dmz".into();
     };
     let named = |id: &str| LoadBalancer { vendor_id: id.to_owned(), ..LoadBalancer::default() };
-    check(asks, None, &[]).expect("before it shares");
-    check(asks, Some((&named("lb-1/u-1"), BTreeSet::new())), &[]).expect("while it shares");
-    check(asks, Some((&named("lb-1"), BTreeSet::new())), &[]).expect_err("the owner");
+    check(asks, None, &[]).expect("before the Service shares the load balancer");
+    check(asks, Some((&named("lb-1/u-1"), BTreeSet::new())), &[])
+        .expect("while the Service shares the load balancer");
+    check(asks, Some((&named("lb-1"), BTreeSet::new())), &[]).expect_err("the owner of the load balancer");
 }

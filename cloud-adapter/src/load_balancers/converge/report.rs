@@ -1,4 +1,4 @@
-//! The converging load balancers, and what each waits for, for the status page.
+//! For the status page: the load balancers that are being converged, and what each of them waits for.
 
 use std::sync::PoisonError;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Converger, Handle, Progress};
 use crate::{driver::Driver, vendor::Vendor};
 
-/// One task.
+/// A running task, as the status page shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskReport {
     /// The UID of the owner.
@@ -15,14 +15,14 @@ pub(crate) struct TaskReport {
     /// The name of the owner.
     pub(crate) name: String,
     pub(crate) waits_for: String,
-    /// When the change was first requested: each retry after a failure is a new task.
+    /// Time at which the change was first requested. Each retry after a failure is a new task.
     pub(crate) began: Instant,
     pub(crate) done: u32,
     pub(crate) total: u32,
 }
 
 impl<D: Driver> Converger<D> {
-    /// At most `most` running tasks, the oldest first; and the number of further ones.
+    /// At most `most` running tasks, the oldest first, and the number of the remaining ones.
     pub(crate) fn report(&self, most: usize) -> (Vec<TaskReport>, usize) {
         let mut running: Vec<_> = {
             let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

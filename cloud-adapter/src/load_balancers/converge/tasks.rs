@@ -6,10 +6,10 @@ use cloud_api_proto::{AdapterError, Reason};
 
 use super::super::memory::KeyName;
 
-/// Maximum number of tasks: the number of calls that may be queued.
+/// Maximum number of tasks, which equals the number of calls that may be queued.
 const TASKS_MAX: usize = 8192;
 
-/// The handles, by key.
+/// The handles of running tasks, by key.
 #[derive(Debug)]
 pub(super) struct Tasks<H>(BTreeMap<KeyName, H>);
 
@@ -32,10 +32,10 @@ impl<H> Tasks<H> {
         self.0.values()
     }
 
-    /// Checks that another task may start.
+    /// Checks that one more task may start.
     ///
     /// # Errors
-    /// `QUEUE_FULL`.
+    /// Returns `QUEUE_FULL` if the limit is reached.
     pub(super) fn check_place(&self) -> Result<(), AdapterError> {
         if self.0.len() < TASKS_MAX {
             return Ok(());

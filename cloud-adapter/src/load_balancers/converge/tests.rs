@@ -1,4 +1,4 @@
-//! When a task writes, on paused time.
+//! Tests at which times a task writes, with paused time.
 
 use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::{
@@ -48,7 +48,7 @@ fn order(key: &LoadBalancerKey, priority: Priority) -> Order {
     Order::new(Goal::Present(Arc::new(desired), terms), fence, purpose(priority), None)
 }
 
-/// When the write of a resync behind a hundred others is sent, in milliseconds, with or without a user that joins its task.
+/// Time in milliseconds at which a resync's write is sent behind a hundred others, with or without a user that joins the task.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
     let converger = converger(&vendor);
@@ -62,7 +62,7 @@ async fn written(joined: bool) -> u128 {
         converger.submit(&key, order(&key, Priority::Background)).expect("a task");
         tokio::time::sleep(Duration::from_millis(250)).await;
         if joined {
-            converger.submit(&key, order(&key, Priority::Interactive)).expect("joins the task");
+            converger.submit(&key, order(&key, Priority::Interactive)).expect("the user joins the task");
         }
         tokio::time::sleep(Duration::from_secs(12)).await;
     };
@@ -73,8 +73,8 @@ async fn written(joined: bool) -> u128 {
 #[tokio::test(start_paused = true)]
 async fn joining_a_task_raises_its_queued_write() {
     let (alone, joined) = (written(false).await, written(true).await);
-    assert!(alone > 9_000, "after all others: {alone} ms");
-    assert!(joined < 1_000, "first from then on: {joined} ms");
+    assert!(alone > 9_000, "sent after all others: {alone} ms");
+    assert!(joined < 1_000, "sent first after the user joined: {joined} ms");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,11 +109,11 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(CREATE_HORIZON * 2).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at).take(2).collect();
-    let [first, second] = tries[..] else { panic!("recreated in the end: {tries:?}") };
+    let [first, second] = tries[..] else { panic!("recreated after several tries: {tries:?}") };
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
 
-/// The addresses of a load balancer are free in the cloud while it is recreated, and no other Service gets them.
+/// While a load balancer is recreated, its addresses are free in the cloud, but no other Service gets them.
 #[tokio::test(start_paused = true)]
 async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
@@ -141,7 +141,7 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
         order.goal = Goal::Present(Arc::new(desired), terms);
         ended(converger.submit(&key, order).expect("a task").1)
     };
-    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("it belongs to another Service");
+    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("the address belongs to another Service");
     assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
     assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
 
@@ -157,7 +157,7 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "the owner is deleted");
 }
 
-/// The task as reported.
+/// Returns the name of the task and what it waits for, as reported.
 fn told(converger: &Converger<WriteOnly>) -> (String, String) {
     let (tasks, more) = converger.report(10);
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
@@ -168,7 +168,7 @@ fn told(converger: &Converger<WriteOnly>) -> (String, String) {
 #[tokio::test(start_paused = true)]
 async fn task_reports_budget_wait_or_current_step() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
-    read(&vendor.session(purpose(Priority::Traffic)), "/").await.expect("the burst");
+    read(&vendor.session(purpose(Priority::Traffic)), "/").await.expect("the call that uses up the burst");
     let converger = converger(&vendor);
     let purpose = Purpose { object: Arc::from("Service shop/web (web)"), ..purpose(Priority::Traffic) };
     let order = Order { purpose, ..order(&key(), Priority::Traffic) };
@@ -203,7 +203,7 @@ async fn task_duration_counts_from_the_first_try() {
     };
     let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     ended(submit(Order { goal, ..wanted() })).await.expect("no load balancer exists");
-    assert!(submit(wanted()).began > first, "a try of another step");
+    assert!(submit(wanted()).began > first, "the next try is another step");
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,13 +227,13 @@ async fn absence_is_proven_one_create_horizon_after_start() {
     );
 }
 
-/// How a task ends.
+/// Waits for a task to end, and returns the result.
 async fn ended(handle: Handle<()>) -> Result<End<()>, AdapterError> {
     let mut progress = handle.progress;
     loop {
         if let Progress::Ended { result, .. } = &*progress.borrow_and_update() {
             return result.clone();
         }
-        progress.changed().await.expect("it ends");
+        progress.changed().await.expect("the task ends");
     }
 }

@@ -1,4 +1,4 @@
-//! One iteration of a task ("turn"): one observation and at most one vendor write, whose intent is recorded first.
+//! One iteration of a task ("turn"): one observation and at most one vendor write, which is recorded before it is sent.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -23,18 +23,18 @@ use crate::{
     vendor::{Meter, Place, Session},
 };
 
-/// Maximum duration of one write in the cloud. Then the caller gets an error, and may retry.
+/// Maximum duration of one write in the cloud. After this, the caller gets an error, and may retry.
 const STUCK: Duration = Duration::from_mins(15);
-/// Unknown outcomes in a row after which the caller gets an error.
+/// Number of consecutive unknown outcomes after which the caller gets an error.
 const UNKNOWN_MAX: u32 = 3;
 
 /// The vendor's answer to a write.
 #[derive(Clone, Debug)]
 enum Answer {
     Heard,
-    /// Not yet received.
+    /// The answer has not been received yet.
     Awaited,
-    /// Lost, for this reason.
+    /// The answer was lost, for this reason.
     Lost(Arc<str>),
 }
 
@@ -44,31 +44,31 @@ pub(super) struct Work<D: Driver> {
     meter: Arc<Meter>,
     /// The queue positions of its vendor calls.
     place: Place,
-    /// The current priority.
+    /// The current priority of the task.
     asked: watch::Receiver<Priority>,
-    /// The term in which the task runs; it ends with it.
+    /// The term in which the task runs. The task ends with it.
     pub(super) term: Term,
     started: Instant,
     /// The required freshness of the next observation.
     pub(super) bound: Instant,
     pub(super) done: u32,
-    /// Number of writes of the newest plan, including those done.
+    /// Number of writes in the newest plan, including those already made.
     pub(super) total: u32,
     pub(super) poll: Duration,
     last: Option<Written<D::Step>>,
-    /// The last step that failed as busy or not found: while the plan starts with it, the retry delay grows.
+    /// The last step that failed because its object was busy or not found. The retry delay grows while the plan starts with this step.
     refused: Option<Arc<D::Step>>,
-    /// Unknown outcomes in a row.
+    /// Number of consecutive unknown outcomes.
     unknown: u32,
     /// The ID of the load balancer that this task created, if the vendor returned it.
     made: Option<String>,
     /// Whether the last observation showed a load balancer of the key.
     exists: bool,
-    /// Whether a user waits for it.
+    /// Whether a user waits for the task.
     awaited: bool,
-    /// When the vendor answered in this turn that the key has no load balancer.
+    /// Time in this turn at which the vendor answered that the key has no load balancer.
     absent: Option<Instant>,
-    /// Whether the next observation is a poll: of the state of a known load balancer, without looking for others.
+    /// Whether the next observation only polls the state of a known load balancer, without searching for others.
     pub(super) polls: bool,
 }
 
@@ -80,11 +80,11 @@ pub(super) enum Turn<D: Driver> {
 
 type Turned<D> = Result<Turn<D>, AdapterError>;
 
-/// The decision after an observation.
+/// What the task does after an observation.
 enum Seen<D: Driver> {
-    /// No write.
+    /// Make no write.
     Turn(Turn<D>),
-    /// One write.
+    /// Make one write.
     Write {
         step: Arc<D::Step>,
         effect: Effect,
@@ -125,10 +125,10 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// One observation and at most one vendor write.
+    /// Makes one observation and at most one vendor write.
     pub(super) async fn turn(&self, order: &Order, work: &mut Work<D>) -> Turned<D> {
         work.term.check()?;
-        // Drop the listing before a write is queued: thousands of tasks may wait.
+        // Drop the listing before a write is queued, because thousands of tasks may wait.
         let seen = {
             let view = self.look(order, work).await?;
             self.judge(order, &view, work)?
@@ -146,7 +146,7 @@ impl<D: Driver> Converger<D> {
 
     async fn look(&self, order: &Order, work: &mut Work<D>) -> Result<View<Record<D>>, VendorError> {
         let polls = std::mem::take(&mut work.polls);
-        // Valid for one observation only.
+        // This is valid for one observation only.
         work.absent = None;
         if self.is_worth_a_read(order, work) {
             if polls
@@ -164,7 +164,7 @@ impl<D: Driver> Converger<D> {
         self.snapshot.at_least(Some(work.bound), &*self.driver, &session).await
     }
 
-    /// Whether to read the key alone: a user waits, and fewer users wait than a listing has pages.
+    /// Whether to read only the load balancers of the key: a user waits, and fewer users wait than a listing has pages.
     fn is_worth_a_read(&self, order: &Order, work: &mut Work<D>) -> bool {
         // A user still waits after the priority was raised for traffic.
         work.awaited |= *work.asked.borrow() == Priority::Interactive;
@@ -173,7 +173,8 @@ impl<D: Driver> Converger<D> {
         wanted && pages > 1 && self.awaited(pages) < pages
     }
 
-    /// The only load balancer of the key. This needs no proof: a load balancer of the last observation is rarely gone at the next one.
+    /// The only load balancer of the key. No proof is needed here: a load balancer of the last observation rarely disappears before the
+    /// next.
     fn alone(&self, work: &Work<D>) -> Option<String> {
         let known = self.snapshot.view(None)?;
         let mut mine = known.items.iter().filter(|record| record.belongs_to(&work.key));
@@ -184,7 +185,7 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Reads one load balancer. `None`: a listing is needed.
+    /// Reads one load balancer. `None`: the task needs a listing.
     async fn look_up(
         &self,
         order: &Order,
@@ -203,13 +204,14 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Reads the load balancers of the key, where a listing would only prove that there are none. `None`: a listing is needed, or no proof.
+    /// Reads the load balancers of the key if a listing would only be needed to prove that there are none. `None`: the task needs a
+    /// listing, or there is no proof.
     async fn find(&self, order: &Order, work: &mut Work<D>) -> Result<Option<View<Record<D>>>, VendorError> {
         let Goal::Present(desired, terms) = &order.goal else { return Ok(None) };
-        // A load balancer to adopt or share has other tags, or none.
+        // A load balancer to adopt or share does not have the key's tags.
         let own =
             desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
-        // Names, and the fences of the previous leader, are checked on this listing.
+        // This listing is also used to check names and the fences of the previous leader.
         let since = work.term.since();
         let trusted = self.trust(since).max(since + self.driver.describe().consistency_horizon);
         let trusted = order.bound.map_or(trusted, |bound| bound.max(trusted));
@@ -222,7 +224,7 @@ impl<D: Driver> Converger<D> {
         let session = self.session(order, Priority::Interactive, work);
         let Some(found) = self.driver.find(&session, &work.key).await? else { return Ok(None) };
         if found.iter().any(|record| !record.belongs_to(&work.key)) {
-            // The result contains load balancers of other keys, so it proves nothing.
+            // The result contains load balancers of other keys, so it is unreliable and proves nothing.
             return Ok(None);
         }
         if found.is_empty() {
@@ -256,13 +258,13 @@ impl<D: Driver> Converger<D> {
         {
             Next::End(end) => {
                 if end == End::Absent {
-                    // Others may request its addresses from now on.
+                    // From now on, other keys may request its addresses.
                     self.memories.of(&work.key, |memory| memory.former = None);
                 }
                 return Ok(Seen::Turn(Turn::End(end)));
             }
             Next::Look if fresh => {
-                return Err(AdapterError::new(Reason::Internal, "the driver plans no step to create it"));
+                return Err(AdapterError::new(Reason::Internal, "the driver planned no create step"));
             }
             Next::Look if proof > Instant::now() => {
                 return patience(work, sure_reads(work)).map(Seen::Turn);
@@ -285,17 +287,17 @@ impl<D: Driver> Converger<D> {
         };
         work.total = work.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
         let Some(step) = steps.into_iter().next() else { return Ok(Seen::Turn(Turn::Again)) };
-        // While reads may not show the last create, another one of any form could create a duplicate.
+        // While reads may not show the last create, any other create could produce a duplicate.
         let early =
             if effect == Effect::Creates { proof > Instant::now() } else { self.repeats(&step, work) };
         if early {
-            let waits_for = format!("waits until the cloud shows the last change, before the next: {step}");
+            let waits_for = format!("waits until the cloud shows the last change; the next step is: {step}");
             return Ok(Seen::Turn(Turn::Wait(waits_for)));
         }
         Ok(Seen::Write { step: Arc::new(step), effect, mine })
     }
 
-    /// Refuses addresses of a load balancer that is being recreated for another key: they are only temporarily free.
+    /// Refuses addresses of another key's load balancer that is being recreated: they are free only temporarily.
     fn check_addresses(&self, goal: &Goal) -> Result<(), AdapterError> {
         let Goal::Present(desired, _) = goal else { return Ok(()) };
         for (at, asked) in desired.spec.requested_addresses.iter().enumerate() {
@@ -306,7 +308,7 @@ impl<D: Driver> Converger<D> {
                     Some(Value::Hostname(_)) | None => false,
                 });
                 let owner = former.summary.owner.clone().unwrap_or_default();
-                // The Service was deleted and created again.
+                // This is the same Service, deleted and created again.
                 let same = owner.namespace == desired.owner.namespace && owner.name == desired.owner.name;
                 (has && !same).then_some(owner)
             });
@@ -324,7 +326,7 @@ impl<D: Driver> Converger<D> {
         session.hurried(work.asked.clone(), Some(class)).standing_at(&work.place)
     }
 
-    /// When a listing must have begun to prove absence: after the task started, and late enough to show the last writes of this process and
+    /// Earliest start of a listing that proves absence: after the task started, and late enough to show the last writes of this process and
     /// of the previous leader.
     fn proof(&self, goal: &Goal, work: &Work<D>) -> Instant {
         let former = self.former_horizon(goal, work).map(|horizon| work.term.since() + horizon);
@@ -332,19 +334,19 @@ impl<D: Driver> Converger<D> {
         former.max(last).map_or(work.started, |built| built.max(work.started))
     }
 
-    /// How long after the start of the term reads may lack the previous leader's writes for the key. The outcome of its last create is
-    /// unknown here, and the vendor may still execute it. `None`: irrelevant.
+    /// Time since the start of the term in which reads may lack the previous leader's writes for the key. The outcome of that leader's last
+    /// create is unknown to this process, and the vendor may still execute it. `None`: there is no such time.
     fn former_horizon(&self, goal: &Goal, work: &Work<D>) -> Option<Duration> {
         let cloud = self.driver.describe();
         let guarded = cloud.deduplication != Deduplication::ListThenCreate;
         let removed = self.memories.of(&work.key, |memory| memory.removed);
         match goal {
             Goal::Present(_, terms) if terms.adoption == Adoption::ById => Some(cloud.consistency_horizon),
-            // The vendor refuses a second create, or answers it with the result of the first.
+            // The vendor refuses a second create, or answers with the result of the first.
             Goal::Present(..) if guarded => None,
             // No load balancer is created for a key that shares one.
             Goal::Present(desired, _) if desired.shares().is_some() => Some(cloud.consistency_horizon),
-            // This process removed one in this term, so the previous leader cannot have created another.
+            // This process removed a load balancer in this term, so the previous leader cannot have created another.
             Goal::Present(..) | Goal::Absent { .. }
                 if !guarded && removed.is_some_and(|at| at >= work.term.since()) =>
             {
@@ -367,7 +369,7 @@ impl<D: Driver> Converger<D> {
         (step, effect): (Arc<D::Step>, Effect),
         work: &mut Work<D>,
     ) -> Turned<D> {
-        // Record the intent first: if this task panics, the key's next task knows what may have been done.
+        // Record the write first. If this task panics, the key's next task knows what may have been done.
         let before = work.last.clone();
         self.note(&step, effect, Answer::Awaited, work);
         if work.refused.as_ref() != Some(&step) {
@@ -378,7 +380,7 @@ impl<D: Driver> Converger<D> {
             Ok(outcome) => {
                 work.made = match (outcome, effect) {
                     (Outcome::Created(vendor_id), _) => Some(vendor_id),
-                    // The ID may be outdated.
+                    // The known ID may be outdated now.
                     (_, Effect::Creates | Effect::Removes) => None,
                     (_, Effect::Changes) => work.made.take(),
                 };
@@ -401,7 +403,7 @@ impl<D: Driver> Converger<D> {
                 if error.fault == Fault::OutcomeUnknown {
                     self.note(&step, effect, Answer::Lost(error.of(&*step).into()), work);
                 } else if hidden {
-                    // It exists, but reads do not show it yet: wait for the horizon, as after a create.
+                    // The load balancer exists, but reads do not show it yet: wait for the horizon, as after a create.
                     self.note(&step, effect, Answer::Heard, work);
                 } else {
                     work.last.clone_from(&before);
@@ -410,7 +412,7 @@ impl<D: Driver> Converger<D> {
                 if effect == Effect::Creates && self.does_without(&error, work) {
                     let failure = error.of(&*step);
                     return Ok(Turn::Wait(format!(
-                        "{failure}; retries without properties of the former load balancer"
+                        "{failure}; the adapter retries without the properties of the former load balancer"
                     )));
                 }
                 failed(&*step, error, work)
@@ -418,7 +420,7 @@ impl<D: Driver> Converger<D> {
         }
     }
 
-    /// Whether the refusal may be due to properties of the former load balancer: they are not requested again.
+    /// Whether properties of the former load balancer may have caused the refusal. If so, they are not requested again.
     fn does_without(&self, error: &VendorError, work: &Work<D>) -> bool {
         let refused = match error.fault {
             Fault::Busy | Fault::NotFound | Fault::Quota | Fault::Immutable | Fault::Invalid => true,
@@ -438,7 +440,7 @@ impl<D: Driver> Converger<D> {
 
     fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: Answer, work: &mut Work<D>) {
         let (at, cloud) = (Instant::now(), self.driver.describe());
-        // The vendor may still execute a request without a client. Only for creates does a late execution matter.
+        // The vendor may execute a request after the client has gone. Only late creates are harmful.
         let horizon = match (&answer, effect) {
             (Answer::Awaited | Answer::Lost(_), Effect::Creates) => cloud.create_horizon,
             (Answer::Awaited | Answer::Lost(_) | Answer::Heard, _) => cloud.consistency_horizon,
@@ -455,7 +457,7 @@ impl<D: Driver> Converger<D> {
 
 fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> Turned<D> {
     match error.fault {
-        // The object is being changed, or has disappeared: observe again.
+        // The object is being changed, or has disappeared, so observe again.
         Fault::Busy | Fault::NotFound => patience(work, error.of(step)),
         // Check the outcome first. The step is not repeated until reads are reliable.
         Fault::OutcomeUnknown if work.unknown < UNKNOWN_MAX => {
@@ -481,7 +483,7 @@ fn failed<D: Driver>(step: &D::Step, error: VendorError, work: &mut Work<D>) -> 
     }
 }
 
-/// Reports a failure rather than the wait that results from it.
+/// Text for a task that waits for reliable reads. A failure is reported rather than the wait that results from it.
 fn sure_reads<D: Driver>(work: &Work<D>) -> String {
     match work.last.as_ref().and_then(|last| last.failure.as_deref()) {
         Some(failure) => looks_first(failure),
@@ -490,12 +492,12 @@ fn sure_reads<D: Driver>(work: &Work<D>) -> String {
     }
 }
 
-/// Controllers append a similar text to the error.
+/// The text after a lost answer. Controllers append a similar text to the error.
 fn looks_first(failure: &str) -> String {
-    format!("{failure}; checks first whether it was done")
+    format!("{failure}; the adapter first checks whether the write was made")
 }
 
-/// Continues to wait, unless there was no progress for too long.
+/// Continues to wait, unless there has been no progress for too long.
 fn patience<D: Driver>(work: &Work<D>, waits_for: String) -> Turned<D> {
     let since = work.last.as_ref().map_or(work.started, |last| last.at.max(work.started));
     if since.elapsed() > STUCK {

@@ -1,4 +1,4 @@
-//! Which load balancers are recreated, and which are not.
+//! Tests which load balancers are recreated.
 
 use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 
@@ -28,7 +28,7 @@ fn goal(size: &str, recreate: Recreate) -> Goal {
     Goal::Present(Arc::new(desired), Terms { recreate, adoption: Adoption::Never, known: None })
 }
 
-/// A complete load balancer of the key.
+/// A complete load balancer that belongs to the key.
 fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<()> {
     let summary = LoadBalancer {
         vendor_id: id.to_owned(),
@@ -65,14 +65,15 @@ fn shared_load_balancer_is_not_recreated() {
         let alone = decided(goal, [record("1", "", state)]).expect(what);
         assert!(matches!(alone, Next::Replace(..)), "{what}: {alone:?}");
     }
-    let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("it is refused");
+    let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("the recreation is refused");
     assert_eq!(refused.reason, Reason::ImmutableField);
     assert!(refused.message.contains("spec.size") && refused.message.contains("is shared"), "{refused}");
-    let told = decided(&broken, [record("1", USED, Error)]).expect("its state is the result");
+    let told =
+        decided(&broken, [record("1", USED, Error)]).expect("the state of the load balancer is the result");
     assert!(matches!(told, Next::End(End::Present(_))), "{told:?}");
 }
 
-/// A second load balancer of the key is deleted; while others use it, it is only released.
+/// A second load balancer of the key is deleted. While others use it, it is only released.
 #[test]
 fn released_second_load_balancer_is_kept() {
     let second = record("2", USED, LoadBalancerState::Active);
@@ -85,7 +86,7 @@ fn released_second_load_balancer_is_kept() {
     assert!(matches!(left, Next::End(End::Present(_))), "{left:?}");
 }
 
-/// A load balancer that existed before its owner stays when its owner is deleted or wants another one, unless the operator allows its
+/// A load balancer that existed before its owner stays when the owner is deleted or requests another one, unless the operator permits its
 /// deletion.
 #[test]
 fn adopted_load_balancer_is_released_not_recreated() {
@@ -116,22 +117,23 @@ fn adopted_load_balancer_is_released_not_recreated() {
     assert_eq!(next(&absent, &grants, active).expect("possible"), Next::Remove(vec![Create::Gone]));
 
     let immutable = goal(ANOTHER_SIZE, Recreate::IfImmutableChanged);
-    let refused = next(&immutable, &Grants::default(), active).expect_err("it is refused");
+    let refused = next(&immutable, &Grants::default(), active).expect_err("the recreation is refused");
     assert!(refused.reason == Reason::ImmutableField && refused.message.contains("is adopted"), "{refused}");
     assert!(matches!(next(&immutable, &grants, active), Ok(Next::Replace(..))));
     let broken = next(&goal("", Recreate::IfError), &Grants::default(), LoadBalancerState::Error);
     assert!(matches!(broken, Ok(Next::End(End::Present(_)))), "{broken:?}");
 
-    // Vendors refuse all changes of a load balancer in ERROR: the user gets instructions, and the request is repeated.
-    let broken = next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("it is refused");
+    // Vendors refuse all changes of a load balancer in ERROR. The user gets instructions, and the request is repeated later.
+    let broken =
+        next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("the deletion is refused");
     assert!(broken.message.contains("repair or delete it in the cloud"), "{broken}");
     assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
     let deleted = next(&absent, &grants, LoadBalancerState::Error);
     assert_eq!(deleted.expect("possible"), Next::Remove(vec![Create::Gone]));
 }
 
-/// Requests without the operator's grant are refused before anything is created; an existing load balancer is kept, and never deleted
-/// because of them.
+/// Requests without the operator's grant are refused before anything is created. An existing load balancer is kept, and never deleted
+/// because of such a request.
 #[test]
 fn missing_grant_is_refused_without_deletion() {
     let mut wanted = match goal("", Recreate::IfImmutableChanged) {
@@ -142,7 +144,7 @@ fn missing_grant_is_refused_without_deletion() {
     wanted.spec.subnets = vec!["s-1".to_owned()];
     let terms = Terms { recreate: Recreate::IfError, adoption: Adoption::Never, known: None };
     let wanted = Goal::Present(Arc::new(wanted), terms);
-    let none = decided(&wanted, []).expect_err("none is created");
+    let none = decided(&wanted, []).expect_err("no load balancer is created");
     assert_eq!((none.reason, none.violations[0].field.as_str()), (Reason::FieldInvalid, "spec.subnets[0]"));
     let applied = |hash: &str, state| {
         let mut there = record("1", "", state);
@@ -150,10 +152,10 @@ fn missing_grant_is_refused_without_deletion() {
         there
     };
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
-        // The same request was applied before. Without the grant it could not be created again, so it is not deleted.
+        // The same request was applied earlier. Without the grant the load balancer could not be created again, so it is not deleted.
         let kept = decided(&wanted, [applied(HASH, state)]);
         assert!(matches!(kept, Ok(Next::End(End::Present(_)))), "{kept:?}");
-        let there = decided(&wanted, [applied("1-before", state)]).expect_err("it is kept");
+        let there = decided(&wanted, [applied("1-before", state)]).expect_err("the load balancer is kept");
         assert_eq!(
             (there.reason, there.metadata["fields"].as_str()),
             (Reason::ImmutableField, "spec.subnets[0]")
@@ -165,7 +167,7 @@ fn missing_grant_is_refused_without_deletion() {
     assert!(matches!(granted, Ok(Next::Create(_))), "{granted:?}");
 }
 
-/// By default, Services of the owner's namespace and cluster share its load balancer; others need its consent.
+/// By default, Services in the owner's namespace and cluster share its load balancer; other Services need the owner's consent.
 #[test]
 fn sharing_needs_the_owners_consent() {
     let lb = |cluster: Option<&str>, namespace: &str, with: &str| {

@@ -1,7 +1,7 @@
-//! Refuses fields of a specification that need a capability which the driver does not list. Pure.
+//! Refuses fields of a specification that need a capability that the driver does not declare. This module is pure.
 //!
-//! The patterns name every field of the contract. A new field therefore does not compile until its capability is decided here, so that no
-//! driver silently ignores it.
+//! The patterns name every field of the contract. Therefore a new field does not compile until its capability is decided here, and no
+//! driver can silently ignore it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use cloud_api_proto::{
 
 use crate::driver::Description;
 
-/// The attribute of a capability that lists its values. Source: adapter_service.proto, `Capability`.
+/// The attribute of a capability that lists its supported values. Source: adapter_service.proto, `Capability`.
 const VALUES: &str = "values";
 
 /// The capability of adapters that use the application protocol of a port.
@@ -28,7 +28,7 @@ const APP_PROTOCOL: &str = "lb.app-protocol";
 struct Need {
     field: &'static str,
     capability: &'static str,
-    /// The requested value, if the feature is a choice.
+    /// The requested value, if the feature has several values.
     value: Option<String>,
 }
 
@@ -55,15 +55,15 @@ impl Need {
     }
 }
 
-/// Refuses features that this cloud lacks, at the first missing capability.
+/// Refuses the first requested feature whose capability this cloud lacks.
 ///
 /// # Errors
-/// `UNSUPPORTED_FEATURE` with `field` and `capability`.
+/// Returns `UNSUPPORTED_FEATURE` with `field` and `capability`.
 pub(super) fn check(spec: &LoadBalancerSpec, cloud: &Description) -> Result<(), AdapterError> {
     needs(spec).iter().find_map(|need| need.refusal(cloud)).map_or(Ok(()), Err)
 }
 
-/// Removes hints that this cloud ignores: they are not hashed, so that neither a change nor an upgrade causes writes.
+/// Removes hints that this cloud ignores. Hints are not hashed, so that neither a change nor an upgrade causes writes.
 pub(super) fn forget_unread(spec: &mut LoadBalancerSpec, cloud: &Description) {
     if !cloud.can(APP_PROTOCOL) {
         spec.listeners.iter_mut().for_each(|listener| listener.app_protocol.clear());
@@ -87,7 +87,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
         load_balancer_id,
         shared_with,
         address_retention: _,
-        // Supported by all clouds.
+        // All clouds support these fields.
         class: _,
         backend_set_id: _,
         traffic_policy: _,
@@ -119,7 +119,7 @@ fn needs(spec: &LoadBalancerSpec) -> Vec<Need> {
 fn is_http(check: &HealthCheck) -> bool {
     let HealthCheck {
         kind: _,
-        // Supported by all clouds, or refused by the driver.
+        // All clouds support these fields, or the driver refuses them.
         port: _,
         path: _,
         interval: _,
@@ -157,12 +157,12 @@ fn of_listener(listener: &Listener) -> Vec<Need> {
         application: _,
         connect_timeout,
         connection_limit,
-        // Supported by all clouds, or refused by the driver.
+        // All clouds support these fields, or the driver refuses them.
         name: _,
         port: _,
         node_port: _,
         idle_timeout: _,
-        // Removed for adapters that do not use it.
+        // This field is removed for adapters that do not use it.
         app_protocol: _,
     } = listener;
     let direct = listener.target_kind() == TargetKind::NodeDirect;

@@ -1,4 +1,4 @@
-//! Validates vendor parameters against the driver's declarations. Pure.
+//! Validates vendor parameters against the driver's declarations. This module is pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +7,15 @@ use cloud_api_proto::{
     v1alpha1::{Parameter, parameter::Type},
 };
 
-/// Minimum similarity of a suggested parameter.
+/// Minimum similarity of a parameter that is suggested.
 const SIMILAR: f64 = 0.6;
-/// The units of durations, in milliseconds. `ms` comes before `s`, its suffix.
+/// Units of durations in milliseconds. `ms` comes before `s`, which is its suffix.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Refuses the first parameter that is unknown or has an invalid value.
 ///
 /// # Errors
-/// `UNKNOWN_PARAMETER` with the most similar known one; `FIELD_INVALID`.
+/// Returns `UNKNOWN_PARAMETER` with the most similar known one; `FIELD_INVALID` for an invalid value.
 pub(super) fn check(values: &BTreeMap<String, String>, declared: &[Parameter]) -> Result<(), AdapterError> {
     for (key, value) in values {
         let known = declared.iter().find(|known| known.key == *key);
@@ -49,7 +49,7 @@ fn fault(declared: &Parameter, value: &str) -> Option<String> {
     excluded.then(|| format!("must be one of {}", allowed.join(", ")))
 }
 
-/// A whole number and its unit.
+/// Splits a duration into a whole number and its unit.
 fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = UNITS.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?, unit)))?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

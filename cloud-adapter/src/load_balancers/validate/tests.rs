@@ -1,4 +1,4 @@
-//! The hash, and faults on every cloud.
+//! Tests the hash, and the faults that are the same on every cloud.
 
 use cloud_api_proto::v1alpha1::listener::Application;
 
@@ -27,7 +27,7 @@ fn plain() -> LoadBalancerSpec {
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// Changes that must change the hash, each with an invalid value.
+/// Rows: changes that must change the hash, each with an invalid value.
 const FIELDS: [(Change, Change, &str); 10] = [
     (
         |spec| spec.address_pool = "public".into(),
@@ -184,7 +184,7 @@ fn timeouts_are_bounded() {
     }
 }
 
-/// Vendors take all ranges with each listener.
+/// The limit exists because vendors store all ranges with each listener.
 #[test]
 fn source_ranges_are_bounded_with_the_listeners_that_they_are_for() {
     let judge = |ranges: u32| {

@@ -1,4 +1,4 @@
-//! Checks the lengths of a specification's strings. Pure.
+//! Checks the lengths of a specification's strings. This module is pure.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use cloud_api_proto::{
 
 use crate::strings::{item_too_long, too_long};
 
-/// Maximum number of characters of a map's key in a path.
+/// Maximum length, in characters, of a map's key in the path of a fault.
 const KEY_SHOWN: usize = 64;
 
-/// The strings that are too long, by path. Addresses and CIDRs are checked by their format.
+/// The paths of the strings that are too long. Addresses and CIDRs are excluded, because their format is checked.
 pub(super) fn faults(spec: &LoadBalancerSpec) -> Vec<Violation> {
     let class = spec.class.as_deref().unwrap_or_default();
     let LoadBalancerSpec { address_pool, size, zone, backend_set_id, load_balancer_id, .. } = spec;
@@ -46,7 +46,7 @@ fn list(path: &str, texts: &[String]) -> Vec<Violation> {
     each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
 }
 
-/// Truncates a map's key for a path.
+/// Truncates a map's key for the path of a fault.
 fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
     let each = texts.iter().flat_map(|(key, value)| {
         let shown: String = key.chars().take(KEY_SHOWN).collect();

@@ -15,13 +15,13 @@ use super::{
 
 /// The length of a step, in seconds.
 const STEP: f64 = 5.0;
-/// A listing counts as old from this multiple of its target age.
+/// A listing is marked as old from this multiple of its target age.
 const OLD: f64 = 3.0;
 
-/// The note on the charts.
+/// The text that explains the charts.
 const BUDGETS: &str = "Rate limits of calls to the cloud. The charts show the last 10 minutes; the thin line is the granted rate.";
 
-/// All sections.
+/// Renders all sections of the page.
 pub(super) fn sections(status: &AdapterStatus) -> String {
     let parts: [String; 8] = [
         Head(status).to_string(),
@@ -137,7 +137,7 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     .note(BUDGETS)
 }
 
-/// The newest number next to its chart.
+/// A table cell with the newest value and its chart.
 fn chart(now: impl Display, spark: impl Display) -> Cell {
     markup(format!("<span class=\"chart\">{spark}<b>{now}</b></span>"))
 }
@@ -276,7 +276,7 @@ fn writes(status: &AdapterStatus) -> Table<5> {
     )
 }
 
-/// Seconds from one time to another; 0 if `to` is earlier.
+/// Number of seconds from one time to another; 0 if `to` is earlier.
 fn between(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

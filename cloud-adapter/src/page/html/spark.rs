@@ -1,4 +1,4 @@
-//! Small charts of the last ten minutes, the newest at the right.
+//! Small charts of the last ten minutes, with the newest values at the right.
 
 use std::fmt::{self, Display};
 
@@ -6,20 +6,20 @@ use pages::report::Step;
 
 use super::text::Number;
 
-/// Units of the drawing; the style determines its size.
+/// Size of the drawing in units; the style determines the size on the page.
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 32.0;
-/// Free space at the top for the width of the line.
+/// Free space at the top, so that the line is not cut off.
 const TOP: f64 = 2.0;
 /// The period shown, in seconds.
 const SPAN: f64 = 600.0;
 /// The length of a step, in seconds.
 const STEP: f64 = 5.0;
 
-/// Calls a second: used and granted.
+/// Chart of calls a second: used and granted.
 pub(super) struct Used<'a>(pub(super) &'a [Step]);
 
-/// Queued calls.
+/// Chart of queued calls.
 pub(super) struct Waited<'a>(pub(super) &'a [Step]);
 
 impl Display for Used<'_> {
@@ -63,7 +63,7 @@ fn peak(steps: &[Step], value: impl Fn(&Step) -> f64) -> f64 {
     steps.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The horizontal position of a step: the oldest first.
+/// The horizontal position of a step, with the oldest at the left.
 fn points(
     steps: &[Step],
     value: impl Fn(&Step) -> f64,

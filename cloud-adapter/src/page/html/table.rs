@@ -1,17 +1,17 @@
-//! Tables. On narrow screens each row becomes a list: every cell has the name of its column.
+//! Tables. On narrow screens each row becomes a list, in which every value has the name of its column.
 
 use std::fmt::{self, Display};
 
 use super::text::Escaped;
 
-/// One column.
+/// A column of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     name: &'static str,
     class: &'static str,
 }
 
-/// A column of words.
+/// A column of short words.
 pub(super) const fn words(name: &'static str) -> Column {
     Column { name, class: "" }
 }
@@ -21,7 +21,7 @@ pub(super) const fn number(name: &'static str) -> Column {
     Column { name, class: "number" }
 }
 
-/// A column of names chosen by users: they may be long, and break anywhere.
+/// A column of names that users choose. They may be long, and may be wrapped anywhere.
 pub(super) const fn name(name: &'static str) -> Column {
     Column { name, class: "name" }
 }
@@ -37,12 +37,12 @@ pub(super) enum Cell {
     Markup(String),
 }
 
-/// A text.
+/// A cell with text.
 pub(super) fn text(text: impl Display) -> Cell {
     Cell::Text(text.to_string())
 }
 
-/// Trusted markup, whose texts are escaped already.
+/// A cell with trusted markup, in which texts are already escaped.
 pub(super) fn markup(markup: impl Display) -> Cell {
     Cell::Markup(markup.to_string())
 }
@@ -56,7 +56,7 @@ impl Display for Cell {
     }
 }
 
-/// A section with one table. The first cell of a row is its name. `empty`: the text in place of a table without rows.
+/// A section with one table. The first cell of a row is the row's name. `empty` is shown instead of a table without rows.
 pub(super) struct Table<const N: usize> {
     id: &'static str,
     title: &'static str,
@@ -76,7 +76,7 @@ impl<const N: usize> Table<N> {
         Self { id, title, note: String::new(), empty, columns, rows: rows.collect() }
     }
 
-    /// Adds an explanation of the columns.
+    /// Adds a text that explains the columns.
     pub(super) fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
@@ -121,7 +121,7 @@ impl Display for Class {
     }
 }
 
-/// A state with details: never indicated by colour alone.
+/// A state with details, so that the state is never indicated by colour alone.
 pub(super) fn state(class: &str, word: impl Display, more: &str) -> Cell {
     let (colon, more) = (if more.is_empty() { "" } else { ": " }, Escaped(more));
     Cell::Markup(format!("<span class=\"state {class}\">{word}</span>{colon}{more}"))

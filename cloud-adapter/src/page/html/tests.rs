@@ -88,8 +88,8 @@ fn each_cluster_is_a_row_with_its_owner() {
         let cells = row.split("<div>").skip(1).filter_map(|it| it.split("</div>").next());
         cells.map(str::to_owned).collect::<Vec<_>>()
     };
-    let section = page.split("<section id=\"clusters\">").nth(1).expect("it is there");
-    let section = section.split("</section>").next().expect("it ends");
+    let section = page.split("<section id=\"clusters\">").nth(1).expect("the section exists");
+    let section = section.split("</section>").next().expect("the section ends");
     let rows: Vec<_> = section.split("<tr>").skip(2).map(cells).collect();
     assert_eq!(rows, [["this cluster", "3", "1,200"], ["untagged", "1", "0"], ["another cluster", "0", "7"]]);
 }

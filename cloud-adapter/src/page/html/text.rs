@@ -1,9 +1,9 @@
-//! Escaping, and formatting of numbers.
+//! Escaping of texts, and formatting of numbers.
 
 use std::fmt::{self, Write as _};
 
-/// An untrusted text, escaped for HTML text and quoted attributes. Invisible characters and those that change the text direction are shown
-/// as a mark.
+/// An untrusted text, escaped for HTML text and quoted attributes. Invisible characters, and characters that change the text direction, are
+/// replaced by a visible mark.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -25,7 +25,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A duration in seconds.
+/// Formats a duration in seconds.
 pub(super) struct Seconds(pub(super) f64);
 
 impl fmt::Display for Seconds {
@@ -44,7 +44,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A number with one decimal if it is not whole; two if it is small.
+/// Formats a number with one decimal if it is not whole, and with two if it is small.
 pub(super) struct Number(pub(super) f64);
 
 impl fmt::Display for Number {
@@ -54,7 +54,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// A count with separated thousands.
+/// Formats a count with separated thousands.
 pub(super) struct Count(pub(super) u64);
 
 impl fmt::Display for Count {

@@ -1,4 +1,4 @@
-//! A standby learns from the watch of the leader.
+//! Tests a snapshot that a standby updates from the watch of the leader.
 
 use super::*;
 

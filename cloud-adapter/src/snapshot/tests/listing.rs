@@ -1,4 +1,4 @@
-//! Pages that shift, interrupted listings, and what a listing must not overwrite.
+//! Tests of pages that shift, of interrupted listings, and of items that a listing must not overwrite.
 
 use super::*;
 
@@ -10,7 +10,7 @@ async fn pages_that_shift_are_read_again() {
     bed.refresh().await.expect("listed");
     assert_eq!(bed.ids(), ["a", "b", "c", "d", "w", "x"]);
     assert_eq!(bed.pages(), 5, "two pages before the total changed, three for six items");
-    assert_eq!(bed.snapshot.with(|state| state.pages), Some(5), "the cost");
+    assert_eq!(bed.snapshot.with(|state| state.pages), Some(5), "the cost of the listing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -19,7 +19,7 @@ async fn item_read_twice_restarts_the_listing() {
     bed.source.offset.store(true, Ordering::Relaxed);
     let swap = async {
         tokio::time::sleep(Duration::from_millis(15)).await;
-        // The total is unchanged, and all items move by one place.
+        // The total is unchanged, but all items move by one place.
         bed.has(&["x", "a", "b", "c"]);
     };
     let (listed, ()) = tokio::join!(bed.refresh(), swap);
@@ -36,7 +36,7 @@ async fn always_shifting_listing_fails() {
     advance(Duration::from_secs(1)).await;
     assert_eq!(bed.refresh().await.expect_err("shifts").fault, Fault::Unavailable);
     assert_eq!(bed.ids(), ["a", "b", "c"]);
-    assert_eq!(bed.pages(), 2 + 8, "after four tries");
+    assert_eq!(bed.pages(), 2 + 8, "the listing fails after four tries");
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +61,7 @@ async fn unchanged_items_are_shared_between_listings() {
     advance(Duration::from_secs(1)).await;
     bed.has(&["a=0", "b=1", "c=0"]);
     let left = tokio::time::timeout(Duration::from_millis(15), bed.refresh()).await;
-    assert!(left.is_err(), "after its first page");
+    assert!(left.is_err(), "interrupted after the first page");
     let listing = bed.snapshot.listing.lock().await;
     let read = &listing.as_ref().expect("left").items;
     let shared = |id: &str| Arc::ptr_eq(&read[id], &bed.snapshot.sight(id).expect("listed").0);
@@ -76,7 +76,7 @@ async fn interrupted_listing_is_too_old_for_a_later_reader() {
     advance(Duration::from_secs(1)).await;
     bed.has(&["z", "b", "c", "d"]);
     bed.refresh().await.expect("listed");
-    assert_eq!(bed.ids(), ["b", "c", "d", "z"], "nothing of the first page of the earlier listing");
+    assert_eq!(bed.ids(), ["b", "c", "d", "z"], "the first page of the earlier listing is not used");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn mass_disappearance_is_distinguished() {
         let gone = ["a", "b", "c"].into_iter().filter_map(|id| bed.snapshot.departed(id)).collect::<Vec<_>>();
         assert!(gone.iter().any(|one| one.en_masse) == en_masse, "{gone:?}");
     }
-    assert!(!bed.snapshot.departed("a").expect("gone").en_masse, "others stayed");
+    assert!(!bed.snapshot.departed("a").expect("gone").en_masse, "the other items are unchanged");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
-//! The refresher: when it lists, when it does not, and how many calls it uses.
+//! Tests of the refresher: when it lists, when it does not list, and how many calls it uses.
 
 use super::*;
 
-/// Runs the refresher while something else happens.
+/// Runs the refresher while another future runs.
 async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     tokio::select! {
         () = bed.keep_fresh() => panic!("never ends"),
@@ -10,7 +10,7 @@ async fn beside(bed: &Bed, act: impl Future<Output = ()>) {
     }
 }
 
-/// Reads a watch for this long.
+/// Reads a watch for this duration.
 async fn watching(bed: &Bed, time: Duration) {
     let mut watcher = bed.watch(WatchOptions::default());
     let over = tokio::time::sleep(time);
@@ -48,7 +48,11 @@ async fn nothing_is_listed_without_watches() {
         tokio::time::sleep(Duration::from_mins(10)).await;
         assert_eq!(bed.pages(), 0, "without a watch");
         watching(&bed, Duration::from_mins(5)).await;
-        assert!((11..=12).contains(&bed.pages()), "{}: at once and then one every 30 s", bed.pages());
+        assert!(
+            (11..=12).contains(&bed.pages()),
+            "{}: one listing at once and then one every 30 s",
+            bed.pages()
+        );
     })
     .await;
 }
@@ -111,7 +115,7 @@ async fn long_listing_keeps_to_its_share_of_the_rate() {
     .await;
     let spent = f64::from(u32::try_from(bed.pages() - 200).unwrap()) / Duration::from_mins(20).as_secs_f64();
     assert!(spent <= 0.25 * rate, "{spent} of {rate} calls a second");
-    assert!(spent > 0.2 * rate, "{spent} of {rate} calls a second: it continues");
+    assert!(spent > 0.2 * rate, "{spent} of {rate} calls a second after the change");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +138,7 @@ async fn standby_lists_nothing_and_new_leader_only_when_due() {
     let refresher = bed.snapshot.keep_fresh(&*bed.source, &bed.vendor, &replica, "c-1");
     let leading = async {
         watching(&bed, Duration::from_mins(5)).await;
-        assert_eq!(bed.pages(), 0, "the leader does");
+        assert_eq!(bed.pages(), 0, "the leader lists");
         bed.snapshot.replace_from(vec![instance("a"), instance("b")], Instant::now());
         replica.lead(1);
         let fed = Instant::now();
@@ -148,7 +152,7 @@ async fn standby_lists_nothing_and_new_leader_only_when_due() {
         replica.stand_by(None);
         let before = bed.pages();
         watching(&bed, Duration::from_mins(5)).await;
-        assert_eq!(bed.pages(), before, "a standby again");
+        assert_eq!(bed.pages(), before, "this replica is a standby again");
     };
     tokio::select! {
         () = refresher => panic!("never ends"),
@@ -169,7 +173,7 @@ async fn stale_snapshot_is_listed_at_once_for_a_fresher_bound() {
         assert_eq!(next(&mut bed.watch(stale), 3).await, ["reset", "items a", "synced 1"]);
         let begun = Instant::now();
         assert_eq!(next(&mut bed.watch(live()), 4).await, ["reset", "items a b", "synced 2", "end"]);
-        assert!(begun.elapsed() < Duration::from_secs(1), "without waiting for a tick");
+        assert!(begun.elapsed() < Duration::from_secs(1), "listed without waiting for a tick");
         *bed.source.failing.lock().unwrap() = Some(VendorError::new(Fault::Unavailable, "gone fishing"));
         advance(Duration::from_secs(1)).await;
         assert_eq!(next(&mut bed.watch(live()), 2).await, ["error gone fishing", "end"]);
@@ -193,11 +197,11 @@ async fn target_age_is_shown_while_watched() {
         assert_eq!(target(), Some(Duration::from_secs_f64(share)), "a hundred pages take longer");
         bed.snapshot.configure(CollectionSettings::aged(Duration::from_mins(5)));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(target(), Some(Duration::from_mins(5)), "as configured");
+        assert_eq!(target(), Some(Duration::from_mins(5)), "the interval is as configured");
         drop(watcher);
         tokio::time::sleep(Duration::from_mins(30)).await;
         assert_eq!(target(), None, "without a watch again");
-        assert!(bed.snapshot.age().age > Some(Duration::from_mins(30)), "its age increases");
+        assert!(bed.snapshot.age().age > Some(Duration::from_mins(30)), "the age of the listing increases");
     })
     .await;
 }

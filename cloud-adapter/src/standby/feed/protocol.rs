@@ -1,6 +1,6 @@
-//! The watch protocol on the side of a standby. Pure.
+//! The watch protocol from the standby's side. This module is pure.
 //!
-//! Does not resume watches: a replica follows one leader at a time, and begins with a listing.
+//! Watches are not resumed: a replica follows one leader at a time, and begins with a listing.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -14,9 +14,9 @@ use crate::{driver::Item, snapshot::checksum};
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event<T> {
-    /// A listing follows.
+    /// A listing begins.
     Reset(Option<Scope>),
-    /// Part of the listing.
+    /// Some items of the listing.
     Items(Vec<T>),
     /// The listing is complete.
     Synced { count: u64, checksum: u64, observed: SystemTime },
@@ -24,33 +24,33 @@ pub(super) enum Event<T> {
     Upsert(T),
     /// The key of a deleted item.
     Gone(String),
-    /// No other changes up to this time.
+    /// There are no other changes up to this time.
     Bookmark { observed: SystemTime },
 }
 
-/// Violations of the protocol by a leader. The watch is restarted.
+/// The leader violated the protocol, so the watch is restarted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Violation {
-    /// Items or the end of a listing outside of one.
-    #[error("part of a listing outside of one")]
+    /// The leader sent items or the end of a listing outside of a listing.
+    #[error("part of a listing outside of a listing")]
     NoListing,
-    /// A change before the listing is complete.
+    /// The leader sent a change before the listing was complete.
     #[error("a change before the listing is complete")]
     NotSynced,
-    /// The number of items differs from that at the end of the listing.
-    #[error("a listing of {got} items, but {count} were announced")]
+    /// The number of items differs from the number announced at the end of the listing.
+    #[error("the listing has {got} items, but {count} were announced")]
     Different { count: u64, got: u64 },
 }
 
-/// The state of the protocol.
+/// The state of the protocol for one watch.
 #[derive(Debug, Default)]
 pub(super) enum Follower<T> {
-    /// No message yet.
+    /// No message has arrived yet.
     #[default]
     Waiting,
     /// A listing is in progress.
     Listing(BTreeMap<String, T>),
-    /// Changes may be applied.
+    /// The listing is complete, and changes may be applied.
     Live,
 }
 
@@ -79,7 +79,7 @@ impl<T: Item> Follower<T> {
         Ok(listing.into_values().collect())
     }
 
-    /// A change, if there is a complete listing to apply it to.
+    /// Returns a change, if there is a complete listing to which it can be applied.
     pub(super) fn change<C>(&self, change: C) -> Result<C, Violation> {
         match self {
             Self::Live => Ok(change),
@@ -90,7 +90,7 @@ impl<T: Item> Follower<T> {
 
 /// A message of one of the watches.
 pub(super) trait Message<T> {
-    /// Its event. `None`: an event of a newer contract, or one without its required time.
+    /// Returns the event of the message. `None`: an event of a newer contract, or one without its required time.
     fn event(self) -> Option<Event<T>>;
 }
 
@@ -148,7 +148,7 @@ mod tests {
             let mut follower = Follower::default();
             follower.reset();
             follower.items(vec![instance("a")]).expect("in a listing");
-            // Repeated items count once.
+            // An item that is repeated in the listing counts once.
             follower.items(vec![instance("a"), instance("b")]).expect("in a listing");
             assert_eq!(follower.synced(count, sum).is_ok(), right, "{count} {sum}");
             assert_eq!(follower.change(()).is_ok(), right, "changes apply to a complete listing only");

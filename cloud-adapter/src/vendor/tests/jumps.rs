@@ -1,5 +1,5 @@
-//! Clocks that jump. Wall-clock time does not affect sending; after a jump of monotonic time, as when a host was suspended for hours, there
-//! is no excessive burst, and no call is stuck.
+//! Tests of clocks that jump. Wall-clock time does not affect sending. After a jump of monotonic time, as when a host was suspended for
+//! hours, there is no excessive burst, and no call waits forever.
 
 use super::*;
 
@@ -69,7 +69,7 @@ async fn breaker_recovers_after_a_clock_jump() {
     }
     read(&session, "/").await.expect_err("the breaker is open");
     tokio::time::advance(HOURS).await;
-    read(&session, "/").await.expect("at once");
+    read(&session, "/").await.expect("sent at once");
     assert_eq!(fake.times().len(), 21);
 }
 

@@ -1,4 +1,4 @@
-//! Reports on queued work, and on the last writes.
+//! Tests of the reports on queued work and on the last writes.
 
 use tokio::time::sleep;
 
@@ -14,10 +14,10 @@ fn said(vendor: &Vendor, place: &Place) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn work_reports_its_wait_until_sent() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let place = Place::default();
     let work = session(&vendor).about("work").standing_at(&place);
-    assert_eq!(said(&vendor, &place), None, "no call is submitted");
+    assert_eq!(said(&vendor, &place), None, "no call is submitted yet");
     let looks = async {
         sleep(SECOND).await;
         let waits = said(&vendor, &place);
@@ -35,7 +35,7 @@ async fn work_reports_its_wait_until_sent() {
 #[tokio::test(start_paused = true)]
 async fn waiter_reports_the_wait_of_shared_work() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let waiters = Arc::<Waiters>::default();
     let (first, second) = (Place::default(), Place::default());
     let lists = session(&vendor).about("first").standing_at(&first);
@@ -55,17 +55,17 @@ async fn waiter_reports_the_wait_of_shared_work() {
         "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 9 s"
             .to_owned();
     assert_eq!(both, [Some(sentence.clone()), Some(sentence)]);
-    assert_eq!(left, None, "it waits for the budget no longer");
+    assert_eq!(left, None, "the call no longer waits for the budget");
 }
 
 #[tokio::test(start_paused = true)]
 async fn abandoned_call_has_no_queue_position() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let place = Place::default();
     let work = session(&vendor).standing_at(&place);
     let given_up = tokio::time::timeout(SECOND, read(&work, "/")).await;
-    assert!(given_up.is_err(), "it is sent later");
+    assert!(given_up.is_err(), "the call is sent later");
     assert_eq!(said(&vendor, &place), None);
 }
 
@@ -85,7 +85,7 @@ async fn the_last_writes_are_kept_and_no_read() {
         })
         .collect();
     let write = |failed| ("CreateInstance", Some("shop/web".to_owned()), "adapter", failed);
-    assert_eq!(told, [write(true), write(false)], "the newest first");
+    assert_eq!(told, [write(true), write(false)], "the newest write comes first");
     for _ in 0..60 {
         session(&vendor).call(WRITE, get("/")).await.expect("accepted");
     }

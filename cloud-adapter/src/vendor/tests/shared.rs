@@ -1,4 +1,4 @@
-//! Shared work: it is done as if its most urgent waiter were alone, and each waiter is refused by its own deadline.
+//! Tests of shared work: it is done as if its most urgent waiter were alone, and each waiter is refused by its own deadline.
 
 use cloud_api_proto::v1alpha1::{Instance, cost::Source};
 use futures::future::{join, join_all};
@@ -56,7 +56,7 @@ async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     join_all(calls).await;
 }
 
-/// How long an urgent caller waits for a listing in a storm, and its cost; with or without a low-priority listing in progress.
+/// Time for which an urgent caller waits for a listing in a storm, and the cost, with or without a low-priority listing in progress.
 async fn urgent_listing(leisurely: bool) -> (Duration, u32) {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let snapshot = snapshot();
@@ -90,14 +90,14 @@ async fn urgent_caller_speeds_up_a_running_listing() {
     let (alone, all) = urgent_listing(false).await;
     let (joined, none) = urgent_listing(true).await;
     assert_eq!((all, none), (5, 0), "the caller that lists is charged");
-    assert!(alone > Duration::from_millis(500), "it is queued fairly with the storm: {alone:?}");
+    assert!(alone > Duration::from_millis(500), "the listing is queued fairly with the storm: {alone:?}");
     assert!(joined <= alone, "{joined:?} instead of {alone:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn shared_work_is_queued_outside_namespaces() {
     let (fake, vendor) = vendor(&limits(1.0, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let evil = || Purpose {
         namespace: Arc::from("evil"),
         ..purpose(Priority::Interactive, Role::ServiceController)
@@ -122,7 +122,7 @@ async fn shared_work_is_queued_outside_namespaces() {
 #[tokio::test(start_paused = true)]
 async fn early_deadline_is_refused_and_later_one_served() {
     let (fake, vendor) = vendor(&limits(0.1, 1));
-    read(&session(&vendor), "/").await.expect("the burst");
+    read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let waiters = Arc::<Waiters>::default();
     let patient = vendor.session(within(30, Purpose::own(Priority::Interactive, "patient")));
     let _patient = waiters.join(&patient);
@@ -132,7 +132,7 @@ async fn early_deadline_is_refused_and_later_one_served() {
         let hasty = vendor.session(within(2, Purpose::own(Priority::Interactive, "hasty")));
         let began = Instant::now();
         let refused = timeout(Duration::from_secs(2), waiters.join(&hasty).refused()).await;
-        (refused.expect("before its deadline has passed"), began.elapsed())
+        (refused.expect("refused before its deadline has passed"), began.elapsed())
     };
     let (served, (refused, waited)) = tokio::join!(read(&payer, "/shared"), hasty);
     served.expect("in time for the waiter with the later deadline");
@@ -146,7 +146,7 @@ async fn early_deadline_is_refused_and_later_one_served() {
 async fn queued_call_lives_until_its_last_waiter() {
     for (joins, sent) in [(false, false), (true, true)] {
         let (fake, vendor) = vendor(&limits(1.0, 1));
-        read(&session(&vendor), "/").await.expect("the burst");
+        read(&session(&vendor), "/").await.expect("the call that uses up the burst");
         let waiters = Arc::<Waiters>::default();
         let first = vendor.session(within(2, Purpose::own(Priority::Background, "first")));
         let waiter = waiters.join(&first);
@@ -172,14 +172,15 @@ async fn new_pause_refuses_waiters_with_earlier_deadlines() {
     let hasty = vendor.session(within(10, Purpose::own(Priority::Interactive, "hasty")));
     let patient = vendor.session(within(60, Purpose::own(Priority::Background, "patient")));
     let (mut hasty, patient) = (waiters.join(&hasty), (waiters.join(&patient), patient.shared(&waiters)));
-    let refused = async { timeout(Duration::from_secs(2), hasty.refused()).await.expect("within seconds") };
+    let refused =
+        async { timeout(Duration::from_secs(2), hasty.refused()).await.expect("refused within seconds") };
     let (served, refused) = tokio::join!(read(&patient.1, "/"), refused);
-    served.expect("after the pause");
+    served.expect("sent after the pause");
     assert_eq!((refused.fault, refused.message.as_str()), (Fault::Throttled, "as prepared"));
     assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
 }
 
-/// How long a write behind a hundred resyncs takes, with the first priority, and with the second one half a second later.
+/// Duration of a write behind a hundred resyncs with the first priority, raised to the second priority after half a second.
 async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let (hurry, heard) = watch::channel(asked);
@@ -205,6 +206,6 @@ async fn joining_caller_raises_a_queued_write() {
     use Priority::{Background, Interactive};
     let leisurely = write_behind_resyncs(Background, Background).await;
     let raised = write_behind_resyncs(Background, Interactive).await;
-    assert!(leisurely > Duration::from_secs(9), "after all others: {leisurely:?}");
-    assert!(raised < Duration::from_secs(1), "first from then on: {raised:?}");
+    assert!(leisurely > Duration::from_secs(9), "sent after all others: {leisurely:?}");
+    assert!(raised < Duration::from_secs(1), "sent first after the priority was raised: {raised:?}");
 }

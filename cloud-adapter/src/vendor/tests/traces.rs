@@ -1,4 +1,4 @@
-//! What traces show of vendor calls.
+//! Tests of the traces of vendor calls.
 
 use ::traces::testing::{Recorder, attribute};
 use tracing::Instrument as _;
@@ -12,7 +12,7 @@ async fn call_span_has_its_parent_wait_and_resend_count() {
     let session = session(&vendor).about("Service shop/web");
     fake.answers([(429, Some(7)), (200, None), (409, None)]);
     let work = async {
-        read(&session, "/first").await.expect("sent once more");
+        read(&session, "/first").await.expect("the call is sent once more");
         read(&session, "/second").await.expect_err("busy");
     };
     work.instrument(::traces::child(::traces::span!("work"))).await;
@@ -29,8 +29,8 @@ async fn call_span_has_its_parent_wait_and_resend_count() {
     assert_eq!(told(&second, names), ["409", "", "OPERATION_CONFLICT"]);
     assert_eq!(attribute(&second, "cloud.request_id"), "req-7");
     let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
-    assert!(waited > 0.9, "a token a second: {waited}");
-    assert_eq!(attribute(&first, "cloud.waits_for"), "", "sent at once");
+    assert!(waited > 0.9, "one token per second: {waited}");
+    assert_eq!(attribute(&first, "cloud.waits_for"), "", "the call is sent at once");
     let waits = "waits for the budget of compute: 0 calls ahead at ";
     assert!(attribute(&second, "cloud.waits_for").starts_with(waits), "{second:?}");
 }
@@ -46,5 +46,5 @@ async fn unsent_call_is_traced_as_refused() {
     read(&session, "/").await.expect_err("another replica leads");
     let told: Vec<_> = recorder.ended().iter().map(|span| attribute(span, "error.type")).collect();
     assert_eq!(told, ["OPERATION_CONFLICT", "NOT_LEADER"]);
-    assert_eq!(attribute(&recorder.ended()[1], "budget.waited_seconds"), "", "it was not sent");
+    assert_eq!(attribute(&recorder.ended()[1], "budget.waited_seconds"), "", "the call was not sent");
 }

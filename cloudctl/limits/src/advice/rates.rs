@@ -1,4 +1,4 @@
-//! Advice on rates, and on calls in flight, that delay users.
+//! Advice on rates, and on the number of calls in flight, that delay users.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,21 +13,21 @@ use crate::{
     world::WRITE,
 };
 
-/// The share of the allowed calls in flight that a rate may need, so that some remain for slower calls.
+/// The share of the permitted calls in flight that a rate may need, so that some of them remain for slower calls.
 const ROOM: f64 = 1.1;
 
-/// What is known of a bucket whose rate is too low.
+/// What is known about a bucket whose rate is too low.
 struct Short {
-    /// Whether this bucket is the scarcest resource.
+    /// Whether the start or the new node waits mainly for this bucket.
     binds: bool,
     calls: u64,
-    /// Seconds that its calls take at its rate.
+    /// Seconds that the calls of this bucket take at its rate.
     takes: f64,
     wanted: f64,
     what: String,
 }
 
-/// `within`: how long a bucket alone may take.
+/// Advises on rates. `within`: how long one bucket alone may take.
 pub(super) fn advise(question: &Question, cases: &[Case], within: Duration) -> Vec<Advice> {
     let mut short: BTreeMap<String, Short> = BTreeMap::new();
     let late = || cases.iter().filter(|case| case.late);
@@ -47,7 +47,7 @@ pub(super) fn advise(question: &Question, cases: &[Case], within: Duration) -> V
     advice
 }
 
-/// Buckets that alone take longer for what happens than they may.
+/// Returns the buckets that alone take longer than they may for the simulated events.
 fn lacking(question: &Question, case: &Case, within: Duration) -> impl Iterator<Item = (String, Short)> {
     case.whole.buckets.iter().filter_map(move |used| {
         let limit = question.config.limits.buckets.get(&used.bucket)?.limit;
@@ -63,12 +63,13 @@ fn lacking(question: &Question, case: &Case, within: Duration) -> impl Iterator<
 fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
     let limit = question.config.limits.buckets.get(name)?.limit;
     let Short { binds, calls, takes, wanted, what } = short;
-    let binds = if *binds { "binds" } else { "is too slow" };
+    let binds = if *binds { "is the tightest limit" } else { "is too slow" };
     let (burst, also) = with_burst(question, name, limit.burst);
     let wanted = RateLimit { rate: *wanted, burst };
     Some(Advice {
         text: format!(
-            "{name} {binds}: {what} {calls} calls, {} at {}/s; to converge in {} it needs {}/s, if the vendor allows that{also}",
+            "{name} {binds}: {what} {calls} calls, which take {} at {}/s; to converge in {}, set the \
+            rate to {}/s, if the vendor allows that{also}",
             in_words(*takes),
             figure(limit.rate),
             span(PATIENCE),
@@ -80,7 +81,7 @@ fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
     })
 }
 
-/// Describes which objects need the calls of a bucket.
+/// Describes the objects that need the calls of a bucket.
 fn what(question: &Question, bucket: &str, kind: Kind) -> String {
     let Question { nodes, services, routes, .. } = question;
     let users = match kind {
@@ -95,7 +96,7 @@ fn what(question: &Question, bucket: &str, kind: Kind) -> String {
     }
 }
 
-/// Families whose rate needs more calls in flight than the limit allows. `faster`: the advised rate of a family.
+/// Advises on families whose rate needs more calls in flight than the limit allows. `faster`: the advised rates, by family.
 fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f64>) -> Vec<Advice> {
     let limits = &question.config.limits;
     let families = case.whole.calls.iter().filter_map(|calls| {
@@ -107,7 +108,8 @@ fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f
         let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
         (wanted > most).then(|| Advice {
             text: format!(
-                "a limit of {most} for calls in flight of {family} allows {}/s, since a write takes {}: {}/s need {wanted}",
+                "a limit of {most} for calls in flight of {family} allows {}/s, because a write \
+                takes {}: a rate of {}/s needs a limit of {wanted}",
                 figure(f64::from(most) / WRITE.as_secs_f64()),
                 span(WRITE),
                 figure(rate)

@@ -1,7 +1,8 @@
-//! OpenStack, with public load balancers that become active at once, and without security groups. Source: `adapters/openstack/README.md`.
+//! The calls of OpenStack, with public load balancers that become active at once, and without security groups. Source:
+//! `adapters/openstack/README.md`.
 //!
-//! Objects that Octavia creates are visible at the next poll. Ports that do not belong to nodes, and other objects of the project, are not
-//! counted.
+//! Objects that Octavia creates are visible at the next poll. The calls for other objects of the project, such as ports that do not belong
+//! to nodes, are not counted.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub(super) const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// Creates a token, and reads it.
+/// The calls of a log-in: one creates a token, and one reads it.
 pub(super) const START: [Operation; 2] =
     [Operation::read(Family::Identity, "CreateToken"), Operation::read(Family::Identity, "ShowToken")];
 pub(super) const CREATION: [Operation; 2] = [
@@ -60,7 +61,7 @@ pub(super) fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<
     }
 }
 
-/// Each instance's port gets its pods' network before the router does.
+/// Adds the network of its pods to the port of each instance, before the router gets the route.
 pub(super) fn laying(routes: u32) -> Vec<Operation> {
     let ports = std::iter::repeat_n(UPDATE_PORT, usize::try_from(routes).unwrap_or(usize::MAX));
     std::iter::once(LIST_PORTS).chain(ports).chain([ADD_ROUTES]).collect()

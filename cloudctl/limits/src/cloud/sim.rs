@@ -1,4 +1,4 @@
-//! The simulated cloud. Source: `adapters/sim/src/{driver,client,plan}.rs`.
+//! The calls of the simulated cloud. Source: `adapters/sim/src/{driver,client,plan}.rs`.
 
 use std::time::Duration;
 

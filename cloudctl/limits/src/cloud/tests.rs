@@ -1,4 +1,5 @@
-//! Compares the calls with those of the simulated cloud's driver. Those of OpenStack are in its README, and are counted by its tests.
+//! Compares the calls with those of the simulated cloud's driver. The README of the OpenStack adapter lists the calls of its driver, and
+//! tests of that adapter count them.
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
 use cloud_adapter::driver::{DesiredLoadBalancer, Driver as _, Step as _};

@@ -1,4 +1,4 @@
-//! Load balancers that converge: read, one write, read again, until nothing is missing.
+//! Load balancers that converge: the adapter reads each, makes one write, and reads again, until nothing is missing.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,19 +14,19 @@ use crate::{
     world::{Asked, Caller},
 };
 
-/// Number of Services that the service-controller works on at once, and how long it waits at most for each before it takes the next one.
-/// Source: `--concurrent-service-syncs`, and the contract's longest wait.
+/// Number of Services that the service-controller reconciles at once, and how long it waits for each at most before it takes the next one.
+/// Source: `--concurrent-service-syncs`, and the longest wait in the contract.
 const AT_ONCE: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A load balancer that is to converge.
+/// A load balancer that has to converge.
 #[derive(Debug)]
 pub(super) struct Balancer {
     object: Arc<str>,
-    /// It only needs the new node, to which traffic waits to flow; otherwise a user waits for the whole load balancer.
+    /// Whether the load balancer only needs the new node, whose traffic waits for that. Otherwise a user waits for the whole load balancer.
     joins: bool,
     pub(super) user: bool,
-    /// The remaining writes.
+    /// The remaining writes of this load balancer.
     writes: VecDeque<Operation>,
     pub(super) began: Time,
     pub(super) ready: Option<Time>,
@@ -57,7 +57,7 @@ impl Cluster {
         at
     }
 
-    /// The service-controller passes its Services to the adapter, with limited concurrency.
+    /// Passes Services from the service-controller to the adapter, with limited concurrency.
     pub(super) fn hand_in_all(&mut self) {
         let now = self.world.now();
         let waiting = self.balancers.iter().enumerate().filter(|(_, balancer)| !balancer.user);
@@ -70,20 +70,20 @@ impl Cluster {
         }
     }
 
-    /// The adapter begins with a Service.
+    /// Lets the adapter begin with a Service.
     pub(super) fn begin(&mut self, at: usize) {
         let now = self.world.now();
         let Some(balancer) = self.balancers.get_mut(at) else { return };
         balancer.began = now;
         if balancer.joins {
-            // The snapshot is recent enough to begin with.
+            // The snapshot is recent enough, so no read is needed.
             return self.act(at);
         }
         self.awaited += 1;
         self.look(at, false);
     }
 
-    /// Reads the state of a load balancer. `polls`: after a write.
+    /// Reads the state of a load balancer. `polls`: whether this read follows a write.
     pub(super) fn look(&mut self, at: usize, polls: bool) {
         if let Some((find, get)) = self.cloud.single_reads()
             && self.is_worth_a_read(at)
@@ -96,14 +96,14 @@ impl Cluster {
         }
     }
 
-    /// Whether users wait for fewer load balancers than a listing has pages.
+    /// Whether the number of load balancers that users wait for is lower than the number of pages of a listing.
     fn is_worth_a_read(&self, at: usize) -> bool {
         let pages = self.listings.get(&Collection::LoadBalancers).map_or(0, |listing| listing.pages);
         let joins = self.balancers.get(at).is_some_and(|balancer| balancer.joins);
         !joins && pages > 1 && self.awaited < pages
     }
 
-    /// Sends the next write, or finishes.
+    /// Sends the next write of a load balancer, or finishes.
     pub(super) fn act(&mut self, at: usize) {
         let now = self.world.now();
         let earliest = Time::ZERO + self.cloud.creates_after();
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// After a write, schedules a poll at a time that waiting load balancers share.
+    /// After a write, schedules a poll at a time shared by the load balancers that wait.
     pub(super) fn written(&mut self, at: usize) {
         let (now, poll) = (self.world.now(), self.cloud.poll());
         let Some(balancer) = self.balancers.get(at) else { return };

@@ -1,5 +1,5 @@
-//! Listings that several readers share: one at a time per collection, with the priority of the most urgent reader. A reader that needs a
-//! fresher listing than the one in progress waits for the next.
+//! Listings that several readers share. Each collection has at most one listing at a time, with the priority of the most urgent reader. A
+//! reader that needs a fresher listing than the one in progress waits for the next listing.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::{
 /// The adapter's listing of a collection.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// When the last complete listing began.
+    /// Time at which the last complete listing began.
     pub(super) observed: Option<Time>,
-    /// The number of calls that it took.
+    /// Number of calls that the last listing needed.
     pub(super) pages: usize,
     under_way: Option<UnderWay>,
     waiting: Vec<Waiter>,
@@ -27,7 +27,7 @@ pub(super) struct Listing {
 #[derive(Debug)]
 struct UnderWay {
     began: Time,
-    /// The remaining pages, the next one last.
+    /// The remaining pages, in reverse order.
     left: Vec<Operation>,
     caller: Caller,
     /// The page that is queued or in flight.
@@ -36,20 +36,20 @@ struct UnderWay {
 
 #[derive(Debug)]
 struct Waiter {
-    /// The earliest begin of a listing that is fresh enough.
+    /// A listing that began at this time or later is fresh enough.
     bound: Time,
     caller: Caller,
     reader: Reader,
 }
 
-/// The reader of a listing.
+/// A reader of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
-    /// The adapter, to keep the snapshot fresh.
+    /// The adapter itself, which keeps the snapshot fresh.
     Refresher,
     /// The task of a load balancer.
     Balancer(usize),
-    /// New nodes.
+    /// The look-up of new nodes.
     Nodes,
     /// The task that creates routes.
     Routes,
@@ -69,7 +69,7 @@ impl Cluster {
         self.wait(Collection::Instances, self.world.now(), (caller, Reader::Nodes));
     }
 
-    /// Reads a listing that began at `bound` or later.
+    /// Reads from a listing that began at `bound` or later.
     pub(super) fn read(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
         let listing = self.listings.entry(what).or_default();
         if listing.observed.is_some_and(|observed| observed >= bound) {
@@ -78,7 +78,7 @@ impl Cluster {
         self.wait(what, bound, (caller, reader));
     }
 
-    /// Waits for a listing, and begins one if none is in progress.
+    /// Waits for a listing, and begins one if no listing is in progress.
     fn wait(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
         let listing = self.listings.entry(what).or_default();
         let urgent = caller.clone();
@@ -95,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// Handles a page.
+    /// Handles the answer with a page.
     pub(super) fn page(&mut self, what: Collection) {
         if self.next_page(what) {
             return;
@@ -120,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// Begins a listing for all waiting readers.
+    /// Begins a listing for all readers that wait.
     fn list(&mut self, what: Collection) {
         let mut left = self.cloud.listing(what, self.stock, page_size(&self.cache, what));
         left.reverse();
@@ -170,7 +170,7 @@ impl Cluster {
     }
 }
 
-/// The next multiple of a duration.
+/// Returns the next multiple of a duration.
 pub(super) fn tick_after(at: Time, every: Duration) -> Time {
     let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
     Time::from_nanos((at.as_nanos() / every).saturating_add(1).saturating_mul(every))

@@ -1,4 +1,4 @@
-//! Routes, created batch by batch, one call after the other, because a route table is one object.
+//! Routes, which the adapter creates batch by batch, one call after the other, because a route table is one object.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Cluster {
         }
     }
 
-    /// Makes the next call of the batch, if there is one.
+    /// Sends the next call of the batch, if there is one.
     pub(super) fn lay(&mut self) {
         let caller = Caller {
             class: Class::Traffic,
@@ -42,7 +42,7 @@ impl Cluster {
         }
     }
 
-    /// A batch is finished.
+    /// Ends a batch, and begins the next one.
     pub(super) fn lay_next(&mut self) {
         self.laying = None;
         self.lay_first();

@@ -1,6 +1,6 @@
 //! Results that can be verified by hand, and errors for an invalid file.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
 
 use clap::Parser;
 use limits_simulation::{Args, CallCount, Cloud, Error, Question, Report, Scenario, run, simulate};
@@ -29,12 +29,12 @@ fn all_calls(scenario: &Scenario) -> u32 {
 fn a_small_cluster_starts_within_the_latency_of_its_calls() {
     let report = report((1, 1), "{}");
     let Report { bootstrap, .. } = &report;
-    // Buckets begin empty: the self-check waits 0.2 s for its token. Then each collection is listed once.
+    // Buckets are empty at the beginning: the self-check waits 0.2 s for its token. Then each collection is listed once.
     assert_eq!(bootstrap.nodes_seconds, Some(0.6));
     assert_eq!(bootstrap.bound_by, None);
     assert_eq!(calls(bootstrap, "identity"), (1, 0));
     assert_eq!((calls(bootstrap, "compute"), calls(bootstrap, "network")), ((1, 0), (1, 1)));
-    // Before the first write of a load balancer and after each of the three, all load balancers are listed.
+    // The adapter lists all load balancers before the first write of a load balancer, and after each of the three writes.
     assert_eq!(calls(bootstrap, "loadbalancer"), (1 + 1 + 3, 3));
     assert!(report.advice.is_empty(), "{:?}", report.advice);
 }
@@ -43,12 +43,12 @@ fn a_small_cluster_starts_within_the_latency_of_its_calls() {
 fn the_binding_bucket_determines_the_duration() {
     let report = report((10, 200), "limits: {buckets: {loadbalancer: {rate: 2, burst: 10}}}");
     let (reads, writes) = calls(&report.bootstrap, "loadbalancer");
-    assert_eq!(writes, 600, "three a Service");
+    assert_eq!(writes, 600, "three for each Service");
     assert_near(report.bootstrap.load_balancers_seconds, f64::from(reads + writes) / 2.0, 0.01);
     let bound = report.bootstrap.bound_by.as_ref().expect("this bucket limits the start");
     assert_eq!(bound.key, "limits.buckets.loadbalancer");
     let (reads, writes) = calls(&report.joins, "loadbalancer");
-    assert_eq!(writes, 200, "one per Service");
+    assert_eq!(writes, 200, "one for each Service");
     // A node joins a cluster whose buckets are full.
     assert_near(report.joins.load_balancers_seconds, f64::from(reads + writes - 10) / 2.0, 0.02);
 }
@@ -76,7 +76,7 @@ fn an_hour_costs_the_listings_of_the_configured_ages() {
     let text = "cache: {instances: {maxAge: 10s, pageSize: 50}, routes: {maxAge: 1m}}";
     let steady = report((100, 250), text).steady;
     let found: Vec<_> = steady.families.iter().map(|one| (one.family, one.calls_per_hour)).collect();
-    // 2 pages every 10 s; 1 page every minute; 3 pages every minute.
+    // Per hour: 2 pages every 10 s; 1 page every minute; 3 pages every minute.
     assert_eq!(found, [("compute", 720.0), ("network", 60.0), ("loadbalancer", 180.0)]);
     assert_near(Some(steady.families[0].share), 0.01, 0.0);
 }
@@ -85,7 +85,7 @@ fn an_hour_costs_the_listings_of_the_configured_ages() {
 fn listings_are_limited_to_their_share() {
     let text = "limits: {buckets: {compute: {rate: 1, burst: 5}}}\ncache: {instances: {pageSize: 10}}";
     let report = report((100, 0), text);
-    // 10 pages, at a quarter of one call a second.
+    // 10 pages, which use a quarter of the rate of one call per second.
     assert_near(Some(report.steady.listings[0].every_seconds), 40.0, 0.0);
     assert_near(Some(report.steady.families[0].share), 0.25, 0.0);
 }
@@ -93,7 +93,7 @@ fn listings_are_limited_to_their_share() {
 #[test]
 fn the_same_question_has_the_same_answer() {
     let text = "limits: {buckets: {loadbalancer: {rate: 3, burst: 6}}}";
-    let json = || serde_json::to_string(&report((300, 60), text)).expect("is JSON");
+    let json = || serde_json::to_string(&report((300, 60), text)).expect("the report is JSON");
     assert_eq!(json(), json());
 }
 
@@ -137,7 +137,7 @@ fn faults_of_a_file_are_reported_as_by_the_adapter() {
     }
     std::fs::write(&path, " \n").expect("written");
     let empty = asked(&path).expect_err("the file is empty").to_string();
-    assert!(empty.ends_with("it is empty: write {} to use the adapter's own limits"), "{empty}");
+    assert!(empty.ends_with("the file is empty: write {} to use the adapter's own limits"), "{empty}");
     std::fs::write(&path, "{}").expect("written");
     asked(&path).expect("the adapter's own limits");
 }

@@ -1,4 +1,4 @@
-//! `cloudctl limits simulate`: its figures, its page in the documentation, and that its advice works when it is followed.
+//! Tests of `cloudctl limits simulate`: its figures, its page in the documentation, and the effect of following its advice.
 
 mod figures;
 mod page;

@@ -1,4 +1,4 @@
-//! The documentation shows what the program prints.
+//! Checks that the documentation shows the output of the program.
 
 #![expect(clippy::expect_used, reason = "the test fails if the page is missing")]
 
@@ -7,7 +7,7 @@ use limits_simulation::{Cloud, Question, simulate};
 const PAGE: &str = include_str!("../../../../docs/limits.md");
 const COMMAND: &str = "$ cloudctl limits simulate --nodes 1000 --services 300 --limits limits.yaml\n";
 
-/// The text between two others.
+/// Returns the text between two other texts.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).expect("the page has the begin");
     rest.split_once(after).expect("the page has the end").0

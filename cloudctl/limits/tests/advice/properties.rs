@@ -1,6 +1,6 @@
 //! Properties that hold for any cluster and any limits.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
 
 use limits_simulation::{Cloud, Question, Report, simulate};
 use proptest::prelude::*;
@@ -20,18 +20,18 @@ fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
-    /// With twice the rate, latencies stay the same, and so do the readers, except for a poll or two.
+    /// With twice the rate, the latencies of the calls and the number of readers stay the same, except for a poll or two.
     #[test]
     fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
         let (slow, fast) = (report(size, cloud, (rate, burst)), report(size, cloud, (rate * 2.0, burst)));
         for (slow, fast) in [(&slow.bootstrap, &fast.bootstrap), (&slow.joins, &fast.joins)] {
             let (slow, fast) = (slow.converged_seconds, fast.converged_seconds);
             let (slow, fast) = (slow.expect("it ends"), fast.expect("it ends"));
-            prop_assert!(fast <= slow + 4.0, "{} s at {}/s, {} s at twice that", slow, rate, fast);
+            prop_assert!(fast <= slow + 4.0, "{} s at {}/s, {} s at twice that rate", slow, rate, fast);
         }
     }
 
-    /// No bucket allows more calls than its rate and its burst.
+    /// No bucket permits more calls than its rate and its burst allow.
     #[test]
     fn no_bucket_exceeds_its_limit((size, cloud, rate, burst) in sizes()) {
         let report = report(size, cloud, (rate, burst));
@@ -44,7 +44,7 @@ proptest! {
         }
     }
 
-    /// Each Service is created by its own writes, and by no others.
+    /// Each Service is created by exactly its own writes.
     #[test]
     fn each_service_costs_its_planned_writes(((nodes, services), cloud, rate, burst) in sizes()) {
         let report = report((nodes, services), cloud, (rate, burst));

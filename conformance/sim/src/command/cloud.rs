@@ -28,7 +28,7 @@ impl Cloud {
     pub(super) fn new() -> anyhow::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
-            reason = "commands act for the vendor's operator, without a budget"
+            reason = "commands act as the vendor's operator, without a budget"
         )]
         let client = reqwest::Client::builder().no_proxy().build()?;
         let token = PathBuf::from(variable("FOLDER")?).join(TOKEN);
@@ -42,7 +42,7 @@ impl Cloud {
             Some(body) => request.json(body),
             None => request,
         };
-        let answer = request.send().await.with_context(|| format!("{path}: simcloud does not answer"))?;
+        let answer = request.send().await.with_context(|| format!("{path}: simcloud did not answer"))?;
         let status = answer.status();
         let body: Value = answer.json().await.with_context(|| path.to_owned())?;
         anyhow::ensure!(status.is_success(), "{path}: {status} {body}");
@@ -95,7 +95,7 @@ impl Cloud {
         Ok(id.to_owned())
     }
 
-    /// All properties except times and progress.
+    /// All properties of an object except its times and its progress.
     pub(super) async fn describe_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let mut found = self.load_balancer(id).await?;
         if let Some(fields) = found.as_object_mut() {
@@ -160,7 +160,7 @@ impl Cloud {
         Ok(String::new())
     }
 
-    /// Selects by the tags that the adapter sets; its README lists them.
+    /// Selects objects by the tags that the adapter sets; the adapter's README lists the tags.
     pub(super) async fn owned(&self, cluster: &str) -> anyhow::Result<String> {
         let state = self.state().await?;
         let collections = ["load_balancers", "routes"].iter().filter_map(|name| state.get(*name)?.as_array());
@@ -204,7 +204,7 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field)?.as_str()
 }
 
-/// The ID in the cloud: `i-1` for `sim://region/i-1`.
+/// The instance's ID in the cloud: `i-1` for `sim://region/i-1`.
 fn vendor_id(provider_id: &str) -> &str {
     provider_id.rsplit('/').next().unwrap_or(provider_id)
 }

@@ -1,10 +1,10 @@
-//! Changes of the files of a lane's adapter. Each file has two versions, which are exchanged.
+//! Changes the files of a lane's adapter. Each file has two versions, which the commands exchange.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, bail};
 
-/// The adapter's configuration, and an invalid one.
+/// The adapter's configuration file, and an invalid version of it.
 pub(crate) const CONFIG: &str = "config.yaml";
 const BAD_CONFIG: &str = "limits: {buckets: {compute: {rate: -1, burst: none}}}\n";
 const GOOD_COPY: &str = "config.good.yaml";
@@ -20,7 +20,7 @@ pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
             replace(&folder.join(CONFIG), BAD_CONFIG.as_bytes())
         }
         "mendConfig" => {
-            let mut good = fs::read(folder.join(GOOD_COPY)).context("nothing was broken")?;
+            let mut good = fs::read(folder.join(GOOD_COPY)).context("the configuration is already valid")?;
             good.extend(b"# mended\n");
             replace(&folder.join(CONFIG), &good)
         }
@@ -38,7 +38,7 @@ pub(super) fn run(name: &str, folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Exchanges the file and its next version.
+/// Exchanges a file and its next version.
 fn swap(path: &Path) -> anyhow::Result<()> {
     let next = next(path);
     let (now, then) = (fs::read(path)?, fs::read(&next).with_context(|| next.display().to_string())?);
@@ -46,7 +46,7 @@ fn swap(path: &Path) -> anyhow::Result<()> {
     replace(&next, &now)
 }
 
-/// The next version of a file.
+/// The path of a file's next version.
 pub(crate) fn next(path: &Path) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".next");

@@ -1,4 +1,4 @@
-//! A cloud, its adapters, and their files.
+//! One lane: a cloud, its adapters, and their files.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use crate::{command, process};
 
 /// The line that simcloud prints when it listens.
 const LISTENS: &str = "simcloud listens on ";
-/// The consistency horizon: how long reads of the simulated cloud may lag.
+/// The consistency horizon: the maximum lag of the simulated cloud's reads.
 pub(super) const HORIZON: Duration = Duration::from_millis(300);
 /// Watched collections are listed often, so that checks which depend on it do not wait long.
 const CACHE: &str = "cache: {instances: {maxAge: 10s}, loadBalancers: {maxAge: 10s}}";
-/// The lease server of replicas.
+/// The server of the replicas' Lease.
 const LEASES: &str = "lease-server";
 
-/// A running lane. Dropping it ends its processes.
+/// A running lane. Dropping this value ends its processes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) folder: PathBuf,
@@ -62,7 +62,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Adds one adapter, in plain text unless the flags differ.
+    /// Adds an adapter, without TLS unless the flags configure it.
     pub(super) fn adapter(mut self, flags: &[String]) -> anyhow::Result<Self> {
         let [grpc, http] = free_ports()?;
         self.start("0", [grpc, http], flags)?;
@@ -105,7 +105,7 @@ impl Lane {
             format!("--config={}", file(command::CONFIG)),
             format!("--consistency-horizon-ms={}", HORIZON.as_millis()),
             "--log-format=json".to_owned(),
-            // The suite adopts load balancers without tags that it creates by hand.
+            // The suite creates load balancers without tags by hand, and lets the adapter adopt them.
             "--grant=*:adopt=*".to_owned(),
         ];
         let all = [&own[..], flags, &self.more_flags].concat().join("\n");
@@ -146,7 +146,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         for name in [command::adapter_name("0"), command::adapter_name("1"), LEASES.to_owned()] {
-            // If this fails, the process has already ended.
+            // If `kill` fails, the process has already ended.
             process::end(&self.folder, &name, "KILL").unwrap_or_default();
         }
         self.cloud.kill().and_then(|()| self.cloud.wait()).map(drop).unwrap_or_default();
@@ -166,7 +166,7 @@ fn simcloud(folder: &Path, token: &str) -> anyhow::Result<(Child, String)> {
         .spawn()
         .context("cannot start simcloud")?;
     let mut line = String::new();
-    let output = cloud.stdout.take().context("its output is piped")?;
+    let output = cloud.stdout.take().context("standard output is a pipe")?;
     BufReader::new(output).read_line(&mut line)?;
     let url = line.trim().strip_prefix(LISTENS).context("simcloud did not print its listen address")?;
     Ok((cloud, url.to_owned()))

@@ -1,4 +1,4 @@
-//! An adapter that authenticates callers by ServiceAccount tokens, over TLS. Each file has a second version, for rotations.
+//! An adapter that authenticates callers by ServiceAccount tokens, over TLS. Each of its files has a second version, for rotations.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::command;
 const CLUSTER: &str = "c1";
 /// The name in the adapter's certificate.
 const SERVER_NAME: &str = "cloud-adapter";
-/// Roles: the key in the parameter file, and the name in the adapter's flags.
+/// Roles: the key in the parameter file, and the role's name in the adapter's flags.
 const ROLES: [(&str, &str); 4] = [
     ("nodeController", "node-controller"),
     ("serviceController", "service-controller"),
@@ -48,7 +48,7 @@ pub(super) fn start(mut lane: Lane) -> anyhow::Result<Lane> {
         format!("--tls-cert={}", certificate.display()),
         format!("--tls-key={}", key.display()),
         "--authentication=service-account".to_owned(),
-        // The adapter adds up to a tenth at random.
+        // The adapter adds a random part of up to a tenth.
         "--max-connection-age=5s".to_owned(),
         format!("--cluster-id={CLUSTER}"),
         format!("--token-issuer={ISSUER}"),
@@ -67,7 +67,7 @@ pub(super) fn start(mut lane: Lane) -> anyhow::Result<Lane> {
     Ok(lane)
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates are checked by the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "validity of certificates is checked against the wall clock")]
 fn tomorrow() -> SystemTime {
     SystemTime::now() + Duration::from_hours(24)
 }

@@ -1,12 +1,12 @@
-//! The test of the suite: runs it against adapters that each have one fault. Each must fail exactly the checks in the table `broken.table`,
-//! and the adapter without fault none.
+//! Tests the suite: runs it against adapters that each have one fault. Each must fail exactly the checks in the table `broken.table`; the
+//! adapter without a fault must fail none.
 //!
-//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tries the adapter without fault and a sample of the
-//! others, which differs from commit to commit. `BROKEN_ADAPTERS=all` tries all, and a comma-separated list of faults tries those.
+//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tests the adapter without a fault and a sample of the
+//! others, which differs from commit to commit. `BROKEN_ADAPTERS=all` tests all, and a comma-separated list of faults tests only those.
 //! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes the failed ones into the table: for a new
 //! check or a new fault.
 
-#![expect(clippy::expect_used, reason = "a test ends where something unexpected happens")]
+#![expect(clippy::expect_used, reason = "a test should panic on an unexpected result")]
 
 mod sample;
 mod suite;
@@ -23,11 +23,11 @@ use self::{
     table::{GOOD, Row, rows, write},
 };
 
-/// Number of adapters at once: each waits most of the time.
+/// Number of adapters at once: each adapter waits most of the time.
 const AT_ONCE: usize = 6;
-/// The variable that selects rows to try.
+/// The variable that selects the rows to test.
 const CHOICE: &str = "BROKEN_ADAPTERS";
-/// The variable that selects rows to update instead of testing them.
+/// The variable that selects the rows to update instead of testing them.
 const UPDATE: &str = "UPDATE_BROKEN_TABLE";
 
 #[test]
@@ -59,7 +59,7 @@ async fn compare() {
     let rows = sample::choose(rows().expect("a table"), names(CHOICE).as_deref());
     let looks = rows.into_iter().map(|row| look(row, Depth::Usual));
     let mut seen = all(looks).await;
-    // A difference caused by a busy machine does not recur when the row runs alone.
+    // A difference caused by a busy host does not recur when the row runs alone.
     for one in &mut seen {
         if !one.is_as_told() {
             *one = look(one.row.clone(), Depth::Usual).await;
@@ -91,7 +91,7 @@ async fn renew(faults: &[String]) {
 }
 
 /// The names in a variable, if it is set.
-#[expect(clippy::disallowed_methods, reason = "cargo hands tests no flags of their own")]
+#[expect(clippy::disallowed_methods, reason = "cargo passes no flags to tests")]
 fn names(variable: &str) -> Option<Vec<String>> {
     let words = std::env::var(variable).ok().filter(|words| !words.is_empty())?;
     Some(words.split(',').map(|word| word.trim().to_owned()).collect())
@@ -112,5 +112,5 @@ async fn all(looks: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<See
 /// Prints a row with the observed results, in the format of the file.
 fn say(seen: &Seen) {
     let row = Row { remark: format!("{:.0} s", seen.took.as_secs_f64()), ..seen.renewed() };
-    writeln!(io::stdout(), "{row}").expect("stdout is open");
+    writeln!(io::stdout(), "{row}").expect("standard output is open");
 }

@@ -1,15 +1,15 @@
-//! The rows of the table that a run tries.
+//! Selects the rows of the table that a run tests.
 
 use std::process::Command;
 
 use crate::table::{GOOD, Row};
 
-/// A run tries every n-th row, and the next ones with each commit, so that n commits in a row try all.
+/// A run tests every n-th row, and the next ones with each commit, so that n consecutive commits test all rows.
 const ONE_IN: u64 = 6;
 /// The value that selects all rows.
 const ALL: &str = "all";
 
-/// The named rows; without names, the adapter without fault and a sample that depends on the commit.
+/// Returns the named rows. Without names, returns the adapter without a fault and a sample that depends on the commit.
 ///
 /// # Panics
 /// Panics if the table has no row of a name.
@@ -20,7 +20,7 @@ pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
     }
 }
 
-/// The rows of these faults, or all.
+/// Returns the rows of these faults, or all rows.
 ///
 /// # Panics
 /// Panics if the table has no row of a name.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::table::{GOOD, Row};
 
-/// Checks that run against every adapter, in addition to those in its row: some of each family that are quick, so that eighty adapters take
+/// Checks that run against every adapter, in addition to those in its row: the quick ones of each family, so that eighty adapters take
 /// minutes. Excluded are checks that measure or wait for real time (pauses, horizons, outages, deadlines), use many objects, create load
 /// balancers one after another, kill adapters, or need replicas or callers with identities.
 const ALWAYS: [&str; 23] = [
@@ -23,24 +23,24 @@ const ALWAYS: [&str; 23] = [
     "RT-03", "RT-04",
 ];
 
-/// So low that calls without a budget show on a busy machine, too.
+/// A limit so low that calls without a budget exceed it even on a busy host.
 const SCARCE: Bucket = Bucket { rate: 1, burst: 20 };
 
-/// Limit of each check, because with a broken adapter many wait in vain.
+/// Time limit of each check. It is short, because with a broken adapter many checks wait in vain.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Stands for the check if none could run.
+/// The entry instead of a check if no check could run.
 const SETTING: &str = "the setting";
 
-/// Time to recover; a broken adapter that does not recover in it does not recover later either.
+/// Time to recover. A broken adapter that does not recover within this time does not recover later either.
 const HEAL: Duration = Duration::from_secs(8);
 
 /// The checks that run in addition to those that must fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// [`ALWAYS`].
+    /// The checks of [`ALWAYS`].
     Usual,
-    /// All of the first two tiers.
+    /// All checks of the first two tiers.
     Full,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Seen {
     pub(crate) row: Row,
     /// The failed checks, each with its report.
     pub(crate) failed: BTreeMap<String, String>,
-    /// Checks that should fail according to the table, and did not run.
+    /// Checks that should fail according to the table, but did not run.
     pub(crate) skipped: Vec<String>,
     pub(crate) took: Duration,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn is_as_told(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
-        // Checks after the bar are not tried.
+        // Checks after the bar are not run.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
         fails.iter().all(|id| self.failed.contains_key(id)) && self.failed.keys().all(expected)
     }
@@ -71,7 +71,7 @@ impl Seen {
     /// The row with the observed results.
     pub(crate) fn renewed(&self) -> Row {
         let surely = |id: &&String| !self.row.may_fail.contains(id);
-        // In a row without checks, all failed ones go before the bar.
+        // If the row had no checks, all failed checks go before the bar.
         let first = self.row.fails.is_empty() && self.row.fault != GOOD;
         let each_time = |id: &String| first || ALWAYS.contains(&id.as_str()) || self.row.fails.contains(id);
         let (fails, fails_too) = self.failed.keys().filter(surely).cloned().partition(each_time);

@@ -1,4 +1,4 @@
-//! The table of faults and the checks that each fails.
+//! The table of faults, with the checks that fail for each fault.
 
 use std::{fmt, fs, io, path::Path};
 
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) remark: String,
 }
 
-/// Reads all rows. `#` begins a comment; `-` means no check; a bar separates the checks of each test run from the rest.
+/// Reads all rows. `#` begins a comment; `-` means no check; a bar separates the checks of each test run from the others.
 ///
 /// # Errors
 /// Fails if the file cannot be read.

@@ -1,4 +1,4 @@
-//! The Cost in answers.
+//! Verifies the Cost in answers.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     expect,
 };
 
-/// Number of reads to compare until one matches: an adapter lists on its own now and then.
+/// Number of reads to compare until one matches: the adapter's own periodic listings disturb some of them.
 const READS: usize = 3;
 /// Number of routes in one request.
 const ROUTES: u16 = 3;
 
-/// common.proto, `Cost`: the calls that an answer reports, or all answers up to the last one of a change, equal the calls that the vendor
-/// receives, in total and by family.
+/// common.proto, `Cost`: the calls that an answer reports equal the calls that the vendor receives, in total and by family. For a change,
+/// the sum over all answers up to the last one counts.
 pub(super) async fn is_true(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -50,7 +50,12 @@ async fn compare(cx: &Context, what: &str, work: impl Future<Output = Result<u64
     let least = calls.only(|call| call.list.is_none()).len();
     let wants = format!("{what}: the Costs of the answers equal the calls that the vendor receives");
     let between = number(least) <= told && told <= number(calls.len());
-    expect::that(between, &wants, || format!("{told} instead of at least {least}, plus listings, of {calls}"))
+    expect::that(between, &wants, || {
+        format!(
+            "{told} calls reported; expected at least {least}, plus \
+    listings, of {calls} received"
+        )
+    })
 }
 
 async fn reads(cx: &Context) -> Verdict {
@@ -66,7 +71,7 @@ async fn reads(cx: &Context) -> Verdict {
         if told > 0 && told == number(seen.len()) {
             return Ok(());
         }
-        came = format!("{told} instead of {seen}");
+        came = format!("{told} calls reported; the vendor received {seen}");
     }
     Err(Stop::failed("the Cost of a live read equals the calls that the vendor receives", came))
 }
@@ -106,7 +111,7 @@ fn removal(upsert: &RouteUpsert) -> RouteDelete {
     RouteDelete { key: upsert.key.clone(), next_hop: upsert.next_hop.clone(), ..RouteDelete::default() }
 }
 
-/// The reported number of calls, after verifying that the families add up to it.
+/// Returns the reported number of calls, after verifying that the numbers of the families add up to it.
 fn calls(cost: Option<&Cost>) -> Result<u64, Stop> {
     let cost = expect::some(cost, "an answer has a Cost")?;
     let families: u32 = cost.calls_by_family.values().sum();

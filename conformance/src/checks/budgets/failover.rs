@@ -1,4 +1,4 @@
-//! Two processes that share one budget.
+//! Verifies that two processes share one budget.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     proxy::Call,
 };
 
-/// The replica that serves this service is the leader.
+/// The replica whose health check for this service is `SERVING` is the leader.
 const SERVICE: &str = "cloudadapter.v1alpha1.RouteService";
 /// `SERVING` of grpc.health.v1.
 const SERVING: i32 = 1;
@@ -45,7 +45,7 @@ pub(super) async fn keeps_to_the_budget(cx: &Context) -> Verdict {
     budget::kept(cx, &proxy.since(mark))
 }
 
-/// The replica that serves, other than `but`.
+/// Returns the index of the serving replica, other than `but`.
 async fn serving(cx: &Context, but: Option<usize>) -> Option<usize> {
     let replicas = cx.replicas(Role::RouteController).ok()?;
     for (number, replica) in replicas.iter().enumerate() {

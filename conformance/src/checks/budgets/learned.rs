@@ -1,4 +1,4 @@
-//! A vendor whose limit is lower than the configured one.
+//! Verifies the adapter with a vendor whose limit is lower than the configured one.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ const FAMILY: &str = "network";
 const PART: f64 = 0.4;
 /// Burst that the vendor allows.
 const BURST: u32 = 10;
-/// Largest fraction of throttled calls after the rate has settled: the adapter probes higher rates now and then ...
+/// Largest fraction of throttled calls after the rate has settled, because the adapter probes higher rates from time to time.
 const THROTTLED_MAX: f64 = 0.05;
-/// ... and largest number of throttled calls if there are few calls.
+/// Largest number of throttled calls, for a small total number of calls.
 const LOOKS_MAX: f64 = 2.0;
-/// Smallest fraction of the allowed rate that is used. Most adapters use more; the tolerance is for busy machines.
+/// Smallest fraction of the allowed rate that must be used. Most adapters use more; the tolerance is for busy hosts.
 const USED_MIN: f64 = 0.5;
 
 /// adapter_service.proto, `Budget.rate`: a throttled adapter with constant work soon sends about as many calls as the vendor allows, so
-/// that few are throttled.
+/// that few calls are throttled.
 pub(super) async fn settles(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
@@ -36,7 +36,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     let begun = proxy.mark();
     let (allowed, mark) = load::under(load::routes(cx, machine), async {
         tokio::time::sleep(timings.load).await;
-        // With a slow vendor, the adapter may send less than its bucket allows even without a limit.
+        // If the vendor is slow, the adapter may send less than its bucket allows even without throttling.
         let unlimited = passed(&proxy.since(begun).only(in_bucket)) / timings.load.as_secs_f64();
         let allowed = bucket.rate.min(unlimited) * PART;
         expect::that(allowed > 0.0, "creating and deleting routes makes vendor calls", || "none".to_owned())?;
@@ -51,7 +51,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     let (all, settled) = (proxy.since(begun).only(in_bucket), proxy.since(mark).only(in_bucket));
     let (passed, throttled) = (passed(&settled), count(&settled) - passed(&settled));
     cx.note(format!(
-        "{} calls in all, {} throttled; then {passed} passed and {throttled} throttled",
+        "{} calls in total, {} throttled; after settling {passed} passed and {throttled} throttled",
         all.len(),
         count(&all) - self::passed(&all)
     ));
@@ -63,7 +63,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
     })
 }
 
-/// Calls that the vendor did not throttle.
+/// The calls that the vendor did not throttle.
 fn passed(calls: &Calls) -> f64 {
     count(&calls.only(|call| call.status.is_some_and(|status| status != 429)))
 }

@@ -1,4 +1,4 @@
-//! More work than the budget allows, from callers that ignore retry delays.
+//! Generates more work than the budget allows, with callers that ignore retry delays.
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
@@ -9,11 +9,11 @@ use futures::future::{BoxFuture, Either, select, select_all};
 
 use crate::{api::Api, check::Stop, cluster::Cluster, context::Context};
 
-/// Routes that are created and deleted at once.
+/// Number of routes that are created and deleted concurrently.
 const ROUTES: u16 = 16;
-/// Callers of each listing.
+/// Number of callers of each listing.
 const LISTERS: usize = 2;
-/// Interval at which refused callers retry, whatever the retry delay.
+/// Interval at which refused callers retry, regardless of the retry delay.
 const IMPATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs `work` while `load` runs.
@@ -28,7 +28,7 @@ pub(in crate::checks) async fn under<T>(
     }
 }
 
-/// Fresh listings and writes of all kinds that the adapter supports. Never ends.
+/// Causes fresh listings and writes of all kinds that the adapter supports. Never returns.
 pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
     let mut callers = listers(cx);
     if cx.can("routes") {
@@ -37,10 +37,10 @@ pub(in crate::checks) async fn everything(cx: &Context, machine: &Instance) -> R
     forever(callers).await
 }
 
-/// Creates and deletes routes, each by a vendor write of its own. Never ends.
+/// Creates and deletes routes, each with its own vendor write. Never returns.
 pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallible, Stop> {
     let (api, cluster) = (cx.route()?, cx.cluster());
-    // One fence for all: concurrent requests may overtake each other.
+    // All writers use one fence, because concurrent requests may overtake each other.
     let fence = cluster.route_fence();
     let flip = |n| -> BoxFuture<'_, Option<Infallible>> {
         Box::pin(flip(&api, (&cluster, &fence), cluster.route(n, machine)))
@@ -66,7 +66,7 @@ fn listers(cx: &Context) -> Vec<BoxFuture<'_, Option<Infallible>>> {
 }
 
 async fn forever(callers: Vec<BoxFuture<'_, Option<Infallible>>>) -> Result<Infallible, Stop> {
-    let nobody = || Stop::skipped("the adapter reports no capability that makes vendor calls");
+    let nobody = || Stop::skipped("the adapter reports no capability that causes vendor calls");
     if callers.is_empty() {
         return Err(nobody());
     }

@@ -1,4 +1,4 @@
-//! Calls that an adapter must not send during a pause that the vendor asked for.
+//! Verifies that an adapter sends no calls during a pause that the vendor requested.
 
 use std::{pin::pin, time::Duration};
 
@@ -17,28 +17,28 @@ use crate::{
     proxy::{Action, Call, Rule},
 };
 
-/// Retry-After of the vendor.
+/// Retry-After that the vendor sends.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A pause longer than the deadline of [`deadline`].
+/// A pause that is longer than the deadline of [`deadline`].
 const LONG: Duration = Duration::from_secs(5);
-/// That deadline, and the limit for "at once".
+/// The deadline of that call, and the limit for an immediate refusal.
 const DEADLINE: Duration = Duration::from_millis(2500);
 const AT_ONCE: Duration = Duration::from_millis(1250);
-/// Longest retry delay for a pause of [`LONG`], with jitter and a slow start.
+/// Longest permitted retry delay for a pause of [`LONG`], including jitter and a slow start.
 const TOLD_MAX: Duration = Duration::from_secs(20);
-/// Shortest retry delay of a refusal for lack of budget.
+/// Shortest permitted retry delay of a refusal for lack of budget.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// Instances in a throttled batch.
+/// Number of instances in a throttled batch.
 const BATCH: usize = 20;
-/// Maximum vendor calls of that batch until the pause is over.
+/// Maximum number of vendor calls for that batch until the pause is over.
 const BATCH_CALLS_MAX: usize = 2;
 /// Number of callers that ignore retry delays.
 const IMPATIENT: usize = 4;
 
-/// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After, nothing is sent to the
-/// bucket until it is over, whichever caller asks; then calls continue.
+/// common.proto, `REASON_VENDOR_THROTTLED`; adapter_service.proto, `Budget.paused_until`: after a Retry-After, the adapter sends no call of
+/// the bucket until the delay is over, regardless of the caller; then calls continue.
 pub(super) async fn retry_after(cx: &Context) -> Verdict {
-    // One instance and one caller: a second call in flight could not know about the pause.
+    // Reads one instance for one caller: a second call in flight could not know about the pause.
     let (request, bucket) = live_read(cx, 1).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
@@ -64,8 +64,10 @@ pub(super) async fn retry_after(cx: &Context) -> Verdict {
     let (first, next) = (starts.next(), starts.next());
     let waited = expect::some(first.zip(next), wants)?;
     let waited = waited.1.saturating_duration_since(waited.0);
-    let wants =
-        format!("nothing is sent to a bucket within the {} s that the vendor asked for", PAUSE.as_secs());
+    let wants = format!(
+        "the adapter sends no call of a bucket within the {} s that the vendor requested",
+        PAUSE.as_secs()
+    );
     expect::that(waited >= PAUSE, &wants, || {
         format!("the next call came after {} ms: {calls}", waited.as_millis())
     })
@@ -77,7 +79,7 @@ pub(super) async fn no_fan_out(cx: &Context) -> Verdict {
     let (request, bucket) = live_read(cx, BATCH).await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
-    // Only the first call is throttled: calls in spite of the pause would succeed, and are counted.
+    // Only the first call is throttled: calls that the adapter sends despite the pause succeed, and are counted.
     let throttled = proxy.inject(Rule::all().calls(bucket.clone()).next(1), Action::Throttle(Some(PAUSE)));
     let answer = cx.node()?.batch_get_instances(request.clone()).await;
     let first = proxy
@@ -119,13 +121,13 @@ pub(super) async fn no_fan_out(cx: &Context) -> Verdict {
     .await
 }
 
-/// common.proto, `REASON_BUDGET_EXHAUSTED`: a call that cannot be served before its deadline is refused at once, with a retry delay; a call
+/// common.proto, `REASON_BUDGET_EXHAUSTED`: a call that cannot be served before its deadline is refused at once, with a retry delay. A call
 /// after that delay is served.
 pub(super) async fn deadline(cx: &Context) -> Verdict {
     let (request, bucket) = live_read(cx, 1).await?;
     let throttled = cx.proxy()?.inject(Rule::all().calls(bucket).next(1), Action::Throttle(Some(LONG)));
     let api = cx.node()?;
-    // Starts the pause, without waiting for its end.
+    // This call starts the pause; the check does not wait for the end of the pause.
     let paused = throttled.reached(cx.params().timings.converge);
     let patient = api.within(LONG);
     let asks = patient.batch_get_instances(request.clone());
@@ -162,7 +164,7 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     }
 }
 
-/// A live read of this many instances, and the calls of the bucket that it uses.
+/// Prepares a live read of this many instances, and the calls of the bucket that it uses.
 async fn live_read(cx: &Context, count: usize) -> Result<(BatchGetInstancesRequest, Pattern), Stop> {
     let machines = cx.machines(count).await?;
     let cluster = cx.cluster();

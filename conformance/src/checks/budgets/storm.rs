@@ -1,4 +1,4 @@
-//! Whether urgent requests wait for background requests.
+//! Verifies that urgent requests do not wait for background requests.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::{
     proxy::{Action, Calls, Rule},
 };
 
-/// Load balancers that are requested in the background, so that as many writes wait before the urgent one.
+/// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
 const STORM: usize = 30;
-/// Duration of the vendor's pause, in which the background requests queue up: longer than an Ensure waits for its answer.
+/// Duration of the vendor's pause, in which the background requests queue up. Longer than an Ensure waits for its completion.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// common.proto, `Priority`: a request that a user waits for does not queue behind background requests. Of many writes that wait for the
-/// end of a pause, that of a later change by a user is among the first.
+/// end of a pause, the write for a later change by a user is among the first.
 pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
-    // Other instances as backends: a change of an existing load balancer, so that the path of the first write has its ID.
+    // The change replaces the backends of an existing load balancer, so that the path of its first write contains the ID.
     let urgent = |n| cluster.balancer("urgent").backends(machines.get(..n).unwrap_or_default());
     let built = cx.converge(&urgent(2)).await?;
     let proxy = cx.proxy()?;
@@ -44,23 +44,30 @@ pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let asks = storm.iter().map(|one| api.ensure_load_balancer(one.request.clone()));
     future::join_all(asks).await;
-    expect::that(throttled.fired() == 1, "an Ensure of a load balancer that does not exist writes", || {
-        "no write".to_owned()
-    })?;
+    expect::that(
+        throttled.fired() == 1,
+        "an Ensure of a load balancer that does not exist causes a write",
+        || "the vendor received no write".to_owned(),
+    )?;
     drop(throttled);
 
     let mark = proxy.mark();
     cx.converge(&urgent(2)).await?;
     let writes = proxy.since(mark).writes();
     let first = its(&writes, &built).0.first().map(|call| call.started);
-    let first = expect::some(first, "a change of a load balancer is a vendor write")?;
+    let first = expect::some(first, "a change of a load balancer causes a vendor write")?;
     let before = writes.only(|call| call.started < first).len();
-    cx.note(format!("{before} of {STORM} background writes came first, {} writes in all", writes.len()));
+    cx.note(format!(
+        "{before} of {STORM} background writes came before it, {} writes in total",
+        writes.len()
+    ));
     let wants = "a request that a user waits for does not queue behind requests with PRIORITY_BACKGROUND";
-    expect::that(before < STORM / 2, wants, || format!("{before} of {STORM} background writes came first"))
+    expect::that(before < STORM / 2, wants, || {
+        format!("{before} of {STORM} background writes came before it")
+    })
 }
 
-/// Writes for a load balancer, recognised by the IDs of its parts.
+/// The writes for a load balancer, recognised by the IDs of its parts.
 fn its(calls: &Calls, told: &[EnsureLoadBalancerResponse]) -> Calls {
     let ids: Vec<&str> = told
         .iter()

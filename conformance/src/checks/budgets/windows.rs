@@ -1,4 +1,4 @@
-//! The number of calls in any window of time.
+//! Verifies the number of calls in any window of time.
 
 use super::load;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     expect,
 };
 
-/// adapter_service.proto, `Budget`: whatever callers request, any window of time has no more vendor calls than the burst plus the rate
-/// allow; and work continues.
+/// adapter_service.proto, `Budget`: regardless of what callers request, no window of time has more vendor calls than the burst plus the
+/// rate allow, and work continues.
 pub(super) async fn bound_holds(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
@@ -21,11 +21,11 @@ pub(super) async fn bound_holds(cx: &Context) -> Verdict {
     };
     load::under(load::everything(cx, machine), lasts()).await?;
     if cx.can("routes") {
-        // Instances only: the most calls that callers can cause in one family.
+        // Lists only instances, because these cause the most calls in one family.
         load::under(load::routes(cx, machine), lasts()).await?;
     }
     let calls = proxy.since(mark);
     cx.note(format!("{} vendor calls in {} s", calls.len(), time.as_secs_f64()));
-    expect::that(!calls.is_empty(), "live reads and changes make vendor calls", || "none".to_owned())?;
+    expect::that(!calls.is_empty(), "live reads and changes cause vendor calls", || "none".to_owned())?;
     budget::kept(cx, &calls)
 }

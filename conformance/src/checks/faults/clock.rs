@@ -1,4 +1,4 @@
-//! A clock that jumps.
+//! Verifies budgets while the adapter's clock jumps.
 
 use crate::{
     check::{Stop, Verdict},
@@ -7,7 +7,7 @@ use crate::{
     hooks::Hook,
 };
 
-/// Jumps an hour forward, back, an hour into the past and back: at the end the clock is right again.
+/// The clock jumps an hour forward and back, then an hour into the past and back, so that it is right at the end.
 const JUMPS: [&str; 4] = ["3600", "-3600", "-3600", "3600"];
 
 /// adapter_service.proto, `Budget`: a jump of the clock neither adds tokens nor stops calls.

@@ -1,4 +1,4 @@
-//! Crashes of the adapter after each of its writes.
+//! Crashes the adapter after each of its writes.
 
 use std::pin::pin;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// load_balancer_service.proto, `EnsureLoadBalancer` and `DeleteLoadBalancer`: if a process dies after any vendor write of a creation or
-/// deletion, the next process finds everything: there is one load balancer, and none after the deletion.
+/// deletion, the next process finds all objects: there is one load balancer after the creation, and none after the deletion.
 pub(super) async fn after_every_write(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
@@ -35,13 +35,14 @@ pub(super) async fn after_every_write(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// Kills the adapter when the vendor has executed the n-th write of `work` and not yet answered it, and starts it again.
+/// Kills the adapter when the vendor has executed the n-th write of `work` but not answered it yet, and starts the adapter again.
 async fn die_at<T>(cx: &Context, n: usize, work: impl Future<Output = Result<T, Stop>>) -> Verdict {
     let held = cx.proxy()?.inject(Rule::writes().nth(number(n)), Action::HoldAfter);
     let reached = held.reached(cx.params().timings.converge);
     match select(pin!(reached), pin!(work)).await {
         Either::Left((reached, _work)) => reached?,
-        // Fewer writes than without a fault: the adapter died between two requests, which must have the right result, too.
+        // If there were fewer writes than without a fault, the adapter died between two requests. The result must be right in that case,
+        // too.
         Either::Right((done, _reached)) => {
             done?;
             cx.note(format!("there was no vendor write {n}"));

@@ -1,4 +1,4 @@
-//! Callers that do not wait for the answer.
+//! Verifies requests whose callers do not wait for the answer.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ const PATIENCE: [Duration; 6] = [
     Duration::from_millis(200),
     Duration::from_millis(400),
 ];
-/// A request that was sent for this long has reached the adapter.
+/// A request that was sent at least this long ago has reached the adapter.
 const HEARD: Duration = Duration::from_millis(200);
 /// Pause between two fresh listings.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work: what was begun becomes ACTIVE although
-/// the request is not repeated.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a cancelled call never interrupts the work: each load balancer that the adapter began
+/// to create becomes ACTIVE although the request is not repeated.
 pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -45,7 +45,7 @@ pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
         async move { tokio::time::timeout(wait, api.ensure_load_balancer(web.request)).await }
     });
     let answered = future::join_all(calls).await.iter().filter(|answer| answer.is_ok()).count();
-    cx.note(format!("{answered} of {} were answered before the caller cancelled", PATIENCE.len()));
+    cx.note(format!("{answered} of {} requests were answered before the caller cancelled", PATIENCE.len()));
     let wants = "a load balancer whose request was cancelled becomes ACTIVE without another request";
     cx.until(cx.params().timings.converge, wants, || async {
         let listed = cx.load_balancers(&cluster).await?.items;

@@ -1,4 +1,4 @@
-//! One load balancer per key, even if the adapter misses answers to its own writes.
+//! Verifies that there is one load balancer per key, even if the adapter misses answers to its own writes.
 
 use cloud_api_proto::v1alpha1::Instance;
 use futures::future;
@@ -12,18 +12,18 @@ use crate::{
     proxy::{Action, Call, Calls, Rule},
 };
 
-/// Fraction of the consistency horizon by which reads lag; the rest is for calls in flight.
+/// Fraction of the consistency horizon by which reads lag. The rest is left for calls in flight.
 const LAG: f64 = 0.8;
 
-/// Counts for one load balancer without faults.
+/// Numbers of writes and objects for one load balancer without faults.
 pub(super) struct Undisturbed {
-    /// Vendor writes that create it.
+    /// Number of vendor writes that create the load balancer.
     pub(super) builds: usize,
-    /// Vendor writes that delete it.
+    /// Number of vendor writes that delete the load balancer.
     pub(super) removes: usize,
-    /// Objects of the vendor before.
+    /// Number of the vendor's objects before the creation.
     before: Objects,
-    /// Objects of the vendor with it.
+    /// Number of the vendor's objects with the load balancer.
     with: Objects,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Undisturbed {
 struct Objects {
     /// Objects with the owner tags of the check's cluster, by `hooks.listOwned`.
     owned: Option<usize>,
-    /// Load balancers with or without an owner, by `hooks.listLoadBalancers`: includes those that lost their tags.
+    /// Load balancers with or without an owner, by `hooks.listLoadBalancers`. The number includes those that lost their tags.
     balancers: Option<usize>,
 }
 
-/// common.proto, `REASON_OUTCOME_UNKNOWN`: whichever write's answer is lost, the repeated request first determines the outcome. So nothing
-/// is created twice, not even temporarily: at most the lost write is repeated, with the same client token.
+/// common.proto, `REASON_OUTCOME_UNKNOWN`: whichever write's answer is lost, the repeated request first determines the outcome. So the
+/// adapter creates no object twice, not even temporarily: it repeats at most the lost write, with the same client token.
 pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
@@ -50,14 +50,14 @@ pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`; adapter_service.proto, `GetInfoResponse.consistency_horizon`: reads may not show a
-/// write whose answer was lost until the horizon has passed. Nothing is created twice for that reason.
+/// load_balancer_service.proto, `EnsureLoadBalancer`; adapter_service.proto, `GetInfoResponse.consistency_horizon`: until the horizon has
+/// passed, reads may not show a write whose answer was lost. The adapter must not create an object twice for that reason.
 pub(super) async fn reads_lag(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;
     let web = balancer(cx, 1, &machines);
     unseen(cx, &web).await?;
-    one(cx, &web, &usual, "the first write's answer is lost, and reads do not show the write").await?;
+    one(cx, &web, &usual, "the answer to the first write is lost, and reads do not show the write").await?;
     cx.remove(&web).await?;
     if !cx.lane().hooks.has(Hook::LagReads) {
         cx.without(Need::Hook(Hook::LagReads));
@@ -129,7 +129,9 @@ pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<U
     let mark = proxy.mark();
     cx.remove(&web).await?;
     let removes = accepted(&proxy.since(mark)).len();
-    cx.note(format!("without faults, {builds} vendor writes create it and {removes} delete it"));
+    cx.note(format!(
+        "without faults, {builds} vendor writes create the load balancer and {removes} delete it"
+    ));
     expect::that(builds > 0 && removes > 0, "vendor writes create and delete a load balancer", || {
         format!("{builds} and {removes} writes")
     })?;
@@ -141,7 +143,7 @@ pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balance
     cx.cluster().balancer(&format!("web-{n}")).listeners([tcp(80), tcp(443)]).backends(machines)
 }
 
-/// Asserts that the cluster has exactly this load balancer.
+/// Asserts that the cluster has this load balancer and no other.
 pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
     let keys: Vec<_> = listed.iter().filter_map(|item| item.key.clone()).collect();
@@ -155,10 +157,10 @@ pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when:
     expect::equal(&wants, &objects(cx).await?, &usual.with)
 }
 
-/// Asserts that the cluster owns nothing any more.
+/// Asserts that the cluster owns no object any more.
 pub(super) async fn none(cx: &Context, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
-    expect::that(listed.is_empty(), &format!("{when}: nothing is left"), || format!("{listed:?}"))?;
+    expect::that(listed.is_empty(), &format!("{when}: no object is left"), || format!("{listed:?}"))?;
     expect::equal(
         &format!("{when}: the cloud has as many objects as before"),
         &objects(cx).await?,
@@ -171,7 +173,7 @@ async fn objects(cx: &Context) -> Result<Objects, Stop> {
     Ok(Objects { owned, balancers: count(cx, Hook::ListLoadBalancers, &[]).await? })
 }
 
-/// Number of lines that a command prints, if it is set.
+/// Number of lines that a command prints, if the command is set.
 async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
     if !cx.lane().hooks.has(hook) {
         cx.without(Need::Hook(hook));
@@ -181,12 +183,12 @@ async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<O
     Ok(Some(printed.lines().filter(|line| !line.trim().is_empty()).count()))
 }
 
-/// Writes that the vendor executed, whether or not the answer arrived.
+/// Writes that the vendor executed, even if the answer was lost.
 fn accepted(calls: &Calls) -> Calls {
     calls.writes().only(|Call { reached, status, .. }| *reached && status.is_none_or(|status| status < 400))
 }
 
-/// The number in the type that rules use.
+/// Converts a number to the type that rules use.
 pub(super) fn number(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }

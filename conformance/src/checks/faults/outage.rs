@@ -1,4 +1,4 @@
-//! A vendor outage.
+//! Verifies the behaviour during and after a vendor outage.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -14,13 +14,13 @@ use crate::{
     proxy::{Action, Rule},
 };
 
-/// Load balancers that are requested during the outage.
+/// Number of load balancers that are requested during the outage.
 const NEW: usize = 6;
-/// Interval at which refused callers retry, whatever the retry delay: short enough to open breakers.
+/// Interval at which refused callers retry, regardless of the retry delay: short enough to open breakers.
 const IMPATIENCE: Duration = Duration::from_millis(100);
 
-/// common.proto, `REASON_VENDOR_UNAVAILABLE`; adapter_service.proto, `Breaker`: during an outage nothing is reported as done, and every
-/// refusal has a retry delay. After it, everything that was requested is done, once, within the budgets.
+/// common.proto, `REASON_VENDOR_UNAVAILABLE`; adapter_service.proto, `Breaker`: during an outage the adapter reports no work as done, and
+/// every refusal has a retry delay. After the outage, it executes all requests, each once, within the budgets.
 pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
@@ -36,7 +36,7 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let away = proxy.inject(Rule::all(), Action::ResetBefore);
     let asks = future::try_join_all(wanted.iter().map(|one| ask_in_vain(cx, one)));
     budgets::under(budgets::everything(cx, machine), async {
-        // These callers never end by themselves.
+        // These callers repeat their requests forever.
         match tokio::time::timeout(outage, asks).await {
             Ok(Err(stop)) => Err(stop),
             Ok(Ok(_)) | Err(_) => Ok(()),
@@ -45,13 +45,13 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     .await?;
     let tried = proxy.since(mark).len();
     drop(away);
-    cx.note(format!("{tried} vendor calls were tried during the outage of {} s", outage.as_secs_f64()));
+    cx.note(format!("{tried} vendor calls were attempted during the outage of {} s", outage.as_secs_f64()));
 
     future::try_join_all(wanted.iter().map(|one| cx.converge(one))).await?;
     let listed = cx.load_balancers(&cluster).await?.items;
     let once = |one: &Balancer| listed.iter().filter(|item| item.key == Some(one.key())).count() == 1;
     let right = listed.len() == wanted.len() && wanted.iter().all(once);
-    expect::that(right, "everything that was requested is there, once", || format!("{listed:?}"))?;
+    expect::that(right, "every requested load balancer exists, once", || format!("{listed:?}"))?;
     budget::kept(cx, &proxy.since(mark))
 }
 
@@ -60,11 +60,12 @@ async fn ask_in_vain(cx: &Context, web: &Balancer) -> Result<Infallible, Stop> {
     loop {
         match cx.ensure(web).await? {
             Ok(answer) => {
-                let wants = "nothing becomes ready while the vendor is down: PENDING";
+                let wants =
+                    "while the vendor is unavailable, no load balancer becomes ready: the answer is PENDING";
                 expect::equal(wants, &answer.state(), &LoadBalancerState::Pending)?;
             }
             Err(error) => {
-                let wants = "while the vendor is down, a refusal has a retry delay";
+                let wants = "while the vendor is unavailable, a refusal has a retry delay";
                 expect::that(error.retry_after.is_some(), wants, || error.to_string())?;
             }
         }

@@ -1,4 +1,4 @@
-//! Proof of absence.
+//! Verifies proofs of absence.
 
 use cloud_api_proto::v1alpha1::{Evidence, Existence, evidence::Method};
 
@@ -9,13 +9,13 @@ use crate::{
     expect,
 };
 
-/// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another one
-/// EXISTS.
+/// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another
+/// instance EXISTS.
 pub(super) async fn deleted(cx: &Context) -> Verdict {
     let machines = cx.new_machines(2).await?;
     let [victim, neighbour] = machines.as_slice() else {
         return Err(Stop::failed(
-            "hooks.createInstances creates as many as requested",
+            "hooks.createInstances creates the requested number of instances",
             format!("{machines:?}"),
         ));
     };
@@ -29,8 +29,8 @@ pub(super) async fn deleted(cx: &Context) -> Verdict {
             let answer = ask(cx, cluster.live(), refs.clone()).await?;
             let mut results = answer.results.into_iter();
             let (first, second) = (results.next(), results.next());
-            existing(expect::some(second, "there are two results")?)?;
-            let first = expect::some(first, "there are two results")?;
+            existing(expect::some(second, "the answer has two results")?)?;
+            let first = expect::some(first, "the answer has two results")?;
             let told =
                 matches!(first.existence(), Existence::Exists | Existence::NotVisible | Existence::Gone);
             expect::that(told, "until it is GONE, it still EXISTS or is NOT_VISIBLE", || {
@@ -59,7 +59,7 @@ fn proves(evidence: &Evidence) -> Verdict {
     expect::that(placed, "`evidence.scope` is set", || format!("{evidence:?}"))
 }
 
-/// instance_service.proto, `InstanceRef.node_name`: a name can find an instance, but never prove absence; not even of an instance whose
+/// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence, not even if the
 /// absence is proven by its ID.
 pub(super) async fn name(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
@@ -81,7 +81,7 @@ pub(super) async fn name(cx: &Context) -> Verdict {
         let mut existences = results.iter().map(|result| result.existence());
         let (id, name) = (existences.next(), existences.next());
         let proves = name == Some(Existence::Gone);
-        expect::that(!proves, "a name never proves absence", || format!("{results:?}"))?;
+        expect::that(!proves, "a look-up by name never proves absence", || format!("{results:?}"))?;
         Ok((id == Some(Existence::Gone) && name == Some(Existence::NotVisible)).then_some(()))
     })
     .await

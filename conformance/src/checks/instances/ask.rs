@@ -40,49 +40,53 @@ pub(super) async fn ask(
     Ok(answer)
 }
 
-/// Asserts one result per reference, each with exactly the fields of its existence.
+/// Asserts that there is one result per reference, and that each has exactly the fields of its existence.
 pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Verdict {
-    expect::equal("there are as many results as references", &answer.results.len(), &refs)?;
+    expect::equal(
+        "the answer has as many results as the request has references",
+        &answer.results.len(),
+        &refs,
+    )?;
     for result in &answer.results {
         let existence = result.existence();
         let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{result:?}"));
         claim(existence != Existence::Unspecified, "a result has an existence")?;
         let exists = existence == Existence::Exists;
-        claim(result.instance.is_some() == exists, "`instance` is set if and only if it EXISTS")?;
+        claim(result.instance.is_some() == exists, "`instance` is set if and only if the instance EXISTS")?;
         let gone = existence == Existence::Gone;
-        claim(result.evidence.is_some() == gone, "`evidence` is set if and only if it is GONE")?;
+        claim(result.evidence.is_some() == gone, "`evidence` is set if and only if the instance is GONE")?;
         let unknown = existence == Existence::Unknown;
         claim(!unknown || result.error.is_some(), "UNKNOWN is explained in `error`")?;
     }
     Ok(())
 }
 
-/// The result for one instance in a request of its own.
+/// The result for one instance, requested alone.
 pub(super) async fn one(
     cx: &Context,
     context: RequestContext,
     what: InstanceRef,
 ) -> Result<InstanceResult, Stop> {
     let answer = ask(cx, context, vec![what]).await?;
-    expect::some(answer.results.into_iter().next(), "there is a result")
+    expect::some(answer.results.into_iter().next(), "the answer has a result")
 }
 
-/// An instance that must exist.
+/// Returns an instance that must exist.
 pub(super) fn existing(result: InstanceResult) -> Result<Instance, Stop> {
     expect::equal("a running instance EXISTS", &result.existence(), &Existence::Exists)?;
     expect::some(result.instance, "an instance that EXISTS is in the result")
 }
 
-/// Asserts that a time of the adapter's wall clock is not before one of the suite's.
+/// Asserts that a time of the adapter's wall clock is not before a time of the suite's wall clock.
 pub(super) fn not_before(wants: &str, told: Option<Timestamp>, asked: SystemTime) -> Verdict {
     let told = expect::some(told, wants)?;
     let told = SystemTime::try_from(told).map_err(|error| Stop::failed(wants, error.to_string()))?;
     let fresh = told.checked_add(CLOCKS).is_some_and(|told| told >= asked);
-    expect::that(fresh, wants, || format!("{told:?}, and the request was sent at {asked:?}"))
+    expect::that(fresh, wants, || format!("the time is {told:?}, and the request was sent at {asked:?}"))
 }
 
 /// The suite's wall clock.
-#[expect(clippy::disallowed_methods, reason = "the adapter reports wall-clock times")]
+#[expect(clippy::disallowed_methods, reason = "the adapter reports times of the wall clock")]
 pub(super) fn wall() -> SystemTime {
     SystemTime::now()
 }

@@ -1,4 +1,4 @@
-//! One batch: its order, the fields of an instance, and references to other clouds.
+//! Verifies a batch: its order, the fields of an instance, and references to other clouds.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -20,12 +20,13 @@ use crate::{
 /// A valid provider ID of a fictitious provider.
 const NOBODYS: &str = "conformance-nobody://nowhere/i-1";
 
-/// instance_service.proto, `BatchGetInstances`: one result per reference, in the order of the request; an invalid reference fails alone.
+/// instance_service.proto, `BatchGetInstances`: there is one result per reference, in the order of the request; an invalid reference fails
+/// alone.
 pub(super) async fn order(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let [a, b, c] = machines.as_slice() else {
         return Err(Stop::failed(
-            "hooks.createInstances creates as many as requested",
+            "hooks.createInstances creates the requested number of instances",
             format!("{machines:?}"),
         ));
     };
@@ -47,20 +48,20 @@ pub(super) async fn order(cx: &Context) -> Verdict {
         let wanted = [id(c), None, id(a), None, None, None, id(b), id(a)];
         let wanted: Vec<Option<&str>> = wanted.iter().map(Option::as_deref).collect();
         expect::equal("results come in the order of the references", &came, &wanted)?;
-        let nothing = expect::some(results.get(1), "there is a result for an empty reference")?;
+        let nothing = expect::some(results.get(1), "the answer has a result for an empty reference")?;
         let wants = "an empty reference fails alone: UNKNOWN";
         expect::equal(wants, &nothing.existence(), &Existence::Unknown)?;
         let reason = nothing.error.as_ref().map(cloud_api_proto::v1alpha1::ItemError::reason);
         let wants = "an empty reference fails with FIELD_INVALID";
         expect::equal(wants, &reason, &Some(Reason::FieldInvalid))?;
-        let empty = expect::some(results.get(5), "there is a result for an empty provider ID")?;
+        let empty = expect::some(results.get(5), "the answer has a result for an empty provider ID")?;
         let gone = empty.existence() == Existence::Gone;
         expect::that(!gone, "an invalid reference is not GONE", || format!("{empty:?}"))?;
     }
     Ok(())
 }
 
-/// instance_service.proto, `Instance`: all fields that a Node is made from, with the same values by name and by ID.
+/// instance_service.proto, `Instance`: the answer has all fields that a Node is made from, with the same values by name and by ID.
 pub(super) async fn whole(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let machine = expect::some(machines.first(), "the lane has an instance")?;
@@ -69,7 +70,7 @@ pub(super) async fn whole(cx: &Context) -> Verdict {
     let scope = answer.scope.map(|scope| scope.fingerprint);
     let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
     expect::equal("the Scope of an answer is that of GetInfo", &scope, &known)?;
-    let found = existing(expect::some(answer.results.into_iter().next(), "there is a result")?)?;
+    let found = existing(expect::some(answer.results.into_iter().next(), "the answer has a result")?)?;
     let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{found:?}"));
     claim(found.provider_id == machine.provider_id, "`provider_id` is the one in the request")?;
     claim(found.provider_id.contains("://"), "`provider_id` is <provider>://...")?;
@@ -104,10 +105,10 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
                 let family = if ip.is_some_and(|ip| ip.is_ipv4()) { 4 } else { 6 };
                 claim(address.family == family, "`family` of an IP address is its IP version, 4 or 6")?;
                 let fresh = !address.primary || first.insert((address.r#type, family));
-                claim(fresh, "one address of a type and family is primary")?;
+                claim(fresh, "of each type and family, one address is primary")?;
             }
             Some(Value::Name(name)) => {
-                claim(!name.is_empty() && address.family == 0, "a name has `family` 0")?;
+                claim(!name.is_empty() && address.family == 0, "an address that is a name has `family` 0")?;
             }
             None => claim(false, "an address has a value")?,
         }
@@ -118,8 +119,8 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
     expect::that(addresses.iter().any(reachable), "an instance has an internal or external IP address", all)
 }
 
-/// instance_service.proto, `EXISTENCE_FOREIGN`: the existence of an ID of another provider or region is not decided; in particular, it is
-/// not GONE.
+/// instance_service.proto, `EXISTENCE_FOREIGN`: the adapter does not decide whether an instance of another provider or region exists; in
+/// particular, it does not report GONE.
 pub(super) async fn foreign(cx: &Context) -> Verdict {
     let sample = cx.params().samples.foreign_provider_id.clone();
     for id in sample.as_deref().into_iter().chain([NOBODYS]) {

@@ -1,4 +1,4 @@
-//! What proves nothing: a vendor that answers 404 to everything, an empty list, reads that lag.
+//! Verifies that these faults prove nothing: a vendor that answers 404 to every call, an empty list, reads that lag.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::{
     proxy::{Action, Rule},
 };
 
-/// Time after the consistency horizon: then no instance is too young to be GONE.
+/// Time after the consistency horizon, after which no instance is too young to be GONE.
 const LONGER: Duration = Duration::from_millis(500);
 
-/// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone; nor
-/// does the reason of an error.
+/// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone. The
+/// reason of an error never proves it either.
 pub(super) async fn all_404(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
@@ -32,7 +32,7 @@ pub(super) async fn all_404(cx: &Context) -> Verdict {
     let asked = nowhere.fired() > 0;
     expect::that(asked, "max_staleness 0 causes a vendor read", || "the vendor received no call".to_owned())?;
     if let Ok(listing) = cx.instances().await {
-        let wants = "a listing that the vendor answers with 404 is not closed by Synced";
+        let wants = "a listing that the vendor answers with 404 does not end with Synced";
         return Err(Stop::failed(wants, format!("{:?} after {} items", listing.synced, listing.items.len())));
     }
     drop(nowhere);
@@ -40,12 +40,12 @@ pub(super) async fn all_404(cx: &Context) -> Verdict {
     all_exist(cx, &machines).await
 }
 
-/// instance_service.proto, `Evidence`: a list alone never proves absence. So instances that are missing in it are at most NOT_VISIBLE, by
-/// ID and by name. An adapter that distrusts an empty listing may refuse to answer.
+/// instance_service.proto, `Evidence`: a list alone never proves absence. So instances that the list lacks are at most NOT_VISIBLE, by ID
+/// and by name. An adapter that distrusts an empty listing may refuse to answer.
 pub(super) async fn empty_list(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let empty = cx.proxy()?.inject(Rule::lists_of("instances"), Action::EmptyPage);
-    // The watch may list nothing now, as the vendor does.
+    // The watch may return an empty listing now, as the vendor does.
     closed_or_refused(cx).await?;
     never_gone(cx, &machines).await?;
     let asked = empty.fired() > 0;
@@ -57,7 +57,7 @@ pub(super) async fn empty_list(cx: &Context) -> Verdict {
     all_exist(cx, &machines).await
 }
 
-/// Asks by ID and name, live and not, for longer than the consistency horizon.
+/// Looks instances up by ID and name, with live and cached reads, for longer than the consistency horizon.
 async fn never_gone(cx: &Context, machines: &[Instance]) -> Verdict {
     let ids = machines.iter().map(|machine| by_id(&machine.provider_id));
     let refs: Vec<InstanceRef> = ids.chain(machines.iter().map(|machine| by_name(&machine.name))).collect();
@@ -65,7 +65,7 @@ async fn never_gone(cx: &Context, machines: &[Instance]) -> Verdict {
     let end = Instant::now() + time;
     let cluster = cx.cluster();
     let (refs, cluster) = (&refs, &cluster);
-    cx.until(time.saturating_mul(10), "answers come in time", || async move {
+    cx.until(time.saturating_mul(10), "the adapter answers in time", || async move {
         for context in [cluster.live(), cluster.context()] {
             is_gone_for_nobody(cx, context, refs.clone()).await?;
         }
@@ -100,8 +100,8 @@ async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
     Ok(())
 }
 
-/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance may not be visible yet, and is not GONE for that reason. Reads lag as
-/// long as `GetInfo` reports, if there is a command for it.
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance may not be visible yet, and is not GONE for that reason. If there is a
+/// command for it, reads lag as long as `GetInfo` reports.
 pub(super) async fn newborn(cx: &Context) -> Verdict {
     // An instance that can serve as witness.
     let witnesses = cx.machines(1).await?;
@@ -121,7 +121,7 @@ pub(super) async fn newborn(cx: &Context) -> Verdict {
     let refs: Vec<InstanceRef> = witness.into_iter().chain([by_id(&id)]).collect();
     cx.until(cx.params().timings.converge, "a new instance becomes visible", || async {
         let answer = ask(cx, cx.cluster().live(), refs.clone()).await?;
-        let newborn = expect::some(answer.results.into_iter().last(), "there are two results")?;
+        let newborn = expect::some(answer.results.into_iter().last(), "the answer has two results")?;
         let young = matches!(newborn.existence(), Existence::NotVisible | Existence::Exists);
         let wants = "an instance younger than the consistency horizon that is not visible is NOT_VISIBLE";
         expect::that(young, wants, || format!("{newborn:?}"))?;

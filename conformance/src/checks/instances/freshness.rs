@@ -1,4 +1,4 @@
-//! Freshness of answers, and what counts as a change.
+//! Verifies the freshness of answers, and which changes are reported.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::{
     proxy::{Action, Rule},
 };
 
-/// Maximum time until an adapter calls its vendor.
+/// Maximum time until an adapter sends its vendor call.
 const SOON: Duration = Duration::from_secs(10);
 
-/// common.proto, `RequestContext.max_staleness`: zero demands a vendor read that starts after the request arrived. So the request does not
+/// common.proto, `RequestContext.max_staleness`: zero requires a vendor read that starts after the request arrived. So the request does not
 /// join a read in progress, and a watch lists again.
 pub(super) async fn live(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
@@ -39,7 +39,7 @@ pub(super) async fn live(cx: &Context) -> Verdict {
     expect::that(!reads.is_empty(), "a watch with max_staleness 0 lists again", || reads.to_string())
 }
 
-/// Sends a second request while the vendor's answer to the first is in flight: that answer is too old for the second.
+/// Sends a second request while the vendor's answer to the first one is in flight: that answer is too old for the second request.
 async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
     let held = cx.proxy()?.inject(Rule::reads().next(1), Action::HoldAfter);
     let first = ask(cx, cx.cluster().live(), refs.clone());
@@ -47,7 +47,7 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
         held.reached(SOON).await?;
         let mark = cx.proxy()?.mark();
         let came = async {
-            // Requests of one connection arrive in order: when this one is answered, the adapter has received the other.
+            // Requests of one connection arrive in order: once this request is answered, the adapter has received the other one.
             cx.node()?.info(&cx.cluster().context()).await?;
             held.release();
             Ok::<_, Stop>(())
@@ -57,14 +57,14 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
         answer?;
         let reads = cx.proxy()?.since(mark).reads();
         let wants = "with max_staleness 0, a read that began before the request arrived does not answer it";
-        expect::that(!reads.is_empty(), wants, || "no second vendor call".to_owned())
+        expect::that(!reads.is_empty(), wants, || "the adapter made no second vendor call".to_owned())
     };
     let (first, second) = tokio::join!(first, second);
     second?;
     first.map(drop)
 }
 
-/// instance_service.proto, `Instance.fingerprint`: changes if and only if a property changes that a Node is made from.
+/// instance_service.proto, `Instance.fingerprint`: the fingerprint changes if and only if a property changes that a Node is made from.
 pub(super) async fn fingerprint(cx: &Context) -> Verdict {
     let machines = cx.new_machines(1).await?;
     let machine = expect::some(machines.first(), "the lane has an instance")?;
@@ -79,7 +79,7 @@ pub(super) async fn fingerprint(cx: &Context) -> Verdict {
     let wants = "an instance has the same fingerprint in a listing and in a batch";
     expect::equal(wants, &listed.fingerprint, &before.fingerprint)?;
     cx.hook(Hook::TouchInstance, &[("PROVIDER_ID", id)]).await?;
-    // Reads may lag this long, according to the contract.
+    // The contract allows reads to lag this long.
     tokio::time::sleep(cx.consistency()).await;
     let touched = now().await?;
     let wants = "a property that is not part of a Node does not change the fingerprint";
@@ -94,7 +94,7 @@ pub(super) async fn fingerprint(cx: &Context) -> Verdict {
         .await?;
     let wants = "a property that is part of a Node changes the fingerprint";
     expect::that(changed.fingerprint != before.fingerprint, wants, || {
-        format!("{before:?} and then {changed:?}")
+        format!("first {before:?}, then {changed:?}")
     })
 }
 

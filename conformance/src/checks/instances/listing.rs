@@ -1,4 +1,4 @@
-//! The listing at the beginning of a watch.
+//! Verifies the listing at the beginning of a watch.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// Time limit for one message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A watch that stops when synced, read strictly.
+/// A watch that stops when synced. Its messages are verified strictly.
 #[derive(Debug, Default)]
 pub(super) struct Strict {
     scope: Option<Scope>,
@@ -29,8 +29,8 @@ pub(super) struct Strict {
     synced: Option<Synced>,
 }
 
-/// common.proto, `Synced`: a listing begins with Reset and ends with Synced, whose count and checksum are those of the items; a watch that
-/// stops when synced ends then.
+/// common.proto, `Synced`: a listing begins with Reset and ends with Synced, whose count and checksum match the items. A watch that stops
+/// when synced ends after that.
 pub(super) async fn closed(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let asked = wall();
@@ -38,13 +38,13 @@ pub(super) async fn closed(cx: &Context) -> Verdict {
     let fingerprint = scope.map(|scope| scope.fingerprint);
     let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
     expect::equal("the Scope in Reset is that of GetInfo", &fingerprint, &known)?;
-    let synced = expect::some(synced, "a listing is closed by Synced")?;
+    let synced = expect::some(synced, "a listing ends with Synced")?;
     expect::that(!synced.token.is_empty(), "Synced has a token", || format!("{synced:?}"))?;
     not_before("`observed_at` of a live listing is after the request", synced.observed_at, asked)?;
     holds_all(&items, &machines)
 }
 
-/// Asserts count and checksum of a listing.
+/// Asserts that count and checksum of a listing match its items.
 fn sums(items: &[Instance], synced: &Synced) -> Verdict {
     let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
     expect::equal("an instance is listed once", &keys.len(), &items.len())?;
@@ -59,7 +59,7 @@ fn sums(items: &[Instance], synced: &Synced) -> Verdict {
     expect::equal(wants, &synced.checksum, &sum)
 }
 
-/// Asserts that a listing has these instances.
+/// Asserts that a listing contains these instances.
 pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
     let keys: BTreeSet<&str> = items.iter().map(|item| item.provider_id.as_str()).collect();
     let lost: Vec<&str> =
@@ -74,7 +74,7 @@ pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
     strictly_within(cx, PATIENCE).await
 }
 
-/// The same, with a time limit for each message.
+/// Lists live as above, with a time limit for each message.
 pub(super) async fn strictly_within(cx: &Context, patience: Duration) -> Result<Strict, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
@@ -92,7 +92,7 @@ pub(super) async fn strictly_within(cx: &Context, patience: Duration) -> Result<
         expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
         listing.take(message)?;
     }
-    let synced = expect::some(listing.synced.as_ref(), "a listing is closed by Synced")?;
+    let synced = expect::some(listing.synced.as_ref(), "a listing ends with Synced")?;
     sums(&listing.items, synced)?;
     Ok(listing)
 }
@@ -110,7 +110,7 @@ impl Strict {
             }
             Some(Event::Synced(synced)) => self.synced = Some(synced),
             other @ (Some(Event::Upsert(_) | Event::Gone(_) | Event::Bookmark(_)) | None) => {
-                return Err(Stop::failed("before Synced there are items only", format!("{other:?}")));
+                return Err(Stop::failed("only items come before Synced", format!("{other:?}")));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Listings of several pages: broken pages, items that move between pages, and very many items.
+//! Verifies listings of several pages: broken pages, items that move between pages, and ten thousand items.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     proxy::{Action, Rule},
 };
 
-/// More than the usual page size of vendors, 500.
+/// Number of instances that fills more than one page of 500 items, the usual page size of vendors.
 const CROWD: usize = 600;
 /// Default of `samples.machines`.
 const FEW: usize = 10;
@@ -32,17 +32,17 @@ const FEW: usize = 10;
 const TEN_THOUSAND: usize = 10_000;
 /// Maximum references in one batch, unless `GetInfo` reports less.
 const BATCH: usize = 500;
-/// Maximum time that an adapter may retry before it reports the error.
+/// Maximum time for which an adapter may retry before it reports the error.
 const TRIES: Duration = Duration::from_secs(30);
 /// Maximum time for a page.
 const PAGE: Duration = Duration::from_secs(10);
 
-/// Creates running instances, for several pages if `samples.machines` permits. Returns them and the number of pages of a listing.
+/// Creates running instances, enough for several pages if `samples.machines` permits. Returns them and the number of pages of a listing.
 async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     let machines = cx.new_machines(CROWD.min(most)).await?;
     let mut pages = usize::MAX;
-    // The adapter's own listings are counted, too, but hardly both times.
+    // The adapter's periodic listings are counted, too, but hardly in both attempts.
     for _listing in 0..2 {
         let mark = cx.proxy()?.mark();
         holds_all(&cx.instances().await?.items, &machines)?;
@@ -57,7 +57,7 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     Ok((machines, u64::try_from(pages).unwrap_or(1)))
 }
 
-/// common.proto, `Synced`: if a page fails or cannot be read, the listing is not complete, so there is no Synced but an error.
+/// common.proto, `Synced`: if a page fails or cannot be read, the listing is incomplete, so it ends with an error instead of Synced.
 pub(super) async fn broken(cx: &Context) -> Verdict {
     let (machines, pages) = crowd(cx).await?;
     let last = pages.min(2);
@@ -74,7 +74,7 @@ pub(super) async fn broken(cx: &Context) -> Verdict {
         not_synced(cx).await?;
         let asked = broken.fired() > 0;
         let wants = "a watch with max_staleness 0 lists again";
-        expect::that(asked, wants, || "the page was not requested".to_owned())?;
+        expect::that(asked, wants, || "the adapter did not request the page".to_owned())?;
         drop(broken);
         cx.heal().await?;
     }
@@ -83,11 +83,11 @@ pub(super) async fn broken(cx: &Context) -> Verdict {
 
 /// Asserts that a live listing ends with an error whose reason is not absence.
 async fn not_synced(cx: &Context) -> Verdict {
-    let wants = "a listing with a page that could not be read is not closed by Synced";
+    let wants = "a listing with a page that could not be read does not end with Synced";
     closed_or_refused(cx).await?.map_or(Ok(()), |synced| Err(Stop::failed(wants, format!("{synced:?}"))))
 }
 
-/// The end of a live listing: Synced, or an error whose reason is not absence.
+/// Returns how a live listing ends: with Synced, or with an error whose reason is not absence.
 pub(super) async fn closed_or_refused(cx: &Context) -> Result<Option<Synced>, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
@@ -120,7 +120,7 @@ async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<Answer<Synced>,
     }
 }
 
-/// instance_service.proto, `WatchInstances`: an instance that existed during the whole listing is listed once, whatever instances are
+/// instance_service.proto, `WatchInstances`: an instance that existed during the whole listing is listed once, even if other instances are
 /// created and deleted: items that move to a page that was already read must not be lost.
 pub(super) async fn churn(cx: &Context) -> Verdict {
     // Most vendors list the oldest instances on the first page.
@@ -147,8 +147,8 @@ pub(super) async fn churn(cx: &Context) -> Verdict {
     holds_all(&listed?.items, &stable)
 }
 
-/// common.proto, the rules for every message: 10,000 instances arrive in messages of at most 512 items and 1 MiB, and a batch of maximum
-/// size is answered in one message.
+/// common.proto, the rules for every message: 10,000 instances arrive in messages of at most 512 items and 1 MiB, and the adapter answers a
+/// batch of maximum size in one message.
 pub(super) async fn ten_thousand(cx: &Context) -> Verdict {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     if most < TEN_THOUSAND {

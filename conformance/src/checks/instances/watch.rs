@@ -1,4 +1,4 @@
-//! The watch after its listing: changes, bookmarks, and resuming.
+//! Verifies a watch after its listing: changes, bookmarks, and resuming.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,24 +13,24 @@ use crate::{
     hooks::Hook,
 };
 
-/// Maximum interval between Bookmarks: 30 s in the contract, plus tolerance for a busy machine.
+/// Maximum interval between Bookmarks: 30 s in the contract, plus tolerance for a busy host.
 const SILENCE: Duration = Duration::from_secs(35);
 
-/// The state of a watch, updated as a controller does.
+/// The state of a watch, updated in the same way as in a controller.
 #[derive(Debug)]
 struct Follower {
     watch: Watch<WatchInstancesResponse>,
     keys: BTreeSet<String>,
     /// Whether the listing since the last Reset is complete.
     synced: bool,
-    /// Events since this watch began.
+    /// Number of events since this watch began.
     resets: usize,
     token: String,
     bookmark: Option<Bookmark>,
 }
 
 impl Follower {
-    /// Begins a watch, or resumes one with the items known before.
+    /// Begins a watch, or resumes a watch with the items known before.
     async fn begin(cx: &Context, token: &str, keys: BTreeSet<String>) -> Result<Self, Stop> {
         let request = WatchInstancesRequest {
             context: Some(cx.cluster().context()),
@@ -77,12 +77,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads events until the listing is complete and a condition holds.
+    /// Reads events until the listing is complete and the condition holds.
     async fn until(&mut self, limit: Duration, wants: &str, holds: impl Fn(&Self) -> bool) -> Verdict {
         let end = Instant::now() + limit;
         while !(self.synced && holds(self)) {
             let in_time = Instant::now() < end;
-            expect::that(in_time, wants, || format!("not within {} s", limit.as_secs()))?;
+            expect::that(in_time, wants, || {
+                format!("the condition did not hold within {} s", limit.as_secs())
+            })?;
             self.step().await?;
         }
         Ok(())
@@ -93,22 +95,25 @@ impl Follower {
     }
 }
 
-/// instance_service.proto, `WatchInstances`: Reset, items, Synced, then changes, with a Bookmark at least every 30 s. A token resumes where
-/// it was issued, without losing events; an invalid token begins with a new listing.
+/// instance_service.proto, `WatchInstances`: a watch sends Reset, items, Synced, then changes, with a Bookmark at least every 30 s. A token
+/// resumes a watch where it was issued, without losing events; with an invalid token, the watch begins with a new listing.
 pub(super) async fn follows(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
     let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
     watch.until(seen, "a watch is synced", |_| true).await?;
     let (token, keys) = (watch.token.clone(), watch.keys.clone());
-    expect::that(!token.is_empty(), "Synced has a token", || "an empty one".to_owned())?;
+    expect::that(!token.is_empty(), "Synced has a token", || "the token is empty".to_owned())?;
     let machines = cx.new_machines(2).await?;
     let ids: Vec<&str> = machines.iter().map(|one| one.provider_id.as_str()).collect();
     let (Some(gone), [leaves, stays]) = (machines.first(), ids.as_slice()) else {
-        return Err(Stop::failed("hooks.createInstances creates as many as requested", format!("{ids:?}")));
+        return Err(Stop::failed(
+            "hooks.createInstances creates the requested number of instances",
+            format!("{ids:?}"),
+        ));
     };
     watch.until(seen, "new instances are reported", |one| one.has(leaves) && one.has(stays)).await?;
     cx.delete_machine(gone).await?;
-    // With a refresher shared by all watches, the event may arrive sooner.
+    // If all watches share one refresher, the event may arrive sooner.
     cx.instances().await?;
     watch.until(seen, "a deleted instance is reported", |one| !one.has(leaves)).await?;
     watch.bookmark = None;
@@ -128,14 +133,14 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     anew.until(seen, "a watch that begins with a new listing is synced", |one| one.has(stays)).await
 }
 
-/// common.proto, `Synced.token`: a watcher that missed events, because the adapter was killed, gets a Reset and a listing, or the events
-/// themselves; its state never stays outdated without notice.
+/// common.proto, `Synced.token`: a watcher that missed events because the adapter was killed gets a Reset and a listing, or the events
+/// themselves. Its state never stays outdated unnoticed.
 pub(super) async fn lost(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
     let machines = cx.new_machines(2).await?;
     let [leaves, stays] = machines.as_slice() else {
         return Err(Stop::failed(
-            "hooks.createInstances creates as many as requested",
+            "hooks.createInstances creates the requested number of instances",
             format!("{machines:?}"),
         ));
     };
@@ -152,7 +157,8 @@ pub(super) async fn lost(cx: &Context) -> Verdict {
     cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", comes.clone())]);
     cx.process().start().await?;
     let mut resumed = Follower::begin(cx, &token, keys).await?;
-    let wants = "changes during the absence of the adapter are reported, by Reset and a listing or as events";
+    let wants =
+        "changes during the downtime of the adapter are reported, by Reset and a listing or as events";
     let right =
         |one: &Follower| one.has(&comes) && one.has(&stays.provider_id) && !one.has(&leaves.provider_id);
     resumed.until(seen, wants, right).await

@@ -1,4 +1,4 @@
-//! An invalid configuration file.
+//! Verifies the reaction to an invalid configuration file.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::{
     load::Load,
 };
 
-/// Tolerance for a busy adapter.
+/// Time tolerance for a busy adapter.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// adapter_service.proto, `config_revision`: the configuration in force. An invalid file changes nothing and does not end the process, and
-/// a valid file is loaded after it.
+/// adapter_service.proto, `config_revision`: identifies the active configuration. An invalid file neither changes the configuration nor
+/// ends the process, and a later valid file is loaded.
 pub(super) async fn invalid(cx: &Context) -> Verdict {
     let instance = cx.service()?.info(&cx.cluster().context()).await?.instance_id;
     let before = status(cx).await?;
@@ -37,17 +37,17 @@ pub(super) async fn invalid(cx: &Context) -> Verdict {
     .await
 }
 
-/// Nothing changes within the time that the adapter takes to read its file.
+/// Asserts that nothing changes within the time that the adapter takes to read its file.
 async fn kept(cx: &Context, before: &WatchStatusResponse) -> Verdict {
     let end = Instant::now() + cx.params().timings.reload;
     while Instant::now() < end {
         let now = status(cx).await?;
-        let wants = "the old configuration stays in force: config_revision stays the same";
+        let wants = "the old configuration stays active: config_revision stays the same";
         expect::equal(wants, &now.config_revision, &before.config_revision)?;
         let ceilings = |status: &WatchStatusResponse| {
             status.budgets.iter().map(|one| (one.bucket.clone(), one.ceiling)).collect::<Vec<_>>()
         };
-        let wants = "the old configuration stays in force: the ceilings of budgets stay the same";
+        let wants = "the old configuration stays active: the ceilings of budgets stay the same";
         expect::equal(wants, &ceilings(&now), &ceilings(before))?;
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
@@ -59,7 +59,7 @@ async fn status(cx: &Context) -> Result<WatchStatusResponse, Stop> {
     expect::some(watch.next(SLACK).await?, "WatchStatus answers at once")
 }
 
-/// A caller whose requests need the vendor.
+/// A caller whose requests cause vendor calls.
 fn load(cx: &Context) -> Result<Load, Stop> {
     let (api, cluster) = (cx.node()?.off_record(), cx.cluster());
     let missing =

@@ -1,4 +1,4 @@
-//! Connections that the adapter closes because of their age.
+//! Verifies connections that the adapter closes because of their age.
 
 use std::{error::Error, iter, time::Duration};
 
@@ -15,19 +15,19 @@ use crate::{
     relay::Relay,
 };
 
-/// Tolerance for a busy adapter.
+/// Time tolerance for a busy adapter.
 const SLACK: Duration = Duration::from_secs(30);
-/// Callers that share the connection.
+/// Number of callers that share the connection.
 const CALLERS: usize = 4;
-/// Calls of each caller, before and after the connection is replaced.
+/// Number of calls of each caller, before and after the connection is replaced.
 const CALLS: u64 = 10;
-/// Time after which the end of a stream would have been observed.
+/// Time after which the check would have noticed the end of a stream.
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// reference/driver.md, "Server settings": the adapter asks an old connection to end. Its client opens a new one, calls in flight
 /// complete, and a watch continues for at least half a minute.
 ///
-/// Observes through a relay that counts connections, with a client that repeats a call only if it was certainly not executed.
+/// Connects through a relay that counts connections, with a client that repeats a call only if it was certainly not executed.
 pub(super) async fn age(cx: &Context) -> Verdict {
     let Some(age) = cx.params().timings.connection_age else {
         return Err(Stop::skipped("timings.connectionAge is not set"));
@@ -65,7 +65,7 @@ async fn relay(cx: &Context) -> Result<Relay, Stop> {
     Relay::start(target).await.map_err(|error| Stop::failed(wants, error.to_string()))
 }
 
-/// A call, repeated once if the connection ended before the call was sent.
+/// Makes a call, and repeats it once if the connection ended before the call was sent.
 async fn carried_out(api: &Api, context: &RequestContext) -> Verdict {
     match api.info(context).await {
         Err(error) if unsent(&error.status) => api.info(context).await?,
@@ -85,13 +85,13 @@ fn unsent(status: &Status) -> bool {
     })
 }
 
-/// The watch on the old connection is a call in flight.
+/// Asserts that the watch on the old connection continues like a call in flight.
 async fn goes_on(watch: &mut Watch<WatchStatusResponse>) -> Verdict {
     let wants = "a watch continues after its connection was asked to end";
     match watch.next(GLANCE).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Stop::failed(wants, "the stream ended")),
-        // Nothing arrived, and the stream is still open.
+        // No event arrived, and the stream is still open.
         Err(CallError { status, .. }) if status.code() == Code::DeadlineExceeded => Ok(()),
         Err(error) => Err(Stop::failed(wants, error.to_string())),
     }

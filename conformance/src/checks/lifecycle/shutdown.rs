@@ -1,4 +1,4 @@
-//! Graceful shutdown of the leader.
+//! Verifies the graceful shutdown of the leader.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::{
 const SERVING: i32 = 1;
 /// Limit for conditions without a deadline in the contract.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Limit for the takeover after a released Lease; well below the expiry of a Lease that was not released. Source: replicas.md, "When the
-/// leader changes".
+/// Time limit for a takeover after the Lease was released. Well below the expiry of a Lease that was not released. Source: replicas.md,
+/// "When the leader changes".
 const HAND_OVER: Duration = Duration::from_secs(6);
 
 /// common.proto, `REASON_DRAINING`: an adapter that is about to stop refuses new work with DRAINING, also on its watches, completes the
@@ -42,13 +42,13 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     let mark = cx.proxy()?.mark();
     let held = cx.proxy()?.inject(Rule::writes().next(1), Action::HoldBefore);
     let change = web.clone().listeners([tcp(81)]).fence(cx.cluster().fence());
-    // PENDING: the change waits for the call that is held.
+    // The answer is PENDING, because the change waits for the call that the proxy holds.
     leader.ensure_load_balancer(change.request.clone()).await?;
     held.reached(PATIENCE).await?;
     let process = cx.replica_process(at);
     let (stopped, drained) = tokio::join!(process.stop(), async {
         let drained = drains(cx, &leader).await;
-        // Release the held call in any case, otherwise the process cannot end.
+        // Release the held call in any case, because the process cannot end before.
         held.release();
         drained?;
         farewell(&mut watch).await
@@ -65,7 +65,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     expect::equal("the next leader finishes the work: there is one load balancer", &listing.items.len(), &1)
 }
 
-/// Every vendor call that began before the process ended was answered. Calls of the next leader may still be in flight.
+/// Asserts that the vendor calls that began before the process ended were answered. Calls of the next leader may still be in flight.
 async fn whole(cx: &Context, mark: usize, gone: Instant) -> Verdict {
     let proxy = cx.proxy()?;
     let began = || proxy.since(mark).only(|call| call.started <= gone);
@@ -84,7 +84,7 @@ fn watch_request(cx: &Context) -> WatchInstancesRequest {
     WatchInstancesRequest { context: Some(cx.cluster().context()), ..WatchInstancesRequest::default() }
 }
 
-/// The replica that serves, counted from 0.
+/// The index of the serving replica, counted from 0.
 async fn leader(cx: &Context) -> Result<(usize, Api), Stop> {
     let replicas = cx.replicas(Role::ServiceController)?;
     for (at, replica) in replicas.into_iter().enumerate() {
@@ -92,7 +92,7 @@ async fn leader(cx: &Context) -> Result<(usize, Api), Stop> {
             return Ok((at, replica));
         }
     }
-    Err(Stop::failed("one replica serves", "none serves"))
+    Err(Stop::failed("one of the replicas serves", "no replica serves"))
 }
 
 async fn serves(replica: &Api) -> bool {
@@ -100,7 +100,7 @@ async fn serves(replica: &Api) -> bool {
     health.is_ok_and(|status| status == SERVING)
 }
 
-/// Calls through the endpoint of all replicas.
+/// Makes calls through the endpoint of all replicas.
 fn load(cx: &Context) -> Result<Load, Stop> {
     let (api, cluster) = (cx.service()?.off_record(), cx.cluster());
     let mut load = Load::default();
@@ -111,7 +111,7 @@ fn load(cx: &Context) -> Result<Load, Stop> {
     Ok(load)
 }
 
-/// New calls are refused with DRAINING while the process completes its vendor calls.
+/// Asserts that new calls are refused with DRAINING while the process completes its vendor calls.
 async fn drains(cx: &Context, leader: &Api) -> Verdict {
     let set = cx.cluster().balancer("late").set;
     let wants = "new calls are refused with DRAINING while the process completes its vendor calls";
@@ -124,12 +124,14 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
         }
     })
     .await?;
-    expect::that(!serves(leader).await, "the health of the services is not SERVING while it drains", || {
-        "SERVING".to_owned()
-    })
+    expect::that(
+        !serves(leader).await,
+        "the health of the services is not SERVING while the process drains",
+        || "SERVING".to_owned(),
+    )
 }
 
-/// A watch ends with DRAINING.
+/// Asserts that a watch ends with DRAINING.
 async fn farewell(watch: &mut Watch<WatchInstancesResponse>) -> Verdict {
     let wants = "a watch ends with DRAINING";
     let end = Instant::now() + PATIENCE;

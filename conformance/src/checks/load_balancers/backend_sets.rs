@@ -1,4 +1,4 @@
-//! Backend sets: uploaded once, complete or as a delta, and referred to by ID.
+//! Verifies backend sets, which are uploaded once, complete or as a delta, and referred to by ID.
 
 use cloud_api_proto::{
     Reason,
@@ -37,7 +37,7 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     let api = cx.service()?;
     let answer = api.put_backend_set(put("by-delta", &Content::Delta(delta))).await?;
     expect::equal("size is the number of backends: 3, minus 1, plus 1", &answer.size, &3)?;
-    // If the content differed, the ID would be in use.
+    // If the content differed, the adapter would refuse the ID as used.
     api.put_backend_set(put("by-delta", &whole)).await?;
     let other = api.put_backend_set(put("by-delta", &full(std::slice::from_ref(kept)))).await;
     expect::refused(other, Reason::FieldInvalid)?;
@@ -51,8 +51,8 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     expect::that(nothing, wants, || format!("{same:?}"))
 }
 
-/// common.proto, `REASON_BACKEND_SET_UNKNOWN`: the adapter asks for a set that was never put, or that it forgot, whether an Ensure refers
-/// to it or a delta is based on it. Nothing changes until the set was put; then the Ensure continues.
+/// common.proto, `REASON_BACKEND_SET_UNKNOWN`: the adapter asks for a set that was never put or that it no longer has, both for an Ensure
+/// that refers to the set and for a delta based on it. Nothing changes until the caller puts the set; then the Ensure continues.
 pub(super) async fn unknown_is_reported(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -76,7 +76,7 @@ pub(super) async fn unknown_is_reported(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// The same load balancer with another backend set.
+/// Requests the same load balancer with another backend set.
 fn naming(balancer: &Balancer, id: &str, content: &Content) -> Balancer {
     let mut named = balancer.clone().spec(|spec| spec.backend_set_id = id.to_owned());
     named.set.id = id.to_owned();

@@ -13,8 +13,8 @@ use crate::{
     expect,
 };
 
-/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an added backend costs at most one write per pool, that is one per listener;
-/// listeners and tags stay unchanged.
+/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an added backend costs at most one write per pool, which means one per
+/// listener; listeners and tags stay unchanged.
 pub(super) async fn members(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let two = machines.get(..2).unwrap_or_default();
@@ -31,7 +31,7 @@ pub(super) async fn members(cx: &Context) -> Verdict {
     let few = !writes.is_empty() && writes.len() <= listeners.len();
     expect::that(few, wants, || writes.to_string())?;
     expect::equal("the hash does not depend on backends", &after.applied_hash, &before.applied_hash)?;
-    expect::equal("all parts keep their IDs", &after.vendor_ids, &before.vendor_ids)?;
+    expect::equal("all parts of the load balancer keep their IDs", &after.vendor_ids, &before.vendor_ids)?;
     let joined = only(cx).await?;
     expect::equal("listeners stay unchanged", &joined.listeners, &listed.listeners)?;
     let more = joined.backends > listed.backends;
@@ -61,7 +61,7 @@ pub(super) async fn ports(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `Recreate`: a change that is impossible in place is refused with IMMUTABLE_FIELD, and nothing changes,
-/// unless the caller allows to recreate the load balancer; then there is one load balancer in the end, too.
+/// unless the caller allows the adapter to recreate the load balancer; then, too, there is one load balancer in the end.
 pub(super) async fn immutable(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -76,7 +76,7 @@ pub(super) async fn immutable(cx: &Context) -> Verdict {
         changes.push(("ip_families", web.clone().spec(|spec| spec.ip_families = both)));
     }
     for (field, changed) in changes {
-        // The fence must be newer than that of the restored state before it.
+        // The fence must be newer than that of the request that restored the previous state.
         let changed = changed.fence(cx.cluster().fence());
         let error = match cx.ensure(&changed).await? {
             Err(error) if error.reason == Reason::ImmutableField => error,
@@ -119,8 +119,8 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![changed.key()])
 }
 
-/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. After another name of the Service or of the cluster, or
-/// another class, there is one load balancer with the key (the former one if the class is refused); deleting it leaves nothing.
+/// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. If the Service or the cluster is renamed, or the class
+/// changes, there is still one load balancer with the key (the former one if the class is refused); deleting it leaves nothing.
 pub(super) async fn names(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -130,7 +130,7 @@ pub(super) async fn names(cx: &Context) -> Verdict {
     (owner.namespace, owner.name) = ("mall".to_owned(), "internet".to_owned());
     "renamed".clone_into(&mut renamed.request.context.get_or_insert_default().cluster_name);
     let after = cx.converge(&renamed).await?;
-    let wants = "another name of the Service or the cluster does not create another load balancer";
+    let wants = "another name of the Service or the cluster does not create a second load balancer";
     expect::equal(wants, &vendor_id(&after)?, &vendor_id(&before)?)?;
     expect::equal(wants, &keys(cx).await?, &vec![web.key()])?;
 
@@ -141,7 +141,7 @@ pub(super) async fn names(cx: &Context) -> Verdict {
         Err(error) if error.retry_after.is_none() => cx.note(format!("the class is refused: {error}")),
         Ok(_) | Err(_) => drop(cx.converge(&classed).await?),
     }
-    let wants = "after another class there is one load balancer with the key";
+    let wants = "after a change of the class there is one load balancer with the key";
     expect::equal(wants, &keys(cx).await?, &vec![web.key()])?;
     cx.remove(&classed).await?;
     let left = cx.load_balancers(&cx.cluster()).await?.items;

@@ -1,4 +1,4 @@
-//! Deletions of load balancers.
+//! Verifies deletions of load balancers.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
 
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
-/// A deadline that does not wait for completion: the answer arrives half a second before.
+/// A deadline with which the adapter does not wait for completion: the answer arrives half a second before it.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// load_balancer_service.proto, `DeleteLoadBalancer`: works without vendor IDs and with wrong ones, and deletes only this load balancer.
-/// After ABSENT nothing of it is left in the cloud.
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion works without vendor IDs and with wrong ones, and deletes only this load
+/// balancer. After ABSENT, no part of it is left in the cloud.
 pub(super) async fn by_key(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -39,9 +39,9 @@ pub(super) async fn by_key(cx: &Context) -> Verdict {
     nothing_is_left(cx).await
 }
 
-/// Asserts that nothing is left when ABSENT is answered: in the listing, and in the cloud, if there is a command.
+/// Asserts that nothing is left after ABSENT: neither in the listing, nor in the cloud if there is a command to list it.
 async fn nothing_is_left(cx: &Context) -> Verdict {
-    // If the adapter serves only one cluster, all checks share it.
+    // If the adapter serves only one cluster, all checks share this cluster.
     if cx.lane().params.cluster_id.is_none() && cx.lane().hooks.has(Hook::ListOwned) {
         let owned = cx.hook(Hook::ListOwned, &[("CLUSTER_ID", cx.cluster().id())]).await?;
         expect::equal("an ABSENT load balancer has no objects in the cloud", &owned.trim(), &"")?;
@@ -49,18 +49,22 @@ async fn nothing_is_left(cx: &Context) -> Verdict {
     expect::equal("an ABSENT load balancer is not listed", &keys(cx).await?, &Vec::<LoadBalancerKey>::new())
 }
 
-/// load_balancer_service.proto, `DeleteLoadBalancer`: a load balancer that never existed is ABSENT, however often it is deleted.
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a load balancer that never existed is ABSENT, no matter how often it is deleted.
 pub(super) async fn of_nothing(cx: &Context) -> Verdict {
     let never = cx.cluster().balancer("web");
     for _repeat in 0..2 {
         let answer = cx.remove(&never).await?;
-        expect::equal("retry_after is set if and only if DELETING", &answer.retry_after, &None)?;
+        expect::equal(
+            "retry_after is set if and only if the load balancer is DELETING",
+            &answer.retry_after,
+            &None,
+        )?;
     }
     Ok(())
 }
 
-/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion takes over from a creation in progress. It is not ABSENT until everything
-/// that was ever created is found, including a create that the vendor has not answered or not yet received.
+/// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion takes over from a creation in progress. The answer is not ABSENT until all
+/// created objects are found, including a create that the vendor has not answered or not received yet.
 pub(super) async fn while_creating(cx: &Context) -> Verdict {
     deleted_at(cx, "unseen", Action::HoldBefore).await?;
     deleted_at(cx, "unanswered", Action::HoldAfter).await
@@ -84,7 +88,7 @@ async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
     let (ensured, deleted) = tokio::join!(api.ensure_load_balancer(web.request.clone()), delete);
     let wants = "a load balancer whose creation is in progress is DELETING, not ABSENT";
     expect::equal(wants, &deleted?.state(), &LoadBalancerState::Deleting)?;
-    let wants = "an Ensure that a deletion superseded is PENDING, or answered OPERATION_CONFLICT";
+    let wants = "an Ensure that a deletion superseded is answered with PENDING or OPERATION_CONFLICT";
     let told = match &ensured {
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,

@@ -1,4 +1,4 @@
-//! Results and cost of EnsureLoadBalancer.
+//! Verifies results and cost of EnsureLoadBalancer.
 
 use std::collections::BTreeSet;
 
@@ -18,14 +18,14 @@ use crate::{
 const REPEATS: usize = 5;
 /// Number of callers with the same request.
 const CALLERS: usize = 8;
-/// Load balancers that are requested of a restarted adapter: first some, then all.
+/// Numbers of load balancers that are requested from a restarted adapter: first some, then all.
 const SOME: usize = 2;
 const SERVICES: usize = 6;
-/// Tolerance for calls that an adapter makes on its own now and then. Less than one call per load balancer.
+/// Tolerance for the adapter's periodic calls. Less than one call per load balancer.
 const OWN_CALLS: usize = 2;
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: repeated until ACTIVE, it returns addresses, the applied hash and vendor IDs, and no
-/// retry delay.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure that is repeated until ACTIVE returns addresses, the applied hash and
+/// vendor IDs, and no retry delay.
 pub(super) async fn reaches_active(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -36,7 +36,11 @@ pub(super) async fn reaches_active(cx: &Context) -> Verdict {
     expect::that(!answer.applied_hash.is_empty(), "an ACTIVE load balancer has its applied hash", || {
         format!("{answer:?}")
     })?;
-    expect::equal("retry_after is set if and only if PENDING", &answer.retry_after, &None)?;
+    expect::equal(
+        "retry_after is set if and only if the load balancer is PENDING",
+        &answer.retry_after,
+        &None,
+    )?;
     let listed = cx.load_balancers(&cx.cluster()).await?;
     let keys: Vec<_> = listed.items.iter().filter_map(|item| item.key.clone()).collect();
     expect::equal("the load balancer is listed, once, with its key", &keys, &vec![web.key()])?;
@@ -45,7 +49,8 @@ pub(super) async fn reaches_active(cx: &Context) -> Verdict {
     expect::that(left.is_empty(), "an ABSENT load balancer is not listed", || format!("{left:?}"))
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: without changes it causes 0 vendor calls, according to `Cost` and to the vendor.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure without changes causes 0 vendor calls, according to `Cost` and to the
+/// vendor.
 pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -57,15 +62,15 @@ pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
         let cost = answer.cost.unwrap_or_default();
         expect::equal("the Cost without changes is 0 vendor calls", &cost.vendor_calls, &0)?;
     }
-    // The adapter's own refreshes are listings, and rarer than these requests.
+    // The adapter's periodic refreshes are listings, and rarer than these requests.
     let calls = cx.proxy()?.since(mark);
     let caused = calls.only(|call| call.list.is_none());
     let few = caused.is_empty() && calls.len() < REPEATS;
     expect::that(few, "a repeated Ensure causes no vendor call", || calls.to_string())
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: a restarted adapter reads from its listing what was applied. Load balancers in the
-/// desired state cause no write and no call of their own, only the shared listing; plus one read for each listener, once, if the adapter
+/// load_balancer_service.proto, `EnsureLoadBalancer`: a restarted adapter reads the applied states from its listing. Load balancers in the
+/// desired state cause no write and no separate call, only the shared listing; plus one read for each listener, once, if the adapter
 /// reports that the vendor's listings have no backends.
 pub(super) async fn after_restart(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
@@ -79,7 +84,7 @@ pub(super) async fn after_restart(cx: &Context) -> Verdict {
     let more = many.len().saturating_sub(few.len());
     let wants = "after a restart, one listing serves every Ensure that has nothing to do, for any number of load balancers";
     expect::that(more <= own.saturating_add(OWN_CALLS), wants, || {
-        format!("{} calls for {SOME} load balancers; for {SERVICES} {many}", few.len())
+        format!("{} calls for {SOME} load balancers, and for {SERVICES} load balancers {many}", few.len())
     })
 }
 
@@ -99,8 +104,8 @@ async fn calls_after_restart(cx: &Context, all: &[Balancer]) -> Result<Calls, St
     Ok(cx.proxy()?.since(started))
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: the same request joins the work in progress. Many callers cause as many vendor calls
-/// as one, and all get the same answer.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: an identical request joins the work in progress. Many callers cause as many vendor
+/// calls as one, and all of them get the same answer.
 pub(super) async fn identical_join(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -121,7 +126,7 @@ async fn writes_of(cx: &Context, same: &[Balancer]) -> Result<usize, Stop> {
     let mark = cx.proxy()?.mark();
     let api = cx.service()?;
     let first = same.iter().map(|one| api.ensure_load_balancer(one.request.clone()));
-    // A concurrent identical request is no reason to refuse.
+    // The adapter must not refuse a concurrent identical request.
     for answer in future::join_all(first).await {
         answer?;
     }

@@ -1,4 +1,4 @@
-//! The features that an adapter reports.
+//! Verifies the features that an adapter reports.
 
 use cloud_api_proto::{
     Reason,
@@ -52,7 +52,7 @@ fn says_what_is_spoken(spec: &mut LoadBalancerSpec) {
     spec.listeners.iter_mut().for_each(|one| "kubernetes.io/h2c".clone_into(&mut one.app_protocol));
 }
 
-/// load_balancer_service.proto, `LoadBalancerSpec`: a reported feature works: the vendor shows it, the listing then equals the desired
+/// load_balancer_service.proto, `LoadBalancerSpec`: a reported feature works: the vendor shows it, then the listing equals the desired
 /// state, and the feature can be removed again. `applied_hash` covers all of the specification except the backends.
 pub(super) async fn round_trip(cx: &Context) -> Verdict {
     let mut trips: Vec<BoxFuture<'_, Verdict>> = Vec::new();
@@ -106,8 +106,8 @@ async fn both_families(cx: &Context) -> Verdict {
     expect::that(of_family(false) && of_family(true), wants, || format!("{addresses:?}"))
 }
 
-/// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name, another
-/// name does not recreate the load balancer, the hash does not depend on it, and without a name in the request the former name stays.
+/// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name, a new name
+/// does not recreate the load balancer, the hash does not depend on it, and a request without a name keeps the former name.
 async fn named(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let balancer = |owner| cx.cluster().balancer(owner).listeners([tcp(80)]).backends(&machines);
@@ -126,7 +126,7 @@ async fn named(cx: &Context) -> Verdict {
     expect::that(vendor_id(&first)? != vendor_id(&second)?, wants, || format!("{second:?}"))?;
     let again = settled(cx, &called(one.clone(), "conformance-b")).await?;
     expect::equal(
-        "another name does not recreate the load balancer",
+        "a new name does not recreate the load balancer",
         &vendor_id(&again)?,
         &vendor_id(&first)?,
     )?;
@@ -187,19 +187,19 @@ async fn description(cx: &Context, answer: &EnsureLoadBalancerResponse) -> Resul
     cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await.map(Some)
 }
 
-/// Converges, and asserts that the vendor's listing then equals the desired state: nothing is left to do.
+/// Converges, and asserts that the vendor's listing then equals the desired state, so that no change is left to make.
 async fn settled(cx: &Context, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
     let done = cx.converge(balancer).await?;
     let mut live = balancer.clone();
     live.request.context = Some(cx.cluster().live());
     let again = cx.converge(&live).await?;
-    let wants = "the vendor's listing equals the desired state: a repeated live request has nothing to do";
+    let wants = "the vendor's listing equals the desired state: a repeated live request changes nothing";
     let same = again.steps == 0 && again.applied_hash == done.applied_hash;
     expect::that(same, wants, || format!("{again:?}"))?;
     Ok(again)
 }
 
-/// Converges to these ports.
+/// Converges to a load balancer with these ports.
 async fn serves(
     cx: &Context,
     balancer: &Balancer,

@@ -1,4 +1,4 @@
-//! Fences: of two writers, the newer one wins.
+//! Verifies fences: of two writers, the newer one wins.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
 
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
-/// A deadline that does not wait for completion: the answer arrives half a second before.
+/// A deadline with which the adapter does not wait for completion: the answer arrives half a second before it.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: of two requests for one key, the one with the newer fence takes over while work on
-/// the older one is in progress. The caller of the older request gets OPERATION_CONFLICT or PENDING, and later requests with its fence are
-/// refused.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: of two requests for one key, the request with the newer fence takes over while work
+/// on the older one is in progress. The caller of the older request gets OPERATION_CONFLICT or PENDING, and later requests with its fence
+/// are refused.
 pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -31,7 +31,7 @@ pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     match cx.lane().proxy.as_ref() {
         Some(proxy) => taken_over(proxy, &api, &old, &new).await?,
         None => {
-            // If the vendor is quick, there may be no work in progress to take over.
+            // If the vendor is fast, the older request may be complete before the newer one arrives.
             cx.without(Need::Proxy);
             api.within(HURRY).ensure_load_balancer(old.request.clone()).await?;
         }
@@ -60,7 +60,7 @@ async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) ->
         Ok::<_, Stop>(answer)
     };
     let (older, newer) = tokio::join!(api.ensure_load_balancer(old.request.clone()), newer);
-    let wants = "the caller whose work a newer writer took over is answered OPERATION_CONFLICT, or PENDING";
+    let wants = "the caller whose work a newer writer took over gets OPERATION_CONFLICT or PENDING";
     let told = match &older {
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,
@@ -72,8 +72,8 @@ async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) ->
     expect::that(taken, "the request with the newer fence takes over", || format!("{newer:?}"))
 }
 
-/// common.proto, `Fence`: an older epoch of a scope is refused, and so is an older sequence for the same load balancer, without a vendor
-/// write. Sequences for different load balancers may arrive in any order.
+/// common.proto, `Fence`: the adapter refuses an older epoch of a scope, and an older sequence number for the same load balancer, without a
+/// vendor write. Sequence numbers for different load balancers may arrive in any order.
 pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -87,7 +87,7 @@ pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
         expect::refused(api.ensure_load_balancer(old.request.clone()).await, Reason::StaleFence)?;
         expect::refused(api.delete_load_balancer(old.removal()).await, Reason::StaleFence)?;
     }
-    // An epoch covers all objects of its scope.
+    // The highest epoch applies to all objects of its scope.
     expect::refused(api.ensure_load_balancer(mail.request.clone()).await, Reason::StaleFence)?;
     let writes = cx.proxy()?.since(mark).writes();
     expect::that(writes.is_empty(), "a stale writer writes nothing", || writes.to_string())?;

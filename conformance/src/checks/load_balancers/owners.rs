@@ -1,4 +1,4 @@
-//! Ownership of load balancers.
+//! Verifies the ownership of load balancers.
 
 use std::{pin::pin, time::Duration};
 
@@ -75,7 +75,7 @@ pub(super) async fn of_others(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `Adoption`: a load balancer without owner stays unchanged unless the caller asks to adopt it, by its ID or
-/// by the key's name; then its tags are the first write (verified if there is a proxy).
+/// by the key's name. Then the first write sets its tags (verified if there is a proxy).
 pub(super) async fn adoption(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let machines = cx.machines(1).await?;
@@ -105,7 +105,11 @@ pub(super) async fn adoption(cx: &Context) -> Verdict {
         &before,
     )?;
     let answer = cx.converge(&adopting(web, Adoption::IfUnowned)).await?;
-    expect::equal("IF_UNOWNED adopts the load balancer with the name", &vendor_id(&answer)?, &found.as_str())
+    expect::equal(
+        "IF_UNOWNED adopts the load balancer with the name of the key",
+        &vendor_id(&answer)?,
+        &found.as_str(),
+    )
 }
 
 /// Adopts the load balancer whose ID the caller names.
@@ -150,7 +154,7 @@ fn another_cluster(cx: &Context) -> Result<Cluster, Stop> {
     }
 }
 
-/// Sets this vendor ID as the one that the caller knows.
+/// Sets a vendor ID as the one that the caller knows.
 fn named(mut balancer: Balancer, id: &str) -> Balancer {
     let ids = [("loadbalancer".to_owned(), id.to_owned())].into();
     balancer.request.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });
@@ -169,13 +173,13 @@ async fn ownerless(cx: &Context, name: &str) -> Result<String, Stop> {
     Ok(id)
 }
 
-/// The load balancer as listed for its cluster, and as the vendor describes it, if there is a command.
+/// The load balancer as listed for its cluster, and as the vendor describes it, if there is a command for this.
 async fn seen(cx: &Context, theirs: &Cluster, id: &str) -> Result<(Option<LoadBalancer>, String), Stop> {
     let items = cx.load_balancers(theirs).await?.items;
     Ok((items.into_iter().find(|one| one.vendor_id == id), described(cx, id).await?))
 }
 
-/// The vendor's description. Empty if there is no command.
+/// The vendor's description. Empty without a command for this.
 async fn described(cx: &Context, id: &str) -> Result<String, Stop> {
     if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
         cx.without(Need::Hook(Hook::DescribeLoadBalancer));

@@ -1,4 +1,4 @@
-//! Dry runs, and states that an adapter must not rewrite.
+//! Verifies dry runs, and states that an adapter must not rewrite.
 
 use cloud_api_proto::v1alpha1::{DeleteLoadBalancerRequest, LoadBalancerState, PlannedStep};
 
@@ -12,11 +12,11 @@ use crate::{
     proxy::Calls,
 };
 
-/// Tolerance of a plan, as a fraction of the writes that follow.
+/// Tolerance for the number of planned steps, as a fraction of the writes that follow.
 const TOLERANCE: f64 = 0.2;
 
 /// load_balancer_service.proto, `LoadBalancer.applied_hash`: a release that computes the hash of a desired state differently compares field
-/// by field, and writes nothing because of the hash. Real changes are written.
+/// by field, and does not write because of the hash. It writes real changes.
 pub(super) async fn hash_version(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -33,7 +33,7 @@ pub(super) async fn hash_version(cx: &Context) -> Verdict {
         }
     }
     let writes = cx.proxy()?.since(mark).writes();
-    let wants = "another version of the hash causes no write if the state is as desired";
+    let wants = "another version of the hash causes no write if the cloud is in the desired state";
     expect::that(writes.is_empty(), wants, || writes.to_string())?;
     let [web, mail] = all;
     let changed = web.fence(cluster.fence()).listeners([tcp(80), tcp(443)]);
@@ -45,8 +45,8 @@ pub(super) async fn hash_version(cx: &Context) -> Verdict {
     expect::equal("there is one load balancer per key", &keys(cx).await?, &wanted)
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancerRequest.dry_run`, `DeleteLoadBalancerRequest.dry_run`: nothing is written, and the plan
-/// has as many steps as writes follow, within 20 %: for a creation, a change, no change, and a deletion.
+/// load_balancer_service.proto, `EnsureLoadBalancerRequest.dry_run`, `DeleteLoadBalancerRequest.dry_run`: a dry run writes nothing, and its
+/// plan has as many steps as writes follow, within 20 %. This holds for a creation, a change, no change, and a deletion.
 pub(super) async fn dry_run(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
@@ -61,7 +61,7 @@ pub(super) async fn dry_run(cx: &Context) -> Verdict {
     let (plan, state) = planned(cx, &changed).await?;
     expect::that(plan.is_empty(), "the plan without changes is empty", || format!("{plan:?}"))?;
     expect::equal(
-        "in a dry run, too, a load balancer in the desired state is ACTIVE",
+        "a dry run also reports a load balancer in the desired state as ACTIVE",
         &state,
         &LoadBalancerState::Active,
     )?;
@@ -76,7 +76,7 @@ pub(super) async fn dry_run(cx: &Context) -> Verdict {
     agree("a removal", &plan, &cx.proxy()?.since(mark))
 }
 
-/// Makes a dry run, then the change, and compares.
+/// Makes a dry run, then the change, and compares the plan with the writes.
 async fn ensured(cx: &Context, balancer: &Balancer, what: &str) -> Verdict {
     let (plan, _state) = planned(cx, balancer).await?;
     let mark = cx.proxy()?.mark();

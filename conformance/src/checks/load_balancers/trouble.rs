@@ -1,4 +1,4 @@
-//! Load balancers that are in ERROR, changed by hand, busy or incomplete.
+//! Verifies load balancers that are in ERROR, changed by hand, busy or incomplete.
 
 use std::time::Duration;
 
@@ -23,24 +23,34 @@ const NEXT_WRITE: Duration = Duration::from_secs(30);
 const CONFLICTS: u64 = 2;
 
 /// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: a load balancer in the vendor's error state is answered and listed as ERROR,
-/// with a condition; it is recreated only with permission, and can be deleted.
+/// with a condition. It is recreated only with permission, and can be deleted.
 pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
     let first = cx.converge(&web).await?;
     let broken = broken(cx, &web, vendor_id(&first)?).await?;
-    expect::equal("an ERROR has no retry delay", &broken.retry_after, &None)?;
+    expect::equal("an ERROR answer has no retry delay", &broken.retry_after, &None)?;
     let told = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
-    expect::that(told, "a condition explains why it is not in the desired state", || format!("{broken:?}"))?;
+    expect::that(told, "a condition explains why the load balancer is not in the desired state", || {
+        format!("{broken:?}")
+    })?;
     let listed = only(cx).await?;
-    expect::equal("the listing shows ERROR", &listed.state(), &LoadBalancerState::Error)?;
-    expect::equal("without permission it stays", &listed.vendor_id.as_str(), &vendor_id(&first)?)?;
+    expect::equal(
+        "the listing shows the load balancer in ERROR",
+        &listed.state(),
+        &LoadBalancerState::Error,
+    )?;
+    expect::equal(
+        "without permission the load balancer is not recreated",
+        &listed.vendor_id.as_str(),
+        &vendor_id(&first)?,
+    )?;
 
     let mut anew = web.clone().fence(cx.cluster().fence());
     anew.request.set_recreate(Recreate::IfError);
     let second = cx.converge(&anew).await?;
     let other = vendor_id(&second)? != vendor_id(&first)?;
-    expect::that(other, "with permission it is recreated", || format!("{second:?}"))?;
+    expect::that(other, "with permission the load balancer is recreated", || format!("{second:?}"))?;
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![web.key()])?;
 
     let last = web.fence(cx.cluster().fence());
@@ -50,7 +60,7 @@ pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     expect::that(left.is_empty(), "a load balancer in ERROR can be deleted", || format!("{left:?}"))
 }
 
-/// Breaks a load balancer, and repeats a live Ensure until it shows the error.
+/// Sets a load balancer to ERROR, and repeats a live Ensure until the answer shows the error.
 async fn broken(cx: &Context, web: &Balancer, id: &str) -> Result<EnsureLoadBalancerResponse, Stop> {
     cx.hook(Hook::BreakLoadBalancer, &[("VENDOR_ID", id)]).await?;
     let mut live = web.clone();
@@ -63,8 +73,8 @@ async fn broken(cx: &Context, web: &Balancer, id: &str) -> Result<EnsureLoadBala
     cx.until(cx.params().timings.converge, wants, look).await
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: a vendor that answers with a conflict because its last change is in progress is not
-/// an error: the answer is PENDING.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: if the vendor answers with a conflict because its last change is in progress, the
+/// answer is PENDING and not an error.
 pub(super) async fn busy(cx: &Context) -> Verdict {
     let machines = cx.machines(1).await?;
     let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);
@@ -83,12 +93,14 @@ pub(super) async fn busy(cx: &Context) -> Verdict {
             &LoadBalancerState::Pending,
         )?;
         let pause = expect::some(answer.retry_after, "PENDING has a retry delay (retry_after)")?;
-        expect::that(Instant::now() < end, "it becomes ACTIVE", || format!("{answer:?}"))?;
+        expect::that(Instant::now() < end, "the load balancer becomes ACTIVE", || format!("{answer:?}"))?;
         tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
     }
     let tried = refused.fired() == CONFLICTS;
-    let wants = "another listener is a write, which is repeated after a conflict";
-    expect::that(tried, wants, || format!("{} of {CONFLICTS} conflicts were answered", refused.fired()))?;
+    let wants = "an added listener causes a write, which is repeated after a conflict";
+    expect::that(tried, wants, || {
+        format!("the vendor answered with {} of {CONFLICTS} conflicts", refused.fired())
+    })?;
     let there = only(cx).await?.listeners;
     let wanted = ["tcp/443", "tcp/80", "tcp/8443"].map(str::to_owned).to_vec();
     expect::equal("the change is complete", &there, &wanted)
@@ -109,11 +121,19 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
     let unfinished = state != LoadBalancerState::Active || half.applied_hash.is_empty();
     let wants = "an incomplete load balancer is not listed as complete: it has no applied hash";
     expect::that(unfinished, wants, || format!("{half:?}"))?;
-    expect::equal("its key is listed from the first write on", &half.key, &Some(web.key()))?;
-    expect::equal("its owner is listed from the first write on", &half.owner, &web.request.owner)?;
+    expect::equal(
+        "an incomplete load balancer is listed with its key from the first write on",
+        &half.key,
+        &Some(web.key()),
+    )?;
+    expect::equal(
+        "an incomplete load balancer is listed with its owner from the first write on",
+        &half.owner,
+        &web.request.owner,
+    )?;
     held.release();
     drop(held);
-    // The request is not repeated, so the load balancer is an orphan; the adapter finishes the work in progress.
+    // The request is not repeated, so the load balancer is an orphan. The adapter finishes the work in progress.
     let wants = "work in progress belongs to the adapter, and continues without the caller";
     let look = || async {
         let listed = only(cx).await?;
@@ -121,16 +141,16 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
         Ok(done.then_some(listed))
     };
     let orphan = cx.until(cx.params().timings.converge, wants, look).await?;
-    expect::equal("an orphan has its key", &orphan.key, &Some(web.key()))?;
-    expect::equal("an orphan has its owner", &orphan.owner, &web.request.owner)?;
+    expect::equal("an orphan is listed with its key", &orphan.key, &Some(web.key()))?;
+    expect::equal("an orphan is listed with its owner", &orphan.owner, &web.request.owner)?;
     let ids = orphan.vendor_ids.unwrap_or_default().ids;
     let id = ids.get("loadbalancer").map(String::as_str);
-    expect::equal("vendor_ids has its ID as `loadbalancer`", &id, &Some(orphan.vendor_id.as_str()))
+    expect::equal("vendor_ids has the orphan's ID as `loadbalancer`", &id, &Some(orphan.vendor_id.as_str()))
 }
 
-/// load_balancer_service.proto, `EnsureLoadBalancer`: if the request is repeated, a change by hand is corrected within the drift period;
-/// then there is nothing to do again. The adapter must notice the change by itself: the check watches, as controllers do, and makes no live
-/// request.
+/// load_balancer_service.proto, `EnsureLoadBalancer`: if the request is repeated, the adapter corrects a change by hand within the drift
+/// period, and then has nothing left to do. The adapter must notice the change by itself: the check watches, as controllers do, and makes
+/// no live request.
 pub(super) async fn drift(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").listeners([tcp(80), tcp(443)]).backends(&machines);

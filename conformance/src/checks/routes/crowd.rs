@@ -1,4 +1,4 @@
-//! Many routes at once.
+//! Verifies many concurrent route requests.
 
 use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, RouteUpsert, route_result::Outcome};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -8,15 +8,15 @@ use crate::{check::Verdict, checks::budget, context::Context, expect};
 
 /// Number of routes.
 const ROUTES: u16 = 1000;
-/// Number of these that are requested one by one: less than a burst, so that a cloud that takes many at once has them soon.
+/// Number of routes that are requested one by one. Less than a burst, so that a cloud that accepts large batches creates them quickly.
 const SINGLE: usize = 40;
 /// Concurrent requests.
 const AT_ONCE: usize = 8;
 /// Maximum upserts in one request. Source: route_service.proto, `ApplyRoutesRequest.upserts`.
 const ITEMS_MAX: usize = 200;
 
-/// route_service.proto, `ApplyRoutes`; common.proto, `REASON_BUDGET_EXHAUSTED`, `REASON_QUEUE_FULL`: a thousand routes, requested in large
-/// and small requests at once, are all created for a caller that obeys retry delays, and no bucket is exceeded.
+/// route_service.proto, `ApplyRoutes`; common.proto, `REASON_BUDGET_EXHAUSTED`, `REASON_QUEUE_FULL`: a caller that obeys retry delays
+/// requests a thousand routes in concurrent large and small requests. All are created, and no bucket is exceeded.
 pub(super) async fn thousand(cx: &Context) -> Verdict {
     let machines = cx.machines(4).await?;
     let cluster = cx.cluster();
@@ -24,7 +24,7 @@ pub(super) async fn thousand(cx: &Context) -> Verdict {
     let mut routes: Vec<RouteUpsert> =
         (0..ROUTES).zip(hops).map(|(n, machine)| cluster.route(n, machine)).collect();
     let single = routes.split_off(routes.len().saturating_sub(SINGLE));
-    // One fence for all: concurrent requests may overtake each other.
+    // All writers use one fence, because concurrent requests may overtake each other.
     let fence = cluster.route_fence();
     let request = |upserts: &[RouteUpsert]| ApplyRoutesRequest {
         fence: Some(fence.clone()),

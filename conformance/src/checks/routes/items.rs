@@ -1,4 +1,4 @@
-//! Each item of a request has its own result.
+//! Verifies that each item of a request has its own result.
 
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, RouteDelete, RouteResult, RouteUpsert, route_result::Outcome,
@@ -7,7 +7,7 @@ use cloud_api_proto::v1alpha1::{
 use super::{apply, became};
 use crate::{check::Verdict, context::Context, expect};
 
-/// In no cluster's CIDRs. Source: RFC 5737.
+/// A destination outside of all clusters' CIDRs. Source: RFC 5737.
 const OUTSIDE: &str = "192.0.2.0/24";
 
 /// route_service.proto, `RouteResult.Outcome`: an item that is already in the desired state is UNCHANGED; APPLIED means created or deleted
@@ -23,10 +23,10 @@ pub(super) async fn idempotent(cx: &Context) -> Verdict {
     let results = apply(cx, &cluster.routes(some)).await?;
     became(&results, &[laid; 2], "new routes are APPLIED")?;
     let results = apply(cx, &cluster.routes(upserts.clone())).await?;
-    let wants = "existing routes are UNCHANGED beside a new one that is APPLIED";
+    let wants = "existing routes are UNCHANGED next to a new route that is APPLIED";
     became(&results, &[there, there, laid], wants)?;
     let results = apply(cx, &cluster.routes(upserts.clone())).await?;
-    became(&results, &[there; 3], "all are UNCHANGED if the request is repeated")?;
+    became(&results, &[there; 3], "all items are UNCHANGED if the request is repeated")?;
     let mine = cx.routes(&cluster).await?.items;
     let mine = mine.iter().filter(|route| route.owner() == cx.own_routes()).count();
     expect::equal("each route is listed once", &mine, &3)?;
@@ -35,17 +35,17 @@ pub(super) async fn idempotent(cx: &Context) -> Verdict {
     let request = |upserts, deletes| ApplyRoutesRequest { deletes, ..cluster.routes(upserts) };
     let (first, others) = (deletes.iter().take(1).cloned().collect(), deletes.clone());
     let results = apply(cx, &request(one.collect(), first)).await?;
-    let wants = "of an upsert of an existing route and a deletion, only the deletion is APPLIED";
+    let wants = "with an upsert of an existing route and a deletion, only the deletion is APPLIED";
     became(&results, &[there, laid], wants)?;
     let results = apply(cx, &request(Vec::new(), others)).await?;
-    let wants = "the deletion of a route that does not exist is UNCHANGED beside others that are APPLIED";
+    let wants = "the deletion of a route that does not exist is UNCHANGED next to others that are APPLIED";
     became(&results, &[there, laid, laid], wants)?;
     let results = apply(cx, &request(Vec::new(), deletes)).await?;
     became(&results, &[there; 3], "all deletions are UNCHANGED if the request is repeated")
 }
 
-/// route_service.proto, `ApplyRoutes`: routes that cannot be created, for reasons of the request, of the cluster or of the vendor, fail
-/// alone, each with its `error`; the same call creates and deletes the others. The adapter does not retry failed items.
+/// route_service.proto, `ApplyRoutes`: routes that cannot be created, because of the request, the cluster or the vendor, fail alone, each
+/// with its `error`. The same call creates and deletes the other routes. The adapter does not retry failed items.
 pub(super) async fn one_fails(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let (machines, gone) = (cx.machines(1).await?, cx.new_machines(1).await?);
@@ -94,7 +94,7 @@ pub(super) async fn one_fails(cx: &Context) -> Verdict {
     )
 }
 
-/// The deletion of what an upsert creates.
+/// The deletion of the route that an upsert creates.
 pub(super) fn removal(upsert: &RouteUpsert) -> RouteDelete {
     let RouteUpsert { key, next_hop, .. } = upsert.clone();
     RouteDelete { key, next_hop, ..RouteDelete::default() }

@@ -1,4 +1,4 @@
-//! Foreign routes are reported and never changed.
+//! Verifies that foreign routes are reported and never changed.
 
 use cloud_api_proto::{
     Reason,
@@ -16,8 +16,8 @@ use crate::{
     expect,
 };
 
-/// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when others are created, moved and deleted:
-/// those of another cluster, and those without an owner inside and outside of the cluster's CIDRs.
+/// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when others are created, moved and deleted.
+/// This holds for routes of another cluster, and for routes without an owner inside and outside of the cluster's CIDRs.
 pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let [first, second] = pair(&machines)?;
@@ -42,8 +42,8 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     is_as_it_was(cx, &neighbour, &theirs).await
 }
 
-/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership: a tag or a description, or else no owner, inside the
-/// cluster's CIDRs, with that node's instance as next hop. The vendor's ID is a hint and no proof.
+/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. Ownership is a tag or a description, or else no owner,
+/// inside the cluster's CIDRs, with that node's instance as next hop. The vendor's ID is a hint, not a proof.
 pub(super) async fn deletes(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let [first, second] = pair(&machines)?;
@@ -61,11 +61,11 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
 
     let foul = Foul { cx, cluster: &cluster };
     if cx.has_route_tags() {
-        foul.play("another node's key", (&mine, &cluster), (1, Some(first))).await?;
+        foul.play("the key of another node", (&mine, &cluster), (1, Some(first))).await?;
     } else {
         // Without tags, the instance in the request is the only evidence of ownership.
         cx.without(Need::Capability(ROUTE_TAGS));
-        foul.play("a node of another instance", (&mine, &cluster), (0, Some(second))).await?;
+        foul.play("a node with another instance", (&mine, &cluster), (0, Some(second))).await?;
     }
     foul.play("a route of another cluster", (&theirs, &neighbour), (0, Some(first))).await?;
     foul.play("a route without owner, request without instance", (&inside, &cluster), (9, None)).await?;
@@ -74,19 +74,23 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
     foul.play("a route without owner, outside of the CIDRs", (&outside, &neighbour), (9, Some(first)))
         .await?;
 
-    // With ownership they are deleted: with a tag anywhere, otherwise by the node's instance.
+    // Routes that the cluster owns are deleted: with a tag anywhere, otherwise if they lead to the node's instance.
     let elsewhere = vec![neighbour.cluster_cidr()];
     let own = deleting(&cluster, removal(&cluster.route(0, first)));
     let outside = ApplyRoutesRequest { cluster_cidrs: elsewhere, ..own.clone() };
     let results = apply(cx, &outside).await?;
     if cx.has_route_tags() {
-        let wants = "an own route is deleted, although the cluster's CIDRs no longer contain it";
+        let wants = "a route of the cluster is deleted, although the cluster's CIDRs no longer contain it";
         became(&results, &[Outcome::Applied], wants)?;
     } else {
         let wants = "a route without owner is not deleted if the cluster's CIDRs no longer contain it";
         became(&results, &[Outcome::Unchanged], wants)?;
         is_as_it_was(cx, &cluster, &mine).await?;
-        became(&apply(cx, &own).await?, &[Outcome::Applied], "an own route inside of the CIDRs is deleted")?;
+        became(
+            &apply(cx, &own).await?,
+            &[Outcome::Applied],
+            "a route of the cluster inside of its CIDRs is deleted",
+        )?;
     }
     let untagged = removal(&cluster.route(9, first));
     let results = apply(cx, &deleting(&cluster, untagged)).await?;
@@ -97,7 +101,7 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
     expect::that(left.is_empty(), "a deleted route is not listed", || format!("{left:?}"))
 }
 
-/// Deletions that must not happen.
+/// Deletions that the adapter must not execute.
 struct Foul<'a> {
     cx: &'a Context,
     cluster: &'a Cluster,
@@ -131,7 +135,7 @@ fn deleting(cluster: &Cluster, delete: RouteDelete) -> ApplyRoutesRequest {
 }
 
 /// route_service.proto, `RouteResult.Outcome`: an existing route without owner, of another cluster or of another node makes the item a
-/// CONFLICT, explained in `error`, and stays unchanged. The watch reports what overlaps. Other items are applied.
+/// CONFLICT, explained in `error`, and stays unchanged. The watch reports the overlapping routes. Other items are applied.
 pub(super) async fn conflict(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let [first, second] = pair(&machines)?;
@@ -152,7 +156,7 @@ pub(super) async fn conflict(cx: &Context) -> Verdict {
     };
     let (theirs, others) = (seen(1).await?, seen(2).await?);
     let flagged = if cx.has_route_tags() { RouteOwner::OtherCluster } else { RouteOwner::Unmanaged };
-    expect::equal("another cluster's route is reported as such", &theirs.owner(), &flagged)?;
+    expect::equal("another cluster's route is reported with the expected owner", &theirs.owner(), &flagged)?;
 
     let mut upserts: Vec<_> = (0..4).map(|n| cluster.route(n, second)).collect();
     let of_another_node = upserts.iter_mut().skip(2).take(1).filter_map(|upsert| upsert.key.as_mut());

@@ -1,4 +1,4 @@
-//! Callers without a valid identity are refused.
+//! Verifies that callers without a valid identity are refused.
 
 use std::{fs, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
     expect, lane,
 };
 
-/// How long a port without gRPC may leave a call unanswered.
+/// Maximum time for which a port without gRPC may leave a call unanswered.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// common.proto, `REASON_CALLER_UNAUTHENTICATED`: a caller without a valid identity is refused before the request is decoded, for every
-/// method. The port of metrics and probes needs no identity, and so serves no part of the contract.
+/// common.proto, `REASON_CALLER_UNAUTHENTICATED`: for every method, a caller without a valid identity is refused before the request is
+/// decoded. The port of metrics and probes needs no identity, so it must serve no part of the contract.
 pub(super) async fn no_identity(cx: &Context) -> Verdict {
     let nobody = cx.api(Role::Nobody)?;
     for path in METHODS.into_iter().chain([HEALTH, NOWHERE]) {
@@ -36,7 +36,7 @@ pub(super) async fn no_identity(cx: &Context) -> Verdict {
     probe_port(cx).await
 }
 
-/// Values of the `authorization` header that prove no identity. Empty where callers do not use it.
+/// Values of the `authorization` header that prove no identity. Empty if callers do not use the header.
 fn worthless(cx: &Context) -> Result<Vec<String>, Stop> {
     let identity = cx.lane().params.identities.of(Role::ServiceController);
     let Some(path) = identity.and_then(|identity| identity.token_file.as_ref()) else {
@@ -48,7 +48,7 @@ fn worthless(cx: &Context) -> Result<Vec<String>, Stop> {
     Ok(vec!["Bearer ".to_owned(), "Bearer conformance".to_owned(), format!("Bearer {forged}")])
 }
 
-/// A token with another letter near its end, in the signature.
+/// The token with a changed letter near its end, in the signature.
 fn forged(token: &str) -> String {
     let at = token.chars().count().saturating_sub(10);
     let other = |letter| if letter == 'A' { 'B' } else { 'A' };
@@ -72,7 +72,7 @@ async fn probe_port(cx: &Context) -> Verdict {
     answers.into_iter().collect()
 }
 
-/// Asserts that the endpoint does not serve the contract. A plain HTTP server answers HTTP errors, or closes the connection.
+/// Asserts that the endpoint does not serve the contract. A plain HTTP server answers with an HTTP error, or closes the connection.
 async fn served(api: &Api, path: &'static str) -> Verdict {
     let wants = format!("the port of metrics and probes does not serve {path}");
     match api.raw(path, Vec::new()).await as Answer<_> {
@@ -84,10 +84,10 @@ async fn served(api: &Api, path: &'static str) -> Verdict {
                 Code::Unknown,
                 Code::Internal,
                 Code::DeadlineExceeded,
-                // The connection ended while the call waited for it.
+                // The connection ended while the call waited to be sent.
                 Code::Cancelled,
             ];
-            // Without ErrorInfo the reason is derived from the code.
+            // Without ErrorInfo, the client derives the reason from the code.
             let explained = error.status.get_error_details().error_info().is_some();
             let foreign = !explained && codes.contains(&error.status.code());
             expect::that(foreign, &wants, || error.to_string())

@@ -1,4 +1,4 @@
-//! The table of roles and methods, and what a role may request.
+//! Verifies the table of roles and methods, and the requests that each role may make.
 
 use cloud_api_proto::{
     Reason,
@@ -19,14 +19,15 @@ use crate::{
 /// The roles with a valid identity, with or without permissions.
 const CALLERS: [Role; 5] =
     [Role::NodeController, Role::ServiceController, Role::RouteController, Role::Operator, Role::Stranger];
-/// The methods that change something and have dry runs.
+/// The methods that change objects and have dry runs.
 const CHANGES: [&str; 3] = ["EnsureLoadBalancer", "DeleteLoadBalancer", "ApplyRoutes"];
-/// A version that is not served, and a method that exists in no version.
+/// A method in a version that is not served, and a method that exists in no version.
 const OTHER_VERSION: &str = "/cloudadapter.v9.RouteService/ApplyRoutes";
 const NO_METHOD: &str = "/cloudadapter.v1alpha1.InstanceService/NoSuchMethod";
 
-/// common.proto, `REASON_CALLER_FORBIDDEN`: each role may call its own service and `AdapterService`; an operator the watches and dry runs;
-/// an identity without a role nothing. Decided by the method, before the request is decoded; then by cluster, fence and `dry_run`.
+/// common.proto, `REASON_CALLER_FORBIDDEN`: each controller may call its own service and `AdapterService`, an operator may call watches and
+/// dry runs, and an identity without a role may call nothing. The method decides before the request is decoded; then cluster, fence and
+/// `dry_run` decide.
 pub(super) async fn matrix(cx: &Context) -> Verdict {
     for role in CALLERS.into_iter().filter(|role| works(cx, *role)) {
         let api = cx.api(role)?;
@@ -45,17 +46,17 @@ pub(super) async fn matrix(cx: &Context) -> Verdict {
     other_cluster(cx).await
 }
 
-/// Whether the adapter serves a method: it serves each service whose capability it reports.
+/// Whether the adapter serves a method. It must serve each service whose capability it reports.
 fn is_served(cx: &Context, path: &str) -> bool {
     capability_of(path).is_none_or(|name| cx.can(name))
 }
 
-/// Whether a role is used: an adapter without routes need not know a route-controller.
+/// Whether a role is used: an adapter without routes may not know a route-controller.
 fn works(cx: &Context, role: Role) -> bool {
     duty_of(role).is_none_or(|name| cx.can(name))
 }
 
-/// The capability of adapters that serve a method. `None`: all adapters serve it, or none does.
+/// The capability of adapters that serve a method. `None`: all adapters serve it, or none do.
 fn capability_of(path: &str) -> Option<&'static str> {
     let (service, _method) = path.rsplit_once('/')?;
     let (_package, service) = service.rsplit_once('.')?;
@@ -77,7 +78,7 @@ fn duty_of(role: Role) -> Option<&'static str> {
     }
 }
 
-/// The table of the contract. What an operator may change depends on the request, and has a test of its own below.
+/// The table of the contract. Which changes an operator may make depends on the request; the function `operator` tests that.
 fn reaches(role: Role, path: &str) -> bool {
     let (service, method) = path.rsplit_once('/').unwrap_or_default();
     let is = |name: &str| service.ends_with(name);
@@ -111,7 +112,7 @@ fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> V
     })
 }
 
-/// Another version of a service has the same callers; an unknown method is UNIMPLEMENTED for callers that may call its service.
+/// The same callers may call another version of a service. An unknown method is UNIMPLEMENTED for callers that may call its service.
 async fn unknown_methods(cx: &Context) -> Verdict {
     let asked = |pair: &(Role, &'static str)| works(cx, pair.0) && is_served(cx, pair.1);
     let theirs = [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)];
@@ -129,7 +130,7 @@ async fn unknown_methods(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// An operator's dry runs are allowed, whatever else they lack; an operator's changes are not.
+/// An operator's dry runs are allowed, whatever other fields are missing; an operator's changes are not.
 async fn operator(cx: &Context) -> Verdict {
     let (api, cluster) = (cx.api(Role::Operator)?, cx.cluster());
     let role = Role::Operator;
@@ -155,7 +156,7 @@ async fn operator(cx: &Context) -> Verdict {
     Ok(())
 }
 
-/// A controller writes only with fences of its own kind, so that a compromised one cannot block another.
+/// A controller may write only with its own kind of fence, so that a compromised controller cannot block another one.
 async fn fences(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let foreign = |scope: &str| Fence { scope: scope.to_owned(), epoch: u64::MAX, sequence: 1 };
@@ -173,7 +174,7 @@ async fn fences(cx: &Context) -> Verdict {
     forbidden(Role::RouteController, "ApplyRoutes with the fence service-controller/0", said)
 }
 
-/// An adapter that is configured for a cluster serves no other.
+/// An adapter that is configured for one cluster serves no other cluster.
 async fn other_cluster(cx: &Context) -> Verdict {
     if cx.lane().params.cluster_id.is_none() {
         cx.without(Need::Param("lanes[].clusterId"));

@@ -1,4 +1,4 @@
-//! Replacement of vendor credentials, certificates and callers' tokens while the adapter works.
+//! Replaces vendor credentials, certificates and callers' tokens while the adapter works.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,20 +20,20 @@ use crate::{
     proxy::{Calls, Proxy},
 };
 
-/// Tolerance for a busy adapter.
+/// Time tolerance for a busy adapter.
 const SLACK: Duration = Duration::from_secs(30);
-/// Calls of each caller, before and after a change. An Ensure takes a second or two.
+/// Number of calls of each caller, before and after a change. An Ensure takes one or two seconds.
 const CALLS: u64 = 10;
 const CHANGES: u64 = 3;
 /// Time within which connected callers read their tokens again.
 const READ_AGAIN: Duration = Duration::from_secs(2);
-/// Number of vendor calls in a row that show which credentials are in force: more than verifying new ones takes.
+/// Number of consecutive vendor calls that show the active credentials. It is more than the adapter needs to verify new ones.
 const ROW: usize = 10;
 /// The roles that call while certificate and tokens change.
 const ROLES: [Role; 3] = [Role::NodeController, Role::ServiceController, Role::RouteController];
 
-/// security.md, "Rotation": new vendor credentials come into force while the old ones are valid; then the old ones are no longer used. No
-/// call fails because of it.
+/// security.md, "Rotation": the adapter starts to use new vendor credentials while the old ones are valid, and then no longer uses the old
+/// ones. No call fails because of the rotation.
 pub(super) async fn credentials(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let web = cx.cluster().balancer("web").backends(&machines);
@@ -84,20 +84,20 @@ fn since(cx: &Context, mark: usize) -> Calls {
     cx.lane().proxy.as_ref().map(|proxy| proxy.since(mark)).unwrap_or_default()
 }
 
-/// The credentials of calls.
+/// The credentials that calls use.
 fn named(calls: &Calls) -> BTreeSet<u64> {
     calls.0.iter().filter_map(|call| call.credentials).collect()
 }
 
-/// Waits until vendor calls use other credentials. If that cannot be observed, waits as long as an adapter may take.
+/// Waits until vendor calls use other credentials. If the check cannot observe this, it waits as long as an adapter may take.
 async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Stop> {
     let reload = cx.params().timings.reload;
     let Some(before) = before.filter(|before| before.len() == 1) else {
-        cx.note("the vendor calls do not show their credentials: waiting for timings.reload");
+        cx.note("the vendor calls do not show their credentials: the check waits for timings.reload");
         tokio::time::sleep(reload).await;
         return Ok(());
     };
-    let wants = "new vendor credentials come into force";
+    let wants = "the adapter starts to use new vendor credentials";
     cx.until(reload + SLACK, wants, || async {
         let calls = since(cx, 0);
         let mut last = calls.0.iter().rev().filter(|call| call.ended.is_some()).take(ROW);
@@ -106,8 +106,8 @@ async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Sto
     .await
 }
 
-/// security.md, "Rotation": new connections get the new serving certificate, a new token is accepted as the old one was, and no call of
-/// existing or new callers fails.
+/// security.md, "Rotation": new connections get the new serving certificate, the adapter accepts a new token in the same way as the old
+/// one, and no call of existing or new callers fails.
 pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     let mut load = Load::default();
@@ -138,7 +138,7 @@ pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
     load.whole("no call fails while certificate and tokens are replaced")
 }
 
-/// Each role over a new connection, with the current content of its files.
+/// Connects each role again, with the current content of its files.
 async fn newcomers(cx: &Context) -> Verdict {
     let context = cx.cluster().context();
     for role in ROLES {

@@ -1,4 +1,4 @@
-//! Vendor credentials in the adapter's output.
+//! Verifies that the adapter's output contains no vendor credentials.
 
 use std::{fmt::Debug, fs, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     proxy::{Action, Rule},
 };
 
-/// Tolerance for a busy adapter.
+/// Time tolerance for a busy adapter.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Statuses of refusals that repeat the credentials of the call, as some vendors send them.
 const REFUSALS: [u16; 6] = [400, 404, 409, 500, 403, 401];
@@ -22,8 +22,8 @@ const AROUND: usize = 60;
 /// Pages of the port of metrics and probes.
 const PAGES: [&str; 3] = ["metrics", "readyz", "healthz"];
 
-/// reference/driver.md, "Callers and roles": secrets are never disclosed. Whatever the vendor answers, even if it repeats the credentials, no part of
-/// them is in answers, metrics or the log.
+/// reference/driver.md, "Callers and roles": the adapter never discloses secrets. Even if the vendor's answer repeats the credentials, no
+/// part of them is in answers, metrics or the log.
 pub(super) async fn canary(cx: &Context) -> Verdict {
     let Some(canary) = cx.params().samples.canary.clone() else {
         return Err(Stop::skipped("samples.canary is not set"));
@@ -48,11 +48,11 @@ pub(super) async fn canary(cx: &Context) -> Verdict {
     look.at_log()
 }
 
-/// The text to find, and the context of the search.
+/// The text to find, and the context of the check.
 struct Look<'a> {
     cx: &'a Context,
     canary: String,
-    /// An instance to call the vendor for.
+    /// An instance for which the adapter calls the vendor.
     machine: String,
 }
 
@@ -80,7 +80,7 @@ impl Look<'_> {
         self.text(&format!("answers: {method}"), &text)
     }
 
-    /// All reads, live.
+    /// All reads of the contract, live.
     async fn at_everything(&self) -> Verdict {
         let (cx, cluster) = (self.cx, self.cx.cluster());
         let (node, service) = (cx.node()?, cx.service()?);

@@ -11,10 +11,10 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All nodes of the ledger, and a rehearsal that takes some time.
+/// All nodes of the ledger, and a dry run that takes some time.
 #[derive(Default)]
 struct Stage {
-    /// The objects that were asked about, in order.
+    /// The objects for which a dry run was made, in order.
     asked: Plain<Vec<String>>,
     takes: Duration,
     all: Vec<Object>,
@@ -63,7 +63,7 @@ impl Rehearse for Stage {
     }
 }
 
-/// A controller with this number of nodes that are not in sync.
+/// Returns a controller with this number of nodes that are not in sync.
 fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
     staged_as(nodes, Stage { takes, ..Stage::default() })
 }
@@ -98,7 +98,7 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
     ledger.gone(&ObjectName::cluster("n000"));
     let (mut keys, mut after) = (Vec::new(), String::new());
     for size in [100, 100, 50] {
-        let page = explain.plan(&after).await.expect("it runs");
+        let page = explain.plan(&after).await.expect("the controller runs");
         assert_eq!((page.objects.len(), page.looked_at, page.of), (size, 19, 250));
         assert!(page.dry_run);
         keys.extend(page.objects.into_iter().map(|it| (it.kind, it.key)));
@@ -108,7 +108,7 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
     assert_eq!(keys[0], ("Route".to_owned(), "10.0.9.0/24".to_owned()));
     let nodes: Vec<&str> = keys[1..].iter().map(|(_, key)| key.as_str()).collect();
     assert!(nodes.is_sorted() && nodes.len() == 249 && nodes[0] == "n001", "{nodes:?}");
-    assert_eq!(explain.plan("n249").await.expect("it runs").objects, []);
+    assert_eq!(explain.plan("n249").await.expect("the controller runs").objects, []);
 }
 
 /// An empty list of objects does not prove that there are none.
@@ -116,44 +116,44 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
 async fn unlisted_objects_count_as_not_reconciled() {
     for (unlisted, of) in [(false, 0), (true, 1)] {
         let (explain, ..) = staged_as(0, Stage { unlisted, ..Stage::default() });
-        let page = explain.plan("").await.expect("it runs");
+        let page = explain.plan("").await.expect("the controller runs");
         assert_eq!((page.looked_at, page.of), (0, of));
-        assert_eq!(explain.status().expect("it runs").listed, Some(!unlisted));
+        assert_eq!(explain.status().expect("the controller runs").listed, Some(!unlisted));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn results_are_reused_for_five_seconds() {
     let (explain, stage, _ledger) = staged(3, Duration::ZERO);
-    let first = explain.plan("").await.expect("it runs");
+    let first = explain.plan("").await.expect("the controller runs");
     assert_eq!(stage.asked(), ["10.0.9.0/24", "n000", "n001", "n002"]);
     for after in ["", "a", "n000", "n0005"] {
         tokio::time::sleep(SECOND).await;
-        let page = explain.plan(after).await.expect("it runs");
+        let page = explain.plan(after).await.expect("the controller runs");
         assert!(page.objects.iter().all(|it| first.objects.contains(it)) && stage.asked().is_empty());
     }
     tokio::time::sleep(SECOND).await;
-    explain.plan("n001").await.expect("it runs");
+    explain.plan("n001").await.expect("the controller runs");
     assert_eq!(stage.asked(), ["n002"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_is_limited_and_disconnecting_saves_no_calls() {
     let (explain, stage, _ledger) = staged(10, SECOND * 3 / 2);
-    let page = explain.plan("a").await.expect("it runs");
+    let page = explain.plan("a").await.expect("the controller runs");
     let late: Vec<bool> = page.objects.iter().map(|it| it.trouble.is_some()).collect();
     assert_eq!(late, [false, false, true, true, true, true, true, true, true, true]);
     let words = page.objects[9].trouble.as_deref();
-    assert_eq!(words, Some("No answer from the cloud adapter within 4 s: try again"));
+    assert_eq!(words, Some("No answer from the cloud adapter within 4 s. Try again"));
     assert_eq!(stage.asked().len(), 3);
 
     tokio::time::sleep(5 * SECOND).await;
     let hung_up = tokio::time::timeout(SECOND / 10, explain.plan("a")).await;
     assert!(hung_up.is_err() && stage.asked().len() == 1);
     for _ in 0..20 {
-        explain.plan("a").await.expect("it runs");
+        explain.plan("a").await.expect("the controller runs");
     }
-    assert!(stage.asked().is_empty(), "it was just asked about");
+    assert!(stage.asked().is_empty(), "the controller was just asked about this object");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn the_cause_of_a_wait_comes_from_the_ledger() {
     let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), told: true };
     ledger.waits(&stage.all[0], &waits);
     ledger.rests(&stage.all[1]);
-    let page = explain.plan("n").await.expect("it runs");
+    let page = explain.plan("n").await.expect("the controller runs");
     let told = |n: usize| (page.objects[n].trouble.as_deref(), page.objects[n].reason.as_deref());
     assert_eq!((told(0), told(1)), ((Some("no quota"), reason), (None, None)));
 }

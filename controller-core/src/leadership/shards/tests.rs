@@ -8,7 +8,7 @@ use crate::testing::Seats;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A UID whose shard is the given one.
+/// Returns a UID whose shard is the given one.
 fn uid_in(shards: &Shards, shard: usize) -> String {
     let mut uids = (0..1000).map(|n| format!("uid-{n}"));
     uids.find(|uid| shards.of(uid) == shard).expect("one of a thousand")
@@ -20,7 +20,7 @@ fn objects_spread_over_shards_and_stay_where_they_are() {
     let shards = Seats::new("c", 8).shards();
     let mut counts = BTreeMap::<usize, usize>::new();
     for n in 0..8000 {
-        // UIDs as the API server creates them, but without randomness.
+        // UIDs in the form that the API server creates, but without randomness.
         *counts.entry(shards.of(&format!("6a2f1c1e-8c5b-4c56-9d3e-{n:012x}"))).or_default() += 1;
     }
     assert_eq!(counts.len(), 8);
@@ -104,7 +104,7 @@ async fn gained_shards_are_reported_and_renewals_are_not() {
 async fn a_process_is_ready_if_it_keeps_its_shards_or_has_none() {
     let seats = Seats::new("c", 2);
     let shards = seats.shards();
-    assert_eq!(shards.readiness(), Ok(()), "another process holds both");
+    assert_eq!(shards.readiness(), Ok(()), "another process holds both shards");
     seats.give(0, MINUTE);
     assert_eq!(shards.readiness(), Ok(()));
     advance(MINUTE).await;
@@ -124,7 +124,7 @@ async fn per_process_state_resets_only_after_another_holder() {
     seats.lapse(1);
     assert_eq!([look(), look()], [Share::Other, Share::Same]);
     seats.recover(1, MINUTE);
-    assert_eq!(look(), Share::Other, "no other process held it");
+    assert_eq!(look(), Share::Other, "no other process held the shard");
     seats.lapse(0);
     seats.lapse(1);
     assert_eq!(look(), Share::Same, "the loss may be temporary");

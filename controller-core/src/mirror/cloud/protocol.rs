@@ -1,4 +1,4 @@
-//! The watch protocol of the contract as a state machine: events in, effects out; no clock, no stream.
+//! The watch protocol of the contract as a state machine that turns events into effects. It uses no clock and no stream.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mirror::{Change, Content, put, replace};
 
-/// An event of a watch. Items carry the key that identifies them in this stream.
+/// An event of a watch. Items have the key that identifies them in this stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<T> {
     /// A listing begins.
@@ -19,14 +19,14 @@ pub enum Event<T> {
     Synced(Synced),
     /// A new or changed item.
     Upsert(String, T),
-    /// An item has left the listing, which does not prove that it is gone.
+    /// An item has left the listing, which does not prove that the item is gone.
     Gone(String),
-    /// A bookmark: nothing else changed.
+    /// A bookmark: no item changed.
     Bookmark(Bookmark),
 }
 
 impl<T> Event<T> {
-    /// The same event with converted items.
+    /// Returns the same event with converted items.
     pub fn map<U>(self, trim: impl Fn(T) -> U) -> Event<U> {
         match self {
             Self::Reset(scope) => Event::Reset(scope),
@@ -41,10 +41,10 @@ impl<T> Event<T> {
     }
 }
 
-/// How a stream can break the protocol. The listing is dropped, and the next one starts from the beginning.
+/// A violation of the protocol by the stream. The listing is dropped, and the next one starts from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// An event that is not allowed in this state.
+    /// The event is not allowed in this state.
     #[error("{event} {place}")]
     Misplaced {
         /// The event.
@@ -52,15 +52,15 @@ pub enum Violation {
         /// The state.
         place: &'static str,
     },
-    /// The number of distinct items differs from the one announced at the end of the listing.
-    #[error("listing of {count} items has {got} different ones")]
+    /// The number of distinct items differs from the number that was announced at the end of the listing.
+    #[error("listing announces {count} items but contains {got} different ones")]
     Count {
         /// The announced number.
         count: u64,
         /// The received number.
         got: u64,
     },
-    /// The received items differ from those that the checksum was computed from.
+    /// The checksum of the received items differs from the announced checksum.
     #[error("listing has a wrong checksum")]
     Checksum,
 }
@@ -75,7 +75,7 @@ pub(super) struct Effects<T> {
     pub(super) observed: Option<Timestamp>,
     /// A listing is complete.
     pub(super) synced: bool,
-    /// The fingerprint of the scope changed: (before, now).
+    /// The fingerprint of the scope changed, as (before, now).
     pub(super) moved: Option<(String, String)>,
 }
 
@@ -85,16 +85,16 @@ impl<T> Default for Effects<T> {
     }
 }
 
-/// The state of the protocol. Outlives connections.
+/// The state of the protocol, which survives a reconnect.
 #[derive(Debug)]
 pub(super) struct Protocol<T> {
     /// The items of a listing in progress.
     listing: Option<Listing<T>>,
-    /// Belongs to the current content, never to a listing in progress.
+    /// The resume token of the current content, never of a listing in progress.
     token: String,
     /// Fingerprint of the scope of the current content.
     scope: Option<String>,
-    /// Whether changes may be applied to the current content: no event was missed since.
+    /// Whether changes may be applied to the current content, because no event was missed since.
     live: bool,
 }
 
@@ -111,17 +111,17 @@ impl<T> Default for Protocol<T> {
 }
 
 impl<T: PartialEq> Protocol<T> {
-    /// The token to resume from; empty: from the beginning.
+    /// Returns the token to resume from. Empty: from the beginning.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Fingerprint of the scope of the current content.
+    /// Returns the fingerprint of the scope of the current content.
     pub(super) fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
 
-    /// Handles the end of the stream: drops a listing in progress. After a violation, the watch is not resumed either.
+    /// Handles the end of the stream: drops a listing in progress. After a violation, the next watch starts from the beginning.
     pub(super) fn disconnected(&mut self, violated: bool) {
         self.listing = None;
         if violated {
@@ -182,7 +182,7 @@ impl<T: PartialEq> Protocol<T> {
         Ok(Effects { changes, alive: true, observed, synced: true, moved })
     }
 
-    /// A single change does not say how old the other items are.
+    /// A single change does not show how old the other items are.
     fn change(
         &mut self,
         event: &'static str,
@@ -205,7 +205,7 @@ fn time(at: prost_types::Timestamp) -> Option<Timestamp> {
     Timestamp::new(at.seconds, at.nanos).ok()
 }
 
-/// The sum, modulo 2^64, of the first eight bytes (big endian) of the SHA-256 of each key: independent of order.
+/// Returns the sum, modulo 2^64, of the first eight bytes (big endian) of the SHA-256 of each key. The order has no influence.
 pub(crate) fn checksum<'a>(keys: impl IntoIterator<Item = &'a String>) -> u64 {
     let head = |key: &String| {
         let digest = Sha256::digest(key.as_bytes());

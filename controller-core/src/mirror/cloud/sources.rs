@@ -18,19 +18,19 @@ use crate::adapter::{Adapter, Call};
 pub trait Source: Send + Sync + 'static {
     /// The watched item.
     type Item: Send;
-    /// The message type of the stream.
+    /// The type of the stream's messages.
     type Response: Send + 'static;
     /// The name of the RPC.
     const CALL: &'static str;
 
-    /// Opens the stream; an empty token means from the beginning.
+    /// Opens the stream. An empty token means from the beginning.
     fn open(
         &self,
         adapter: &Adapter,
         resume_token: String,
     ) -> impl Future<Output = Result<Response<Streaming<Self::Response>>, Status>> + Send;
 
-    /// Decodes one message. `None`: an event of a newer contract.
+    /// Decodes one message. Returns `None` for an event of a newer contract.
     fn event(&self, response: Self::Response) -> Option<Event<Self::Item>>;
 }
 
@@ -100,7 +100,7 @@ impl Source for LoadBalancers {
     }
 }
 
-/// The cluster's routes and foreign ones that overlap these CIDRs, keyed by the vendor's ID.
+/// The routes of this cluster, and foreign routes that overlap these CIDRs, keyed by the vendor's ID.
 #[derive(Clone, Debug)]
 pub struct Routes {
     /// The CIDRs that pods get addresses from.

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{service::Routes, transport::Server};
 
-/// Buffer size in each direction.
+/// Size of the buffer in each direction.
 const BUFFER: usize = 64 * 1024;
 
 /// Makes connections to the fake adapter, with one server each.
@@ -30,7 +30,7 @@ pub(super) struct Connector(Arc<Mutex<Connections>>);
 #[derive(Debug)]
 struct Connections {
     routes: Routes,
-    /// `None` while the adapter is away.
+    /// The listener. `None` while the adapter is away.
     power: Option<CancellationToken>,
     /// Whether the servers' output is held back.
     hangs: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ impl Connector {
         let routes = connections.routes.clone();
         connections.servers.spawn(async move {
             let incoming = futures::stream::iter([Ok::<_, io::Error>(server)]);
-            // The test asked for the cut of the connection.
+            // The test has cut the connection.
             let _cut = Server::builder().add_routes(routes).serve_with_incoming(incoming).await.is_err();
         });
         let cut = power.cancelled_owned().boxed();
@@ -93,7 +93,7 @@ impl tower::Service<Uri> for Connector {
     }
 }
 
-/// The client's end of a connection; breaks when the adapter goes away.
+/// The client's end of a connection. It breaks when the adapter goes away.
 pub(super) struct Cuttable {
     stream: DuplexStream,
     cut: BoxFuture<'static, ()>,
@@ -117,7 +117,7 @@ impl AsyncRead for Cuttable {
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
         if self.hangs.load(Ordering::Relaxed) {
-            // Only a cut wakes the task.
+            // Only the cut of the connection wakes the task.
             return Poll::Pending;
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)

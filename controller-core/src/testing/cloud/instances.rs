@@ -1,4 +1,4 @@
-//! Instances.
+//! The service for instances.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ fn result(state: &State, reference: &InstanceRef, now: prost_types::Timestamp) -
     }
 }
 
-/// Terminated instances do not occupy a name.
+/// Finds an instance by name. Terminated instances do not occupy a name.
 fn by_name(state: &State, name: &str) -> InstanceResult {
     let ends = |state| matches!(state, InstanceState::Terminating | InstanceState::Terminated);
     let mut named = state.instances.values().filter(|it| it.name == name && !ends(it.state()));
@@ -97,7 +97,7 @@ fn found(instance: &Instance) -> InstanceResult {
     InstanceResult { instance: Some(instance.clone()), ..plain(Existence::Exists) }
 }
 
-/// Evidence from a direct answer of this moment.
+/// Returns evidence from a direct answer of this moment.
 fn gone(now: prost_types::Timestamp) -> InstanceResult {
     let method = evidence::Method::DirectGetNotFound.into();
     let evidence = Evidence { method, observed_at: Some(now), witnesses: 1, scope: None };

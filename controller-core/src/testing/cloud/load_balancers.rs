@@ -1,4 +1,4 @@
-//! Load balancers: an ensure completes at once, or after as many PENDING answers as the test ordered.
+//! The service for load balancers. An ensure completes at once, or after the number of PENDING answers that the test has set.
 
 use std::sync::Arc;
 
@@ -77,14 +77,14 @@ impl LoadBalancerService for Service {
     }
 }
 
-/// A call that changes a load balancer, until it is answered or cancelled.
+/// A call that changes a load balancer. It ends when it is answered or cancelled.
 struct UnderWay {
     shared: Arc<Shared>,
     owner: String,
 }
 
 impl UnderWay {
-    /// Waits as long as the test ordered.
+    /// Waits for the time that the test has set.
     async fn new(shared: &Arc<Shared>, rpc: &'static str, key: Option<&LoadBalancerKey>) -> Self {
         let owner = key.map(|key| key.owner_uid.clone()).unwrap_or_default();
         let slow = {
@@ -120,7 +120,7 @@ fn backends(state: &State, request: &PutBackendSetRequest) -> Result<Vec<Backend
             };
             base.iter().filter(stays).chain(&delta.add).cloned().collect()
         }
-        None => return Err(AdapterError::field("content", "is missing: send full or delta").into()),
+        None => return Err(AdapterError::field("content", "is missing: set full or delta").into()),
     };
     match state.backend_sets.get(&request.id) {
         Some(other) if *other != backends => {
@@ -142,7 +142,7 @@ fn ensure(
     };
     let pending = state.pending > 0;
     state.pending = state.pending.saturating_sub(1);
-    // The load balancer that is to be shared exists, whichever it is.
+    // The load balancer to be shared exists, whichever it is.
     let shared = Some(&spec.load_balancer_id).filter(|id| !id.is_empty());
     let vendor_id = shared.cloned().unwrap_or_else(|| format!("lb-{}", key.owner_uid));
     let before =
@@ -179,7 +179,7 @@ fn ensure(
     Ok(answer)
 }
 
-/// One step for the load balancer, and one per listener; none if the load balancer already has the desired state.
+/// Returns one step for the load balancer, and one per listener; none if the load balancer already has the desired state.
 fn would_ensure(
     state: &mut State,
     request: EnsureLoadBalancerRequest,
@@ -248,7 +248,7 @@ fn hash(spec: &LoadBalancerSpec) -> String {
     format!("v1:{:x}", crate::mirror::cloud::checksum(&[format!("{spec:?}")]))
 }
 
-/// The address that the load balancer has, or the next free one.
+/// Returns the address that the load balancer has, or the next free address.
 fn address(state: &State, vendor_id: &str) -> Vec<LoadBalancerAddress> {
     if let Some(known) = state.load_balancers.get(vendor_id) {
         return known.addresses.clone();

@@ -1,4 +1,5 @@
-//! Routes, which take effect at once or after as long as the test ordered. A route to the destination of a foreign route is a conflict.
+//! The service for routes. They take effect at once, or after the time that the test has set. A route to the destination of a foreign route
+//! is a conflict.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -43,7 +44,7 @@ impl RouteService for Service {
     }
 }
 
-/// One call for all routes that are to be created or deleted; only conflicts with foreign routes are checked.
+/// Plans one call for all routes to create or delete. Only conflicts with foreign routes are checked.
 fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesResponse {
     state.dry_runs.push("ApplyRoutes");
     let (add, remove) = (request.upserts.len(), request.deletes.len());
@@ -67,7 +68,7 @@ fn would_apply(state: &mut State, request: ApplyRoutesRequest) -> ApplyRoutesRes
     }
 }
 
-/// A foreign route to the same destination.
+/// Returns a foreign route to the same destination.
 fn in_the_way(state: &State, key: Option<&RouteKey>) -> Option<AdapterError> {
     let to = &key?.destination;
     let foreign = |other: &Route| other.destination == *to && other.owner() != RouteOwner::Mine;

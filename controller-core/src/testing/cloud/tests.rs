@@ -1,4 +1,4 @@
-//! The fake adapter under a real client and a mirror: the whole cloud side.
+//! Tests the fake adapter with a real client and a mirror.
 
 mod replicas;
 
@@ -37,9 +37,9 @@ async fn a_mirror_shows_existing_objects_and_changes() {
     mirror.synced().await;
     assert_eq!(names(&mirror), ["a"]);
     cloud.put(instance("sim://north/i-2").named("b"));
-    eventually("the second appears", || names(&mirror) == ["a", "b"]).await;
+    eventually("the second instance appears", || names(&mirror) == ["a", "b"]).await;
     cloud.edit(|state| drop(state.instances.remove("sim://north/i-1")));
-    eventually("the first goes", || names(&mirror) == ["b"]).await;
+    eventually("the first instance disappears", || names(&mirror) == ["b"]).await;
     assert_eq!(mirror.readiness(), Ok(()));
 }
 
@@ -108,8 +108,8 @@ async fn an_immediate_replacement_is_not_an_outage() {
     cloud.away(true);
     cloud.away(false);
     cloud.put(instance("sim://north/i-1").named("a"));
-    eventually("it watches again", || names(&mirror) == ["a"]).await;
-    assert!(!links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+    eventually("the adapter serves watches again", || names(&mirror) == ["a"]).await;
+    assert!(!links.has_changed().expect("the mirror is listed"), "{}", mirror.link());
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,10 +124,10 @@ async fn two_quick_replacements_are_not_an_outage() {
         cloud.away(true);
         cloud.away(false);
         cloud.put(instance("sim://north/i-1").named(name));
-        eventually("it watches again", || names(&mirror) == [name]).await;
+        eventually("the adapter serves watches again", || names(&mirror) == [name]).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
     }
-    assert!(!links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+    assert!(!links.has_changed().expect("the mirror is listed"), "{}", mirror.link());
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,9 +143,9 @@ async fn an_adapter_that_breaks_each_watch_is_an_outage() {
         cloud.away(false);
         let name = number.to_string();
         cloud.put(instance("sim://north/i-1").named(&name));
-        eventually("it watches again", || names(&mirror) == [name.as_str()]).await;
+        eventually("the adapter serves watches again", || names(&mirror) == [name.as_str()]).await;
     }
-    assert!(links.has_changed().expect("the mirror is there"), "{}", mirror.link());
+    assert!(links.has_changed().expect("the mirror is listed"), "{}", mirror.link());
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,8 @@ async fn a_batch_answers_each_reference_with_typed_errors() {
         reference(Ref::ProviderId("sim://north/i-9".to_owned())),
         reference(Ref::ProviderId("aws:///z/i-1".to_owned())),
     ];
-    let answer = adapter.batch_get_instances(Call::default(), refs.clone()).await.expect("an answer");
+    let answer =
+        adapter.batch_get_instances(Call::default(), refs.clone()).await.expect("the call is answered");
     let existences: Vec<_> = answer.results.iter().map(|result| result.existence()).collect();
     assert_eq!(existences, [Existence::Exists, Existence::NotVisible, Existence::Foreign]);
     let delay = Duration::from_secs(7);
@@ -214,7 +215,8 @@ async fn an_ensure_without_a_change_has_no_steps() {
     };
     let mut steps = Vec::new();
     for tag in ["a", "a", "b", "b"] {
-        let answer = adapter.ensure_load_balancer(Call::default(), request(tag)).await.expect("an answer");
+        let answer =
+            adapter.ensure_load_balancer(Call::default(), request(tag)).await.expect("the call is answered");
         steps.push((answer.step, answer.steps));
     }
     assert_eq!(steps, [(1, 1), (0, 0), (1, 1), (0, 0)]);
@@ -247,8 +249,7 @@ async fn a_refused_mirror_reports_it() {
     let mirror = follow(&cloud, &mut tasks);
     eventually("the mirror reports the refusal", || {
         let unready = mirror.readiness().err().unwrap_or_default();
-        unready
-            .contains("the adapter does not let this controller in: CALLER_FORBIDDEN: not with this cluster")
+        unready.contains("the adapter denies this controller access: CALLER_FORBIDDEN: not with this cluster")
     })
     .await;
     mirror.synced().await;

@@ -1,4 +1,4 @@
-//! One watch for the three collections: a listing, and then the differences between what was sent and what exists.
+//! Serves one watch for each of the three collections: a listing, and then the differences between the sent and the current items.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tonic::Status;
 use super::{Messages, Shared, State};
 use crate::mirror::cloud::checksum;
 
-/// The interval in the contract.
+/// The bookmark interval in the contract.
 const BOOKMARK: Duration = Duration::from_secs(30);
 
-/// An event of a stream, over any item.
+/// An event of a stream, for any type of item.
 pub(super) enum Said<T> {
     Reset(Reset),
     Items(Vec<T>),
@@ -23,7 +23,7 @@ pub(super) enum Said<T> {
     Bookmark(Bookmark),
 }
 
-/// Streams a collection. Ignores resume tokens: an adapter may always answer with a Reset.
+/// Streams a collection. Resume tokens are ignored, since an adapter may always answer with a Reset.
 pub(super) fn watch<T, M>(
     shared: &Arc<Shared>,
     collection: fn(&State) -> BTreeMap<String, T>,
@@ -60,12 +60,12 @@ const TOKEN: &str = "fake";
 struct Sent<T> {
     shared: Arc<Shared>,
     changed: tokio::sync::watch::Receiver<()>,
-    /// `None` before the listing.
+    /// The items that were sent. `None` before the listing.
     known: Option<BTreeMap<String, T>>,
 }
 
 impl<T: Clone + PartialEq> Sent<T> {
-    /// The content, and when the vendor was asked for it.
+    /// Returns the content, and when the vendor was asked for it.
     fn look(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
         let state = self.shared.state();
         (collection(&state), self.shared.observed(&state))
@@ -86,7 +86,7 @@ fn bookmark<T>(observed_at: Timestamp) -> Said<T> {
     Said::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
 }
 
-/// The scope for a project.
+/// Returns the scope of a project.
 pub(super) fn scope_of(project: &str) -> Scope {
     Scope { project: project.to_owned(), fingerprint: project.to_owned(), ..Scope::default() }
 }

@@ -1,6 +1,6 @@
-//! Faults between a client and the API server, as a test orders them.
+//! Faults between a client and the API server, which a test sets.
 //!
-//! A fault applies to requests, not objects: it selects them by verb, resource and name, and limits their number.
+//! A fault applies to requests, not to objects. It selects requests by verb, resource and name, and limits their number.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::{FakeKube, request::Target};
 
-/// The verb of a request, in RBAC's terms, except that the later pages of a listing have a verb of their own.
+/// The verb of a request, as in RBAC, except that the later pages of a listing have their own verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// One object.
@@ -27,14 +27,14 @@ pub enum Verb {
     Delete,
 }
 
-/// A fault, and the requests that it applies to. It applies to Events only if it names them.
+/// A fault, and the requests to which it applies. It applies to Events only if it names them.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
     what: What,
     on: On,
     name: Option<String>,
-    /// How many more requests it applies to. `None`: all, until [`FakeKube::heal`].
+    /// Number of further requests to which the fault applies. `None`: all, until [`FakeKube::heal`].
     left: Option<u32>,
 }
 
@@ -47,11 +47,11 @@ enum On {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// Refused, with the `Retry-After` of the answer.
+    /// The request is refused, with this `Retry-After` in the answer.
     Refused(StatusCode, Option<Duration>),
-    /// Takes effect at once, and is answered after this time.
+    /// The request takes effect at once, and is answered after this time.
     Slow(Duration),
-    /// Neither takes effect nor is answered.
+    /// The request has neither effect nor answer.
     Hangs,
 }
 
@@ -61,7 +61,7 @@ impl Fault {
         Self::new(What::Refused(StatusCode::from_u16(code).unwrap_or_default(), None))
     }
 
-    /// The request is answered as by the API server's own flow control: 429 in plain text, with a `Retry-After` in whole seconds.
+    /// The request is answered like by the API server's own flow control: 429 in plain text, with a `Retry-After` in whole seconds.
     pub fn throttled(retry_after: Duration) -> Self {
         Self::new(What::Refused(StatusCode::TOO_MANY_REQUESTS, Some(retry_after)))
     }
@@ -76,25 +76,26 @@ impl Fault {
         Self::new(What::Hangs)
     }
 
-    /// Only requests of this verb to this resource: `nodes` includes its subresources, `nodes/status` is that subresource alone.
+    /// Limits the fault to requests of this verb to this resource. `nodes` includes its subresources, `nodes/status` is only that
+    /// subresource.
     pub fn on(mut self, verb: Verb, resource: &'static str) -> Self {
         self.on = On::One(verb, resource);
         self
     }
 
-    /// Only requests that change something.
+    /// Limits the fault to requests that change something.
     pub fn on_writes(mut self) -> Self {
         self.on = On::Writes;
         self
     }
 
-    /// Only requests for the object with this name.
+    /// Limits the fault to requests for the object with this name.
     pub fn of(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only this number of requests.
+    /// Limits the fault to this number of requests.
     pub fn times(mut self, n: u32) -> Self {
         self.left = Some(n);
         self
@@ -128,7 +129,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// What happens to a request: the first fault that applies to it counts.
+    /// Returns what happens to a request, according to the first fault that applies.
     pub(super) fn meet(&mut self, target: &Target) -> Option<What> {
         let fault = self.0.iter_mut().find(|fault| fault.meets(target))?;
         fault.left = fault.left.map(|left| left.saturating_sub(1));
@@ -136,11 +137,11 @@ impl Faults {
     }
 }
 
-/// The changes of other clients just before writes are checked.
+/// The changes that other clients make just before writes are checked.
 #[derive(Default)]
 pub(super) struct Hooks(VecDeque<Hook>);
 
-/// Takes the fake, to change it.
+/// Locks the fake for a change.
 pub(super) type Hook = Box<dyn FnOnce(&FakeKube) + Send>;
 
 impl Hooks {

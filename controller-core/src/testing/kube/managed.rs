@@ -1,4 +1,4 @@
-//! Field ownership: `metadata.managedFields`, only for finalizers and the addresses of load balancers.
+//! Tracks field ownership in `metadata.managedFields`, only for finalizers and the addresses of load balancers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The three patch formats, as far as the controllers use them.
+//! Implements the three patch formats, as far as the controllers use them.
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -20,15 +20,15 @@ impl Refusal {
     }
 }
 
-/// Lists of objects that strategic merge merges by a key. All other lists, such as taints, are replaced.
+/// Lists of objects that a strategic merge patch merges by a key. All other lists, such as taints, are replaced.
 const MERGED: [(&str, &str); 2] = [("addresses", "type"), ("conditions", "type")];
-/// Lists of strings that strategic merge merges.
+/// Lists of strings that a strategic merge patch merges.
 const UNITED: [&str; 1] = ["finalizers"];
 /// The prefix of such a list's name in a patch, for the values to remove.
 const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 
-/// The object after the patch. A patch of the status subresource changes status and metadata only, a patch of the object everything but
-/// status.
+/// Returns the object after the patch. A patch of the status subresource changes only status and metadata, a patch of the object everything
+/// but status.
 pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Value, Refusal> {
     let bad = |error: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
     let patch: Value = serde_json::from_slice(body).map_err(bad)?;
@@ -49,7 +49,7 @@ pub(super) fn apply(object: &Value, target: &Target, body: &[u8]) -> Result<Valu
     Ok(new)
 }
 
-/// An old version is a conflict. A changed UID is an invalid field, and is checked after the version.
+/// Checks version and UID. An old version is a conflict. A changed UID is an invalid field, and is checked after the version.
 fn check_guards(object: &Value, patch: &Value) -> Result<(), Refusal> {
     let differs = |guard: &str| patch.pointer(guard).filter(|asked| Some(*asked) != object.pointer(guard));
     if differs("/metadata/resourceVersion").is_some() {
@@ -107,7 +107,8 @@ fn merge_list(target: &mut Map<String, Value>, field: &str, patch: &[Value]) {
     target.insert(field.to_owned(), Value::Array(new));
 }
 
-/// Even a list that replaces the old one comes out with the items of one key together, in the order of the first of each.
+/// Groups the items of a list by key, in the order of each key's first item. The API server does this even for a list that replaces the old
+/// list.
 fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
     let mut keys: Vec<Option<Value>> = Vec::new();
     for item in &items {
@@ -121,7 +122,7 @@ fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
     items
 }
 
-/// Two addresses of one type become one if they are merged by type: the reason for `$patch: replace`.
+/// Two addresses of one type become one if they are merged by type, which is the reason for `$patch: replace`.
 fn by_key(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Vec<Value> {
     for item in patch {
         match old.iter_mut().find(|other| other.get(key) == item.get(key)) {

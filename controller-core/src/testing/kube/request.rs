@@ -9,14 +9,14 @@ use super::Verb;
 pub(super) struct Target {
     pub(super) method: String,
     pub(super) path: String,
-    /// `/api/v1/nodes`, without the namespace.
+    /// The path without the namespace, such as `/api/v1/nodes`.
     pub(super) collection: String,
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
-    /// `status`
+    /// The subresource, such as `status`.
     pub(super) subresource: Option<String>,
     pub(super) watch: bool,
-    /// For a watch: whether it accepts bookmarks.
+    /// For a watch: whether the client accepts bookmarks.
     pub(super) bookmarks: bool,
     /// For a listing or a watch: the name of the only object that is requested.
     pub(super) only: Option<String>,

@@ -14,7 +14,7 @@ use super::{
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// `/api/v1/nodes`
+    /// The path of the collection, such as `/api/v1/nodes`.
     pub(super) collection: String,
     pub(super) namespace: Option<String>,
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct Store {
     objects: BTreeMap<Key, Value>,
     version: u64,
     log: Vec<Happened>,
-    /// Events before this version are forgotten.
+    /// Events before this version have been dropped.
     oldest: u64,
 }
 
@@ -55,7 +55,7 @@ impl Store {
         self.objects.iter().filter(move |(key, _)| key.collection == collection).map(|(_, value)| value)
     }
 
-    /// Stores a whole object; an object that is marked for deletion is removed with its last finalizer.
+    /// Stores a whole object. An object that is marked for deletion is removed with its last finalizer.
     pub(super) fn put(&mut self, key: Key, mut object: Value) -> Value {
         let released = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
             && object.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
@@ -77,7 +77,7 @@ impl Store {
         object
     }
 
-    /// Marks an object with finalizers for deletion, and removes an object without.
+    /// Marks an object with finalizers for deletion, and removes an object without finalizers.
     pub(super) fn delete(&mut self, key: &Key) -> Option<Value> {
         let mut object = self.objects.get(key)?.clone();
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut)?;
@@ -85,7 +85,7 @@ impl Store {
         Some(self.put(key.clone(), object))
     }
 
-    /// Forgets the history: watches from an older version have to start again.
+    /// Drops the history, so that watches from an older version have to start again.
     pub(super) fn compact(&mut self) {
         self.version += 1;
         let key = Key { collection: String::new(), namespace: None, name: String::new() };
@@ -93,14 +93,14 @@ impl Store {
         self.oldest = self.version;
     }
 
-    /// The answer to a watch from a forgotten version.
+    /// Returns the answer to a watch from a dropped version.
     pub(super) fn too_old(&self, version: u64) -> Option<Value> {
         let message = format!("too old resource version: {version} ({})", self.oldest);
         let (_, status) = refused(StatusCode::GONE, &message);
         (version < self.oldest).then_some(status)
     }
 
-    /// The first event after a version, as a line of a watch.
+    /// Returns the first event after a version, as a line of a watch.
     pub(super) fn event_after(&self, after: u64, target: &Target) -> Option<(u64, Value)> {
         let versions = 1_u64..;
         let mut events = versions
@@ -148,7 +148,7 @@ impl Store {
         (StatusCode::CREATED, self.put(key, object))
     }
 
-    /// A page of a listing; each page shows the current objects.
+    /// Returns a page of a listing. Each page shows the current objects.
     fn list(&self, target: &Target) -> (StatusCode, Value) {
         let here =
             |key: &Key| key.is_in(target) && target.continues.as_ref().is_none_or(|last| key.token() > *last);
@@ -170,13 +170,13 @@ impl Store {
 }
 
 impl Key {
-    /// The separator in a page's token. No name contains an underscore, and a query need not encode it.
+    /// The separator in a page's token. No name contains an underscore, and a query need not encode the underscore.
     fn token(&self) -> String {
         format!("{}_{}", self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 }
 
-/// The API server's answer to a refused patch.
+/// Returns the API server's answer to a refused patch.
 fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
     let (status, mut body) = refused(refusal.status, &refusal.message);
     if let Some((field, body)) = refusal.field.zip(body.as_object_mut()) {
@@ -186,7 +186,7 @@ fn refused_patch(refusal: &Refusal, name: &str) -> (StatusCode, Value) {
     (status, body)
 }
 
-/// The precondition in the options of a deletion that does not hold: another UID or another version.
+/// Returns the precondition of a deletion that does not hold: another UID or another version.
 fn broken_precondition(object: &Value, options: &[u8]) -> Option<String> {
     let options: Value = serde_json::from_slice(options).unwrap_or_default();
     ["uid", "resourceVersion"].into_iter().find_map(|field| {

@@ -1,4 +1,4 @@
-//! The fake under a real client, a mirror and a recorder.
+//! Tests the fake with a real client, a mirror and a recorder.
 
 use std::time::Duration;
 
@@ -78,10 +78,10 @@ async fn a_deletion_checks_its_preconditions() {
         ..DeleteParams::default()
     };
     for wrong in [only(Some("uid-b"), None), only(Some("uid-a"), Some("0".to_owned()))] {
-        let error = kube_api::Error::from(api.delete("a", &wrong).await.expect_err("another one"));
+        let error = kube_api::Error::from(api.delete("a", &wrong).await.expect_err("another object"));
         assert!(error.is_stale(), "{error}");
     }
-    api.delete("a", &only(Some("uid-a"), version)).await.expect("this one");
+    api.delete("a", &only(Some("uid-a"), version)).await.expect("this object");
     assert!(api.get("a").await.is_err());
 }
 

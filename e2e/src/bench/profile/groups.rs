@@ -1,4 +1,4 @@
-//! Groups the functions in samples. Pure.
+//! Groups the functions in samples. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::super::listings::of_count;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct Profile {
     pub(in super::super) samples: u64,
-    /// Group and share of all samples, the greatest first.
+    /// Groups with their shares of all samples, the largest first.
     pub(in super::super) groups: Vec<(String, f64)>,
 }
 
-/// Groups, and parts of the function names that belong to them. A sample belongs to the innermost of its functions that matches: shared
-/// helpers, such as collections and copies, count for their callers.
+/// Groups, each with parts of the function names that belong to it. A sample belongs to the group of its innermost function that matches:
+/// shared helpers, such as collections and copies, count for their callers.
 const GROUPS: [(&str, &[&str]); 9] = [
-    // Kernel functions are matched by the beginnings of their names, after the address.
+    // Kernel functions are matched by the beginning of their names, after the address.
     (
         "kernel: network",
         &[" tcp_", " __tcp_", " inet_", " sock_", " sk_", " skb_", " __skb_", " net_rx_", " ip_", " __ip_"],

@@ -1,4 +1,4 @@
-//! Judges whether replicas help, and whether they do work twice. Pure.
+//! Judges whether replicas help, and whether they repeat each other's work. Pure functions.
 
 use super::super::result::{Target, quantity};
 use super::super::stage::RATE;
@@ -7,27 +7,27 @@ use super::{limits, per_second};
 pub(super) const SHARDS: usize = 8;
 /// Default of --leader-elect-lease-duration.
 pub(super) const LEASE_SECONDS: f64 = 15.0;
-/// Default of --leader-elect-retry-period, at which the others check for an expired Lease.
+/// Default of --leader-elect-retry-period, at which the other replicas check for an expired Lease.
 const LOOK_SECONDS: f64 = 2.0;
-/// The duration for a single Service.
+/// Seconds for a single Service.
 const PASS_SECONDS: f64 = 3.0;
-/// The load balancer, its port with the members, and the tag that marks it as complete.
+/// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
 const WRITES_EACH: usize = 3;
 /// The minimum speed-up when the number of replicas doubles.
 const GROWS: f64 = 1.1;
-/// The share of the budget, or of the CPU, from which on it counts as used up.
+/// The share of the budget, or of the CPU time, above which it counts as used up.
 const ALL: f64 = 0.9;
 
 /// The rate limit of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// More than the controllers use.
+    /// A rate higher than the controllers use.
     Unbound,
     Default,
 }
 
 impl Rate {
-    /// For names of objects.
+    /// A short name, for names of objects.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Unbound => "unbound",
@@ -71,7 +71,7 @@ impl Step {
         per_second(self.services, self.seconds)
     }
 
-    /// The used share of the budget.
+    /// The share of the budget that was used.
     fn used(&self) -> f64 {
         self.calls / (self.rate.calls_a_second() * self.seconds).max(f64::EPSILON)
     }
@@ -93,13 +93,13 @@ impl Step {
 /// The result of killing one replica while Services were created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Killed {
-    /// Seconds until the last Service was served.
+    /// Seconds until the last Service had its load balancer.
     pub(super) served: f64,
     pub(super) services: usize,
-    /// Load balancers that were created.
+    /// Number of load balancers that were created.
     pub(super) made: u64,
     pub(super) writes: u64,
-    /// Load balancers without a Service.
+    /// Number of load balancers without a Service.
     pub(super) left_over: usize,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
     targets
 }
 
-/// More replicas must be faster, unless the rate or the CPU is used up.
+/// Requires that more replicas are faster, unless the rate or the CPU time is used up.
 fn growth(few: &Step, many: &Step) -> Target {
     let grown = many.speed() / few.speed().max(f64::EPSILON);
     let why = if many.used() >= ALL {
@@ -161,7 +161,7 @@ fn growth(few: &Step, many: &Step) -> Target {
     }
 }
 
-/// The number in words.
+/// The number of replicas in words.
 pub(super) fn number(replicas: usize) -> String {
     if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
 }
@@ -188,7 +188,7 @@ mod tests {
         assert!(!growth(step(2, Rate::Unbound, 10.2)));
         assert!(growth(Step { busy: 0.9, ..step(2, Rate::Unbound, 11.0) }));
         assert!(growth(Step { calls: 9900.0, ..step(2, Rate::Unbound, 11.0) }));
-        // Each is compared with the previous number of replicas, not with the first.
+        // Each number of replicas is compared with the previous number, not with the first.
         let three = [first, step(2, Rate::Unbound, 5.5), step(4, Rate::Unbound, 5.5)];
         assert_eq!(met(&three, &GOOD)[..2], [true, false]);
     }

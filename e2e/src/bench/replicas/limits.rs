@@ -1,4 +1,4 @@
-//! The adapter's rate limits, set by chart values and, while it runs, by its ConfigMap.
+//! The adapter's rate limits, set by chart values and, while the adapter runs, by its ConfigMap.
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,9 +11,9 @@ use crate::{ADAPTER, eventually, seconds};
 use super::super::stage::{RATE, Stage};
 use super::judge::Rate;
 
-/// Calls per second to each family.
+/// Calls per second for each family.
 pub(super) const UNBOUND: u32 = 1000;
-/// Calls in parallel: more than the rate needs with 50 ms each.
+/// Maximum parallel calls: more than the rate needs if each call takes 50 ms.
 pub(super) const AT_ONCE: u32 = 100;
 const FAMILIES: [&str; 3] = ["compute", "loadbalancer", "network"];
 
@@ -51,7 +51,7 @@ pub(super) async fn set(stage: &Stage, rate: Rate) -> anyhow::Result<()> {
     eventually("the adapter has its new limits", seconds(60), || async {
         let ceilings = adapter.counted("cloud_adapter_bucket_ceiling", "bucket").await?;
         let ceiling = ceilings.get("loadbalancer").copied().unwrap_or_default();
-        ensure!((ceiling - wanted).abs() < 0.1, "the ceiling is {ceiling} calls/s, not {wanted}");
+        ensure!((ceiling - wanted).abs() < 0.1, "the ceiling is {ceiling} calls/s, expected {wanted}");
         Ok(())
     })
     .await

@@ -7,7 +7,7 @@ use crate::{CONTROLLERS, eventually, seconds};
 use super::super::stage::Stage;
 use super::judge::SHARDS;
 
-/// The name of a replica, counted from one; the first has no number.
+/// The name of a replica, counted from one. The name of the first replica has no number.
 pub(super) fn replica(controller: &str, number: usize) -> String {
     if number <= 1 { controller.to_owned() } else { format!("{controller}-{}", number - 1) }
 }

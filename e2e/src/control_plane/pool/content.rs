@@ -1,6 +1,6 @@
 //! Saves and restores the content of etcd. The API server sees the changes as if another API server had made them.
 //!
-//! It uses etcd's JSON API: <https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/>. Keys and values are base64 there.
+//! This module uses etcd's JSON API: <https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/>. Keys and values are base64 in this API.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use crate::http::Http;
 
 /// The range of all Kubernetes keys.
 const RANGE: [&str; 2] = ["/registry/", "/registry0"];
-/// Objects that the API server creates some time after it is ready.
+/// Objects that the API server creates only some time after it is ready.
 const LATE: [&str; 3] = [
     "/registry/configmaps/kube-system/extension-apiserver-authentication",
     "/registry/servicecidrs/kubernetes",
@@ -26,16 +26,16 @@ const LATE: [&str; 3] = [
 ];
 /// The Leases of the API server, which it renews in any case.
 const LEASES: &str = "/registry/leases/";
-/// The default limit of etcd is 128 operations per transaction.
+/// The maximum number of operations per transaction. The default limit of etcd is 128.
 const AT_ONCE: usize = 100;
-/// The number of checks, ten per second, without new keys, after which the API server has created all its objects.
+/// The number of consecutive checks without new keys, ten per second, after which the API server has created all its objects.
 const QUIET_LOOKS: usize = 10;
-/// The number of checks without a difference after which the content is restored and no process changes it any more.
+/// The number of consecutive checks without a difference after which the content counts as restored.
 const STILL_LOOKS: usize = 2;
-/// The deadline. Normally a second or two; the rest is for a host under load.
+/// The deadline. Restoring usually takes one or two seconds; the rest is for a busy host.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Keys and values, as base64, by what the keys are.
+/// Values by key, both as base64.
 type Entries = BTreeMap<String, Entry>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -68,7 +68,7 @@ impl Content {
 
     /// Restores the initial content.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
-        // A process that was killed may have sent a write that arrives only after a check.
+        // A process that was killed may have sent a write that arrives after a check.
         let still = AtomicUsize::new(0);
         eventually("etcd keeps its initial content", SETTLED_WITHIN, || async {
             let orders = orders(&self.at_first, &self.etcd.entries().await?);
@@ -84,7 +84,7 @@ impl Content {
     }
 }
 
-/// The keys found at each check.
+/// The keys that each check has found.
 #[derive(Debug, Default)]
 struct Looks {
     last: Entries,
@@ -92,18 +92,18 @@ struct Looks {
 }
 
 impl Looks {
-    /// Fails while an expected key is missing, or while keys are new.
+    /// Returns an error while an expected key is missing, or while there are new keys.
     fn settles(&mut self, now: Entries) -> anyhow::Result<()> {
         self.quiet = if orders(&self.last, &now).is_empty() { self.quiet + 1 } else { 0 };
         self.last = now;
         let missing = LATE.iter().find(|key| !self.last.contains_key(**key));
         ensure!(missing.is_none(), "missing key {missing:?}");
-        ensure!(self.quiet >= QUIET_LOOKS, "{} checks in a row found no new keys", self.quiet);
+        ensure!(self.quiet >= QUIET_LOOKS, "{} consecutive checks found no new keys", self.quiet);
         Ok(())
     }
 }
 
-/// The operations that turn the second content into the first.
+/// The operations that turn the second content into the first one.
 fn orders(wanted: &Entries, there: &Entries) -> Vec<Value> {
     let gone = there.iter().filter(|(key, _)| !wanted.contains_key(*key));
     let gone = gone.map(|(_, entry)| json!({ "requestDeleteRange": { "key": entry.key } }));
@@ -133,7 +133,7 @@ impl Etcd {
         let answer: Answer = serde_json::from_str(&answer).context("invalid answer of etcd")?;
         let named = answer.kvs.into_iter().map(|entry| {
             let key = STANDARD.decode(&entry.key).context("invalid base64")?;
-            Ok((String::from_utf8(key).context("invalid key of Kubernetes")?, entry))
+            Ok((String::from_utf8(key).context("invalid Kubernetes key")?, entry))
         });
         named.collect()
     }

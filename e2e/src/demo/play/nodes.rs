@@ -1,4 +1,4 @@
-//! Nodes join.
+//! Steps in which nodes join and leave.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::services;
 
 /// The first pod network.
 const PODS: Ipv4Addr = Ipv4Addr::new(10, 240, 0, 0);
-/// Each node has a /24 of it.
+/// The size of a node's pod network: each node has a /24.
 const ADDRESSES_A_NODE: usize = 256;
 
 /// Creates instances, and registers their nodes all at once, as kubelets do.
@@ -48,7 +48,7 @@ pub(super) async fn join(stage: &mut Stage, teller: &Teller, n: u16) -> anyhow::
     Ok(cost)
 }
 
-/// Routes are created while nodes are initialised, so all route calls since then are counted here.
+/// Waits for the routes of all nodes. Routes are created while nodes are initialised, so all route calls since then are counted here.
 pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let routes = all_routed(stage).await?;
     let n = routes.len();
@@ -57,7 +57,7 @@ pub(super) async fn routes(stage: &mut Stage, teller: &Teller) -> anyhow::Result
     Ok(stage.cost_since(&stage.before_nodes).await?.of(&[Family::Network]))
 }
 
-/// Adds a node, and waits for its route and for its place in the load balancer.
+/// Adds a node, and waits for its route and for its membership in the load balancer.
 pub(super) async fn one_more(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let number = stage.nodes + 1;
     stage.cluster.cloud.make_machine(&name(number)).await?;
@@ -88,7 +88,7 @@ pub(super) async fn one_less(stage: &mut Stage, teller: &Teller) -> anyhow::Resu
     teller.tell(&Report::Fact(Fact::Balancer(balancer)));
     let cost = stage.cost_since(&before).await?;
     stage.cluster.cloud.delete_machine(&leaving).await?;
-    teller.tell(&Report::Fact(Fact::note(format!("then instance {leaving} was deleted"))));
+    teller.tell(&Report::Fact(Fact::note(format!("instance {leaving} was deleted after its Node object"))));
     Ok(cost)
 }
 
@@ -100,7 +100,7 @@ fn name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// The first address of the node's pod network.
+/// The first address of the pod network of a node.
 fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
     let offset = number.checked_sub(1).and_then(|index| index.checked_mul(ADDRESSES_A_NODE));
     let offset = offset.and_then(|offset| u32::try_from(offset).ok());
@@ -133,7 +133,7 @@ async fn registered(stage: &Stage) -> anyhow::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// Measured: a second, and a few milliseconds per node. The rest is for a host under load.
+/// Time limit for nodes. They take a second, plus a few milliseconds per node; the rest is for a busy host.
 fn patience(stage: &Stage) -> Duration {
     let nodes = u32::try_from(stage.nodes).unwrap_or(u32::MAX);
     stage.cluster.cloud.patience() + Duration::from_millis(200).saturating_mul(nodes)

@@ -1,4 +1,4 @@
-//! Restarted controllers find everything in sync.
+//! A step in which restarted controllers find everything in sync.
 
 use anyhow::ensure;
 
@@ -9,7 +9,7 @@ use crate::demo::stage::Stage;
 use crate::demo::teller::Teller;
 use crate::{CONTROLLERS, seconds};
 
-/// Restarts all three controllers, one after the other. None writes to the cloud, or to the API server except its Lease.
+/// Restarts all three controllers, one after the other. They must not write to the cloud, nor to the API server except for their Leases.
 pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     for name in CONTROLLERS {
         stage.quiet(name).await?;
@@ -34,8 +34,7 @@ pub(super) async fn controllers(stage: &mut Stage, teller: &Teller) -> anyhow::R
     writes.retain(|write| !write.keeps_a_lease());
     ensure!(writes.is_empty(), "the restart wrote to the API server: {}", list(&writes));
     ensure!(cost.writes == 0, "the restart wrote to the cloud: {cost}");
-    let text =
-        "0 API-server writes without the Leases, by the audit log; 0 vendor writes, as counted by the cloud";
+    let text = "0 API-server writes except Leases, according to the audit log; 0 vendor writes, as counted by the cloud";
     teller.tell(&Report::Fact(Fact::note(text)));
     Ok(cost)
 }

@@ -1,4 +1,4 @@
-//! Services are created and deleted.
+//! Steps in which Services are created and deleted.
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::Service;
@@ -17,7 +17,7 @@ use crate::{eventually, seconds, service};
 pub(super) const FIRST: &str = "web";
 /// The Service that is created while the adapter does not run.
 pub(super) const SECOND: &str = "shop";
-/// A metric of the service-controller.
+/// A metric of the service-controller: the number of nodes that it uses as backends.
 const TARGETS: &str = "cloud_controller_load_balancer_targets";
 
 /// Creates a Service with two ports, and waits until its load balancer is complete.
@@ -30,7 +30,7 @@ pub(super) async fn appears(stage: &mut Stage, teller: &Teller) -> anyhow::Resul
     stage.cost_since(&before).await
 }
 
-/// Deletes both Services, and waits until cluster and cloud contain nothing of them.
+/// Deletes both Services, and waits until the cluster and the cloud contain no part of them.
 pub(super) async fn go(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     let before = stage.counts().await?;
     let services = api(stage);
@@ -51,7 +51,7 @@ pub(super) async fn go(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cos
     })
     .await?;
     let cost = stage.cost_since(&before).await?;
-    teller.tell(&Report::Fact(Fact::note("no Service and no finalizer is left, and 0 load balancers")));
+    teller.tell(&Report::Fact(Fact::note("0 Services, 0 finalizers and 0 load balancers are left")));
     teller.tell(&Report::Fact(Fact::calls("of the cloud", &cost, stage.cluster.cloud.deletion())));
     Ok(cost)
 }
@@ -68,8 +68,8 @@ pub(super) async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<Balanc
     .await
 }
 
-/// Waits until all nodes would be members of a new load balancer, which takes a moment after they joined. A Service created before that
-/// would get them one by one, with more calls than this step should show.
+/// Waits until all nodes would be members of a new load balancer, which takes a moment after the nodes joined. A Service created before
+/// would get the nodes one by one, with more calls than this step should show.
 async fn all_nodes_are_targets(stage: &mut Stage) -> anyhow::Result<()> {
     let (wanted, pod) = (stage.nodes.to_string(), &*stage.cluster.pods.get("service-controller")?);
     eventually("load balancers would get all nodes as members", seconds(30), || async {
@@ -80,7 +80,7 @@ async fn all_nodes_are_targets(stage: &mut Stage) -> anyhow::Result<()> {
     .await
 }
 
-/// The output of `kubectl describe`, in which users look for a reason.
+/// The output of `kubectl describe`, where users look for the reason.
 pub(super) async fn described(stage: &Stage, name: &str) -> anyhow::Result<Vec<String>> {
     let description = stage.cluster.control_plane.kubectl(&["describe", "service", name]).await?;
     Ok(events_of(&description))

@@ -1,4 +1,4 @@
-//! The set-up before the first node: control plane, cloud, chart, processes.
+//! The steps before the first node: control plane, cloud, chart, processes.
 
 use std::env;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::{Cluster, ControlPlane, Pace, Pods, Prometheus, Release, Values, seco
 
 use super::Play;
 
-/// Enough for a thousand nodes with 256 addresses each.
+/// The pod CIDR of the cluster. Large enough for a thousand nodes with 256 addresses each.
 const CLUSTER_CIDR: &str = "10.240.0.0/12";
-/// Steps take seconds, and each should be visible. The alerts keep their shipped durations.
+/// The interval of scrapes. Steps take seconds, and each step should be visible. The alerts keep the durations of the chart.
 const PACE: Pace = Pace { every: seconds(1), lasts: None };
 
-/// `None` if a step failed.
+/// The parts that were started. `None` if a step failed.
 pub(super) async fn cluster(
     play: &mut Play<'_>,
     tools: &Tools,
@@ -36,7 +36,7 @@ pub(super) async fn cluster(
     let control_plane = play.act("control plane", title, ControlPlane::start(tools)).await?;
     let title = match project {
         None => "a simulated cloud is started, as a separate process, so that it outlives the adapter",
-        Some(_) => "a project of OpenStack: the real services, without hypervisors",
+        Some(_) => "the demo uses a project of OpenStack: the real services, without hypervisors",
     };
     let cloud = cloud(&control_plane, project, teller);
     let cloud = play.act("cloud", title.to_owned(), cloud).await?;
@@ -76,7 +76,7 @@ async fn install(
     Ok(Cluster { pods, cloud, release, control_plane })
 }
 
-/// The environment of the demo decides where traces are sent, as for any program.
+/// Passes the demo's tracing variables on: they decide where traces are sent, as for any program.
 fn traces() -> Value {
     let variables: Vec<_> = env::vars()
         .filter(|(name, _)| name.starts_with("OTEL_"))
@@ -86,7 +86,7 @@ fn traces() -> Value {
     of_all.into_iter().map(|part| (part.to_owned(), json!({ "extraEnv": variables }))).collect()
 }
 
-/// Whether the demo has one.
+/// Starts a Prometheus, if the user requested one.
 pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
     let Cluster { control_plane, pods, .. } = &mut stage.cluster;
     let title = "a real Prometheus is started and scrapes the processes".to_owned();
@@ -101,7 +101,7 @@ pub(super) async fn prometheus(play: &mut Play<'_>, stage: &mut Stage) -> bool {
     stage.prometheus.is_some()
 }
 
-/// A process is ready when it has listed both sides, Kubernetes and the cloud.
+/// Starts the processes. A process is ready when it has listed the objects of both Kubernetes and the cloud.
 pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Result<Cost> {
     stage.cluster.pods.start()?;
     for name in stage.cluster.pods.names() {
@@ -111,7 +111,7 @@ pub(super) async fn processes(stage: &mut Stage, teller: &Teller) -> anyhow::Res
     }
     if let Some(prometheus) = &stage.prometheus {
         prometheus.sees_all().await?;
-        teller.tell(&Report::Fact(Fact::note("Prometheus has scraped all of them")));
+        teller.tell(&Report::Fact(Fact::note("Prometheus has scraped all processes")));
     }
     stage.cost_since(&Counts::new()).await
 }

@@ -1,4 +1,4 @@
-//! The programs in these tests are shell scripts that print a version; none is built.
+//! Tests with shell scripts that print a version instead of real programs. No test builds a program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ fn other_minor_version_is_skipped_with_a_note() {
 
     assert_eq!(found.path, right.join("kubectl"));
     assert_eq!(notes.0.len(), 1);
-    assert!(notes.0[0].contains("it is v1.32.4, but v1.36.3 is required"), "{notes:?}");
+    assert!(notes.0[0].contains("the version is v1.32.4, but v1.36.3 is required"), "{notes:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Random elections with a model of the API server: requests are delayed, lost, or carried out after their timeout; processes are paused or
+//! Random elections with a model of the API server. Requests are delayed, lost, or executed after their timeout; processes are paused or
 //! killed; a Lease is deleted or emptied.
 
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ struct Flight {
 enum Event {
     Wake(usize),
     Arrive(Flight, Call),
-    /// `None`: the caller has stopped waiting.
+    /// `None`: the caller no longer waits for the answer.
     Return(Flight, Option<Answer>),
     /// An operator deletes or empties the Lease.
     Meddle,
-    /// A process is killed, and another one is started in its place.
+    /// A process is killed, and another process is started in its place.
     Restart(usize),
 }
 
@@ -54,13 +54,13 @@ struct Election {
     lease: Option<Record>,
     versions: u64,
     number: u64,
-    /// The epochs and their holders.
+    /// All terms so far: epoch and holder.
     terms: Vec<(u64, String)>,
     begin: Instant,
     /// Creation time of the Lease.
     made: Instant,
     chances: std::iter::Cycle<std::vec::IntoIter<u16>>,
-    /// Per mille of requests with a fault, and of wake-ups that are late.
+    /// How many of 1,000 requests have a fault, and how many of 1,000 wake-ups are late.
     trouble: u16,
 }
 
@@ -127,7 +127,7 @@ impl Election {
                 self.versions += 1;
                 Some(Record { holder: None, version: self.versions.to_string(), ..lease })
             }
-            // A Lease that is created and deleted between two reads of a process is observed by none.
+            // No process observes a Lease that is created and deleted between two of its reads.
             Some(lease) if self.now < self.made + Timing::default().duration => Some(lease),
             Some(_) | None => None,
         };
@@ -185,7 +185,7 @@ impl Election {
     }
 
     fn write(&mut self, at: usize, version: Option<String>, record: Record) {
-        // Any time that no other write has.
+        // The renewal time only has to differ from that of all other writes.
         let renewed = i64::try_from(self.number).ok().and_then(|number| Timestamp::from_second(number).ok());
         self.call(at, Call::Write(version, Box::new(Record { renewed, ..record })));
     }
@@ -196,7 +196,7 @@ impl Election {
         let flight = Flight { process: at, number: self.number, started: self.now, write };
         self.processes[at].waits_for = Some(flight.number);
         self.after(Timing::default().call_limit(), Event::Return(flight, None));
-        // A request whose caller has stopped waiting may still arrive.
+        // A request may still arrive after its caller has stopped waiting.
         let delay = if self.troubled() { self.millis(20_000) } else { self.millis(200) };
         if !(self.troubled() && self.chance(2) == 0) {
             self.after(delay, Event::Arrive(flight, call));
@@ -260,7 +260,12 @@ impl Election {
     fn no_other_leads(&self, at: usize) {
         for (other, process) in self.processes.iter().enumerate().filter(|(other, _)| *other != at) {
             let until = process.candidate.term().map(|(_, until)| until);
-            assert!(until.is_none_or(|until| until <= self.now), "{} and {} lead", NAMES[at], NAMES[other]);
+            assert!(
+                until.is_none_or(|until| until <= self.now),
+                "{} and {} lead at the same time",
+                NAMES[at],
+                NAMES[other]
+            );
         }
     }
 }
@@ -293,7 +298,7 @@ impl Process {
         Self { name: name.to_owned(), candidate, waits_for: None }
     }
 
-    /// The record that it renews.
+    /// The record that this candidate renews.
     fn record(&self) -> Record {
         self.candidate.seen.as_ref().expect("renews").record.clone()
     }

@@ -1,4 +1,4 @@
-//! Which answers are a proof.
+//! Tests which answers prove an absence.
 
 use proptest::prelude::{Just, Strategy, prop, prop_oneof, proptest};
 
@@ -14,7 +14,7 @@ fn other() -> Answer {
     Answer::Failed { error: "no".to_owned(), retry_after: None }
 }
 
-/// A ledger for one node, with a clock of its own.
+/// A ledger for one node, with its own clock.
 struct World {
     ledger: Ledger,
     begin: Instant,
@@ -32,7 +32,7 @@ impl World {
         self.begin + Duration::from_secs(seconds)
     }
 
-    /// The cloud answers within a second; it observed an absence at the time of the answer.
+    /// The cloud answers within a second. It observed an absence at the time of the answer.
     fn hear(&mut self, at: u64, answer: &Answer) {
         let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
         self.ledger.hear(&subject(), answer, asked, now);
@@ -56,7 +56,7 @@ impl World {
         self.ledger.is_proven(&subject(), self.at(at))
     }
 
-    /// Seconds from `at` to the next request.
+    /// Returns the seconds from `at` to the next request.
     fn due_after(&self, at: u64) -> u64 {
         let due = self.ledger.cases[&subject()].due;
         due.duration_since(self.at(at)).as_secs()
@@ -83,7 +83,7 @@ async fn second_answer_must_not_come_too_soon() {
     world.gone(40);
     assert!(!world.is_proven(41), "asked 29.5 s after the first answer");
     world.gone(41);
-    assert!(world.is_proven(42), "counted from the first answer and not from each");
+    assert!(world.is_proven(42), "counted from the first answer, not from each answer");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn proof_expires() {
     assert!(world.is_proven(50 + 599));
     assert!(!world.is_proven(50 + 602));
     world.gone(50 + 602);
-    assert!(!world.is_proven(50 + 603), "after a long silence it is a first answer again");
+    assert!(!world.is_proven(50 + 603), "after a long silence the next answer counts as a first answer");
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,11 +188,11 @@ async fn instance_that_the_listing_loses_is_asked_about_at_once() {
         world.hear(0, &Answer::Exists { stopped: false });
     }
     world.keep(Shown::Yes, 10);
-    assert_eq!(world.due_after(10), 150, "it is asked about rarely while it is listed");
+    assert_eq!(world.due_after(10), 150, "the cloud is rarely asked while the instance is listed");
     world.keep(Shown::No, 20);
     assert_eq!(world.due_after(20), 0);
     world.hear(20, &Answer::NotVisible);
-    assert_eq!(world.due_after(20), 5, "and soon again");
+    assert_eq!(world.due_after(20), 5, "the cloud is soon asked again");
     world.keep(Shown::No, 21);
     assert_eq!(world.due_after(20), 5, "once");
 }
@@ -257,11 +257,11 @@ async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
 enum Moment {
     /// The cloud gives this answer.
     Said(Answer),
-    /// In between, the node is ready, or its instance is listed and not ending.
+    /// Between two answers, the node is ready, or its instance is listed and not ending.
     Forgotten,
     /// The cache of the cloud shows the instance as ending, or does not show it.
     Listed(Shown),
-    /// It is deleted, and a finalizer holds it.
+    /// The node is deleted, and a finalizer holds it.
     Deleted,
 }
 
@@ -283,7 +283,7 @@ fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..60, 1 => 60_u64..700]
 }
 
-/// The reference: absences without anything in between, with the times of the requests in seconds.
+/// The reference: absences without other answers in between, with the times of the requests in seconds.
 #[derive(Debug, Default)]
 struct Row(Vec<u64>);
 
@@ -295,7 +295,7 @@ impl Row {
         self.0.push(at);
     }
 
-    /// Requested 30 s after an answer that took half a second, and not older than ten minutes.
+    /// The request was sent 30 s after an answer that took half a second, and the answer is not older than ten minutes.
     fn proves(&self, at: u64) -> bool {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return false };
         last - first > APART.as_secs() && at - last <= KEEP.as_secs()
@@ -303,8 +303,8 @@ impl Row {
 }
 
 proptest! {
-    /// For any answers at any times: at and between all moments of the history, a proof consists of two answers, far enough apart, both
-    /// recent, and with nothing in between.
+    /// For any answers at any times, a proof consists of two recent answers, far enough apart, without any other answer or sign of life in
+    /// between. This is checked at and between all moments of the history.
     // Behaviour: ND7, W3
     #[test]
     fn no_proof_without_two_answers(history in prop::collection::vec((pause(), moment()), 1..60)) {
@@ -347,7 +347,7 @@ async fn failed_proof_needs_witnesses_from_then_on() {
     assert!(!world.ledger.lacks_proof(&[subject()]));
     world.hear(60, &Answer::NotVisible);
     world.gone(70);
-    assert!(world.ledger.lacks_proof(&[subject()]), "for the second answer, too");
+    assert!(world.ledger.lacks_proof(&[subject()]), "also for the second answer");
     world.forget(80);
     world.keep(Shown::No, 85);
     assert!(!world.ledger.lacks_proof(&[subject()]));

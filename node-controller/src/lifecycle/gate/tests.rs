@@ -1,4 +1,4 @@
-//! Which nodes are deleted, which are held, and for how long they count.
+//! Tests which nodes are deleted, which are held, and for how long they count.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::mirror::trim_node;
 
 const WINDOW: Duration = Duration::from_mins(10);
 
-/// A gate that has existed for a window, and the present time.
+/// Returns a gate that has existed for a window, and the current time.
 fn gate() -> (Gate, Instant) {
     let now = Instant::now();
     (Gate::new(Limits { share: 30, number: 50, window: WINDOW }, now), now + WINDOW)
@@ -19,12 +19,12 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
     names.iter().map(|name| Arc::new(trim_node(&node(name).build()))).collect()
 }
 
-/// Of this many nodes, these are gone.
+/// Judges this number of nodes, of which these are gone.
 fn gone(names: &[&str], n_nodes: usize) -> Crowd {
     held(names, &[], n_nodes)
 }
 
-/// Of this many nodes, these are gone and those were held before.
+/// Judges this number of nodes, of which these are gone and those were held before.
 fn held(proven: &[&str], held: &[&str], n_nodes: usize) -> Crowd {
     let these: BTreeSet<&str> = proven.iter().chain(held).copied().collect();
     let others: Vec<String> = (these.len()..n_nodes).map(|n| format!("other{n}")).collect();
@@ -69,7 +69,7 @@ async fn retry_is_allowed_while_the_brake_holds_others() {
     gate.went(&nodes(&["a"])[0], now);
     let judged = gate.judge(gone(&["a", "b", "c", "d"], 10), now);
     assert_eq!((names(&judged.going), names(&judged.held)), (vec!["a"], vec!["b", "c", "d"]));
-    assert_eq!(judged.verdict, Verdict::Tripped { allowance: 3 }, "of ten, not of eleven");
+    assert_eq!(judged.verdict, Verdict::Tripped { allowance: 3 }, "3 of ten nodes, not of eleven");
     let later = gate.judge(gone(&["b", "c", "d"], 10), now + WINDOW);
     assert_eq!((names(&later.going).len(), later.verdict), (3, Verdict::Go), "the next window");
 }
@@ -79,7 +79,7 @@ async fn retry_is_allowed_while_the_brake_holds_others() {
 async fn deleted_node_with_a_finalizer_is_not_counted_twice() {
     let (mut gate, now) = gate();
     nodes(&["a", "b", "c"]).iter().for_each(|node| gate.went(node, now));
-    // The deleted nodes still exist: of ten nodes three are allowed, but of the thirteen that a wrong count would give, four.
+    // The deleted nodes still exist. Three of ten nodes are allowed; a wrong count of thirteen nodes would allow four.
     let mut crowd = gone(&["a", "b", "c", "d"], 10);
     crowd.proven = nodes(&["d"]);
     let judged = gate.judge(crowd, now);
@@ -112,9 +112,14 @@ async fn held_node_counts_whether_proven_or_not() {
         assert_eq!((judged.going.len(), judged.held.len(), judged.verdict), (0, 4, tripped), "{proven:?}");
     }
     let judged = gate.judge(held(&["e"], &before, 10), now);
-    assert_eq!((judged.going.len(), judged.held.len(), judged.verdict), (0, 5, tripped), "a new one");
+    assert_eq!((judged.going.len(), judged.held.len(), judged.verdict), (0, 5, tripped), "a new node");
     let judged = gate.judge(held(&["a", "b"], &before[..3], 10), now);
-    assert_eq!((names(&judged.going), judged.verdict), (vec!["a", "b"], Verdict::Go), "and never unproven");
+    assert_eq!(
+        (names(&judged.going), judged.verdict),
+        (vec!["a", "b"], Verdict::Go),
+        "an unproven \
+    node is never deleted"
+    );
     judged.going.iter().for_each(|node| gate.went(node, now));
     let judged = gate.judge(held(&["a", "c"], &before[..3], 10), now);
     assert_eq!(

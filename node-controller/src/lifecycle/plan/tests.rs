@@ -1,4 +1,4 @@
-//! Which nodes are tainted and which are asked about: each row of the table.
+//! Tests which nodes are tainted and about which the cloud is asked, as a table.
 
 use cloud_api_proto::v1alpha1::InstanceState;
 use controller_core::testing::{BEGIN, NodeBuilder, instance, node};
@@ -117,7 +117,12 @@ fn nodes_about_which_the_cloud_is_asked() {
         ("ends", down(), facts(Some(&ending), None), true),
         ("has ended", down(), facts(Some(&ended), None), true),
         ("without provider ID", node("a").ready("False"), facts(None, None), false),
-        ("another cloud's", node("a").provider_id("aws:///z/i-1").ready("False"), facts(None, None), false),
+        (
+            "a provider ID of another cloud",
+            node("a").provider_id("aws:///z/i-1").ready("False"),
+            facts(None, None),
+            false,
+        ),
         (
             "a scheme with the same beginning",
             node("a").provider_id("simx://i-1").ready("False"),
@@ -180,7 +185,7 @@ fn only_the_provider_id_assigns_a_node_to_another_cloud() {
         ("no provider ID", node("a"), false),
         ("an invalid provider ID", node("a").provider_id("i-1"), false),
         (
-            "not initialised, so another Event tells why it waits",
+            "a node that is not initialised has another Event with the cause",
             node("a").provider_id("aws:///z/i-1").tainted(
                 controller_core::node::UNINITIALISED,
                 None,

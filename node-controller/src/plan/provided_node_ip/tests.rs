@@ -1,4 +1,4 @@
-//! The table that defines the rule.
+//! Defines the rule as a table.
 
 use super::*;
 
@@ -21,7 +21,7 @@ struct Case {
     name: &'static str,
     value: &'static str,
     cloud: &'static str,
-    /// `None`: an error.
+    /// Returns `None` for an error.
     kept: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ fn check(cases: &[Case]) {
 #[test]
 fn one_address() {
     check(&[
-        Case { name: "the only one", value: "10.0.0.1", cloud: "i=10.0.0.1", kept: Some("i=10.0.0.1") },
+        Case { name: "the only address", value: "10.0.0.1", cloud: "i=10.0.0.1", kept: Some("i=10.0.0.1") },
         Case {
             name: "others of its type are dropped",
             value: "10.0.0.2",

@@ -1,4 +1,4 @@
-//! When each action is retried.
+//! Tests when each action is retried.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ fn failed(again: Option<Duration>) -> Outcome {
     Outcome::Failed { reason: Reason::Unspecified, why: "it rains".to_owned(), again }
 }
 
-/// A node without its route.
+/// A node without a route.
 fn one_lay() -> (Plan, Lay) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
     let lay = plan.lays[0].clone();
     (plan, lay)
 }
 
-/// A node whose route leads elsewhere.
+/// A node whose route leads to another next hop.
 fn one_replacement() -> (Plan, Lay) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[route("1", "10.244.1.0/24").of("gone")]);
     let lay = plan.lays[0].clone();
@@ -56,7 +56,12 @@ fn each_outcome_has_its_delay_and_its_standing() {
         ("pending, with no delay", pending(Some(Duration::ZERO)), 1, Standing::Open),
         ("failed", failed(None), 1, Standing::Failed),
         ("failed, with a delay", failed(Some(seconds(40))), 40, Standing::Failed),
-        ("failed, with a delay above the own maximum", failed(Some(seconds(900))), 900, Standing::Failed),
+        (
+            "failed, with a delay above the controller's own maximum",
+            failed(Some(seconds(900))),
+            900,
+            Standing::Failed,
+        ),
         (
             "refused",
             Outcome::Refused { reason: Reason::Unspecified, why: String::new() },

@@ -1,4 +1,4 @@
-//! Each cause of a removal, and what happens if there are too many.
+//! Tests each cause of a removal, and what happens if too many removals are due.
 
 use insta::assert_snapshot;
 use proptest::collection::vec;
@@ -15,7 +15,7 @@ fn guard() -> (Guard, Instant) {
     (Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, now), now)
 }
 
-/// A removal of the route of node `n<n>`.
+/// Returns a removal of the route of node `n<n>`.
 fn removal(n: usize, cause: Cause) -> Removal {
     Removal {
         cause,
@@ -26,7 +26,7 @@ fn removal(n: usize, cause: Cause) -> Removal {
     }
 }
 
-/// This many routes of the cluster, of which these are to be removed.
+/// Returns a plan for this number of routes of the cluster, of which these are to be removed.
 fn plan(n_ours: usize, removals: impl IntoIterator<Item = Removal>) -> Plan {
     Plan { n_ours, removals: removals.into_iter().collect(), ..Plan::default() }
 }
@@ -35,7 +35,7 @@ fn unasked(n: usize) -> Vec<Removal> {
     (0..n).map(|n| removal(n, Cause::Unasked)).collect()
 }
 
-/// How many are removed, how many are held, and when the next one is allowed, in seconds.
+/// Returns how many are removed, how many are held, and when the next removal is allowed, in seconds.
 fn judged(guard: &mut Guard, mut plan: Plan, nodes: Nodes<'_>, now: Instant) -> (usize, usize, Option<u64>) {
     let judgement = guard.judge(&mut plan, nodes, now);
     (plan.removals.len(), judgement.n_held(), judgement.again.map(|again| again.as_secs()))
@@ -94,7 +94,7 @@ async fn replica_that_waited_for_long_starts_again() {
     assert_eq!(judged(&mut guard, plan(10, unasked(2)), missing, term + GRACE), (1, 0, Some(90)));
 }
 
-/// Of four, two are removed, the first one at once; of six, three would be too many, so none is.
+/// Of four routes, two are removed, the first at once. Of six, three would be too many, so none is removed.
 // Behaviour: R11
 #[tokio::test(start_paused = true)]
 async fn after_a_start_one_removal_is_allowed_and_of_too_many_none() {
@@ -145,7 +145,7 @@ async fn routes_of_deleted_nodes_have_both_limits() {
     assert_eq!(
         judged(&mut guard, plan(60, unasked(19)), nodes, begin + LISTED),
         (0, 19, None),
-        "it is reported"
+        "the held removals are reported"
     );
     assert_eq!(
         judged(&mut guard, plan(100, unasked(21)), nodes, begin + LISTED),
@@ -184,7 +184,7 @@ async fn route_is_removed_with_the_node_that_it_served_last() {
     assert_eq!(
         judged(&mut guard, plan(9, unasked(1)), nodes, later),
         (0, 0, Some(10)),
-        "it has a grace period of its own"
+        "the removal has its own grace period"
     );
     assert_eq!(guard.heirs().count(), 1, "as long as the route is to be removed");
     let none_listed = Nodes { n_listed: 0, ..nodes };
@@ -214,13 +214,13 @@ async fn operator_allows_all_removals() {
 #[tokio::test(start_paused = true)]
 async fn text_of_held_removals_has_the_flags() {
     let held = |why| Held { removals: unasked(7), why };
-    assert_snapshot!(held(Why::NoNodes), @"7 routes of this cluster lead to instances whose nodes are not listed any more, and no other node is listed: none of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 until the routes are removed: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
-    assert_snapshot!(held(Why::Missing { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to instances whose nodes are not listed any more, at most 3 routes may be removed within 5 min: none of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are removed: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
-    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to instances whose nodes were deleted, at most 3 routes may be removed within 5 min: none of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are removed: to 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::NoNodes), @"7 routes of this cluster lead to instances whose nodes are not listed any more, and no other node is listed. None of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 until the routes are removed. Their destinations: 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::Missing { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to instances whose nodes are not listed any more; the limit is 3 per 5 min. None of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are removed. Their destinations: 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
+    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"7 routes of this cluster lead to instances whose nodes were deleted; the limit is 3 per 5 min. None of these routes is removed. If the nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are removed. Their destinations: 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
 }
 
-/// An observation: which of eight routes are unneeded, which of their instances are gone, which deletions were observed, how many nodes are
-/// listed.
+/// An observation: which of eight routes are unneeded, which of their instances are gone, which deletions were observed, and how many nodes
+/// are listed.
 type Look = (Vec<bool>, Vec<bool>, Vec<bool>, usize, u64);
 
 fn look() -> impl Strategy<Value = Look> {
@@ -229,9 +229,9 @@ fn look() -> impl Strategy<Value = Look> {
 }
 
 proptest! {
-    /// In any history: no route is removed before it was unneeded for the grace period, none to an existing instance of a missing node
-    /// while no node is listed, and never more of these, or of those whose deletion was observed, within a window than number and
-    /// percentage allow.
+    /// In any history, no route is removed before it was unneeded for the grace period, and no route to an existing instance of a missing
+    /// node while no node is listed. Within a window, such removals, and those of deleted nodes, never exceed the maximum number and
+    /// percentage.
     #[test]
     fn no_route_is_removed_without_a_cause(looks in vec(look(), 1..40)) {
         let (mut guard, mut now) = guard();
@@ -265,7 +265,7 @@ proptest! {
             }
             for went in [&missing, &deleted_went] {
                 let recent = went.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
-                // 30 % of eight and of those removed within the window.
+                // The limit is 30 % of the eight routes and of those removed within the window.
                 assert!(recent <= (8 + recent) * 30 / 100 + 1, "{recent} went");
             }
         }

@@ -1,4 +1,4 @@
-//! The table of the condition `NetworkUnavailable`.
+//! Tests the condition `NetworkUnavailable` as a table.
 
 use super::{cluster, node, route};
 use crate::plan::claims::Standing;
@@ -60,19 +60,19 @@ fn condition_covers_all_routes_of_a_node() {
         case("outside of the cluster, exists", outside(), &[there_outside()], open, available),
         case("failed, and its instance belongs to another cloud", asking().elsewhere(), &[], failed, None),
         case(
-            "unreadable, and its instance belongs to another cloud",
+            "invalid, and its instance belongs to another cloud",
             node("a").unreadable("x").elsewhere(),
             &[],
             ready,
             None,
         ),
-        case("unreadable only", node("a").unreadable("x"), &[], ready, unavailable),
+        case("only an invalid CIDR", node("a").unreadable("x"), &[], ready, unavailable),
         case("no pod CIDR", node("a"), &[], ready, None),
         case("no pod CIDR, but a route leads to it", node("a"), &[there()], ready, unavailable),
         case("not initialised", asking().uninitialised(), &[], ready, None),
         case("not initialised, its route exists", asking().uninitialised(), &[there()], ready, None),
         case(
-            "the condition is there already",
+            "the node already has the condition",
             asking().says("False", "RouteCreated"),
             &[there()],
             open,
@@ -87,7 +87,7 @@ fn condition_covers_all_routes_of_a_node() {
         ),
         case("the other status", asking().says("True", "NoRouteCreated"), &[there()], open, available),
         case("failed again", asking().says("True", "NoRouteCreated"), &[], failed, None),
-        case("open after a failure", asking().says("True", "NoRouteCreated"), &[], open, None),
+        case("in progress after a failure", asking().says("True", "NoRouteCreated"), &[], open, None),
     ] {
         let nodes = [node];
         let plan = plan(&nodes, &routes, &cluster(), None);

@@ -1,5 +1,5 @@
-//! Any nodes and routes: the plan settles, and changes only routes of this cluster, and outside of its CIDRs only routes that conflict with
-//! a node's.
+//! Tests any nodes and routes: the plan settles, and changes only routes of this cluster. Outside of the cluster's CIDRs it changes only
+//! routes that conflict with a node's route.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -12,7 +12,7 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// Few names and networks, so that they often coincide.
+/// Few names and networks, so that equal ones are frequent.
 fn name() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("a"), Just("b"), Just("c"), Just("d")]
 }

@@ -1,4 +1,4 @@
-//! Clouds that cannot store the owner of a route: routes that were observed to serve a node belong to this cluster, and no others.
+//! Tests clouds that cannot store the owner of a route: a route belongs to this cluster only if it was observed to serve a node.
 
 use insta::assert_snapshot;
 
@@ -8,12 +8,12 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// A route of such a cloud, which has only an ID.
+/// Returns a route of such a cloud, which has only an ID.
 fn unmarked(to: &str, at: &str) -> Route {
     route(&format!("{to}={at}"), to).at(at).owned(Owner::Unmanaged)
 }
 
-/// The instance is gone, and its address with it.
+/// The instance is gone, and its address is unused.
 fn hole(to: &str, at: &str) -> Route {
     unmarked(to, at).is(State::Blackhole)
 }
@@ -22,7 +22,7 @@ fn asking(name: &str) -> Node {
     node(name).pods("10.244.1.0/24").at("192.0.2.11")
 }
 
-/// The record after node `a` was served at 192.0.2.11.
+/// Returns the record after node `a` was served at 192.0.2.11.
 fn record() -> Record {
     let serving = unmarked("10.244.1.0/24", "192.0.2.11").via("sim://r/a");
     plan(&[asking("a")], &[serving], &cluster(), Some(&Record::default())).record
@@ -74,7 +74,7 @@ fn node_with_the_cidr_of_a_deleted_one_gets_its_route() {
     let routes = [hole("10.244.1.0/24", "192.0.2.11")];
 
     assert_snapshot!(settled_with(&[asking("b").at("192.0.2.12")], &routes, &record()), @"create 10.244.1.0/24 to b via sim://r/b at 192.0.2.11 instead of 10.244.1.0/24=192.0.2.11");
-    assert_snapshot!(settled_with(&[asking("b")], &routes, &Record::default()), @"refuse 10.244.1.0/24 to b: route 10.244.1.0/24=192.0.2.11 via 192.0.2.11 is of unknown origin and conflicts with it: remove that route, the controller never does");
+    assert_snapshot!(settled_with(&[asking("b")], &routes, &Record::default()), @"refuse 10.244.1.0/24 to b: route 10.244.1.0/24=192.0.2.11 via 192.0.2.11 is of unknown origin and conflicts with the new route. Remove the existing route; the controller never removes it");
 }
 
 #[test]

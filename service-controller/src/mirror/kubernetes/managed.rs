@@ -13,23 +13,23 @@ use crate::{
 /// Path of a load balancer's addresses in `metadata.managedFields`.
 const STATUS: [&str; 3] = ["f:status", "f:loadBalancer", "f:ingress"];
 
-/// Substrings of the names of programs that may be controllers.
+/// A field manager is likely to be a controller if its name contains one of these substrings.
 const CONTROLLERS: [&str; 4] = ["controller", "manager", "operator", "ccm"];
 
-/// Whether this controller set the finalizer and no other client has written the status since.
+/// Whether this controller set the finalizer and no other client has written the status since then.
 ///
-/// The class is removed with the type, so it cannot show the owner. Another controller may rely on the finalizer that it found; it writes its
-/// addresses under its own name, which remains after the API server empties the status.
+/// The class is removed with the type, so it cannot show the owner. Another controller may rely on a finalizer that was already set; its
+/// addresses are recorded under its field manager, which remains after the API server empties the status.
 pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
     let finalizer = holders(meta, &finalizer_path());
     let ours = |name: &&str| reading.writes_as(name);
     !finalizer.is_empty() && finalizer.iter().all(ours) && holders(meta, &STATUS).iter().all(ours)
 }
 
-/// Determines which other client set the finalizer.
+/// Returns which other client set the finalizer.
 ///
-/// Controllers of load balancers set it through the status subresource, as `k8s.io/cloud-provider` does, or have a name that shows it, and
-/// their addresses are in the status under their name. If Services without a class belong to another controller, so does their finalizer.
+/// A load balancer controller sets it through the status subresource, as `k8s.io/cloud-provider` does, or has a name that shows its role,
+/// and its addresses are recorded under its name. If Services without a class belong to another controller, so does their finalizer.
 pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     let finalizer: Vec<&ManagedFieldsEntry> = entries(meta, &finalizer_path()).collect();
     let names: BTreeSet<&str> = finalizer.iter().filter_map(|entry| entry.manager.as_deref()).collect();
@@ -62,7 +62,7 @@ fn finalizer_path() -> [String; 3] {
     ["f:metadata".to_owned(), "f:finalizers".to_owned(), format!("v:\"{FINALIZER}\"")]
 }
 
-/// Names of the managers that wrote the field at this path of `metadata.managedFields`.
+/// Names of the field managers that wrote the field at this path of `metadata.managedFields`.
 fn holders<'a, P: AsRef<str>>(meta: &'a ObjectMeta, path: &[P]) -> Vec<&'a str> {
     entries(meta, path).filter_map(|entry| entry.manager.as_deref()).collect()
 }

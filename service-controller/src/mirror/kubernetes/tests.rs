@@ -1,4 +1,4 @@
-//! Conversion of objects, and fields that are ignored.
+//! Conversion of objects, including fields that are ignored.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn invalid_ports_are_named_by_index() {
         {"port": 5060, "protocol": "SCTP"},
     ]);
     let (ports, unread, node_ports) = ports(&read(json!({ "ports": given })));
-    assert_eq!(node_ports, [30_443], "they still belong to the Service");
+    assert_eq!(node_ports, [30_443], "the node ports still belong to the Service");
     assert_eq!(ports.iter().map(|it| it.port).collect::<Vec<_>>(), [80, 5060]);
     let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(unread.join("\n"), @r#"
@@ -96,7 +96,7 @@ fn class_decides_which_controller_manages_service() {
     let ours = |class: &str| Class::Ours(Some(class.to_owned()));
     let (unclassed, any) = (|| Class::Ours(None), Class::Others);
     let rows = [
-        // its own class, whether it manages Services without a class, class of the Service, result
+        // Columns: its own class, whether it manages Services without a class, class of the Service, result
         (None, true, None, unclassed()),
         (None, true, Some(""), any.clone()),
         (None, true, Some("a/b"), any.clone()),
@@ -141,13 +141,13 @@ fn finalizer_owner_follows_from_managed_fields() {
     let (own, plain, occm) =
         ("service-controller a/b", "service-controller", "openstack-cloud-controller-manager");
     let rows: [Row<'_>; 11] = [
-        // own classes, managers of the finalizer, managers of the status, whether the finalizer is its own
+        // Columns: own classes, managers of the finalizer, managers of the status, whether the finalizer is its own
         ("unknown", Classes::default(), &[], &[], false),
         ("this controller", Classes::default(), &[plain], &[plain], true),
         ("this controller, and no address was written", Classes::default(), &[plain], &[], true),
         ("another client", Classes::default(), &["other"], &["other"], false),
         ("both", Classes::default(), &[plain, "other"], &[], false),
-        ("another client found this controller's finalizer", Classes::default(), &[plain], &["other"], false),
+        ("another client kept this controller's finalizer", Classes::default(), &[plain], &["other"], false),
         ("another service-controller, for its class", Classes::default(), &[own], &[own], false),
         (
             "this controller, for its class",
@@ -192,7 +192,7 @@ fn finalizer_owner_follows_from_managed_fields() {
 fn finalizer_written_by_author_belongs_to_no_controller() {
     let others = |names: &str| Holder::Others(names.to_owned());
     let rows: [(&[&str], &str, &[&str], Holder); 9] = [
-        // managers of the finalizer, subresource of that write, managers of the status, result
+        // Columns: managers of the finalizer, subresource of that write, managers of the status, result
         (&["kubectl-create"], "", &[], Holder::Author),
         (&["loadbalancer.test"], "", &[], Holder::Author),
         (&["service-controller.test"], "", &[], Holder::Author),
@@ -279,7 +279,7 @@ fn unknown_enum_values_are_treated_conservatively() {
         "status": {"loadBalancer": {"ingress": [{}]}},
     }));
     let service = service(&object, &Reading::default()).unwrap();
-    assert!(service.ports.is_empty(), "unusable values are not guessed: {:?}", service.ports);
+    assert!(service.ports.is_empty(), "invalid values are not replaced by guesses: {:?}", service.ports);
     assert_eq!((service.families, service.family_policy), (vec![Family::V4], FamilyPolicy::OneWillDo));
     assert_eq!((service.traffic, service.affinity), (Traffic::Cluster, Affinity::None));
     assert_eq!(service.ingress, [Ingress::default()]);
@@ -326,7 +326,7 @@ fn node_conversion_for_targets() {
     let node = node(&object).unwrap();
     assert_eq!(node.provider_id.as_deref(), Some("sim://r1/a"));
     assert_eq!(node.zone.as_deref(), Some("z1"));
-    assert_eq!(node.labels.len(), 2, "selectors need them all");
+    assert_eq!(node.labels.len(), 2, "all labels are kept for selectors");
     assert_eq!((node.exclude.as_deref(), node.leaving, node.deleting), (Some(""), true, false));
     let addresses: Vec<String> = node.addresses.iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["10.0.0.1", "2001:db8::1"]);

@@ -1,6 +1,6 @@
-//! The annotations of a Service, each a documented constant. docs/reference/annotations.md is generated from these comments.
+//! The annotations of a Service, each as a documented constant. docs/reference/annotations.md is generated from these comments.
 //!
-//! Nothing here is specific to a vendor: such settings are written as `x.<adapter>.<key>` and become parameters of the adapter.
+//! Nothing here is specific to a vendor: vendor settings are written as `x.<adapter>.<key>` and become parameters of the adapter.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ pub(crate) const PREFIX: &str = "lb.cloudadapter.dev/";
 /// What a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Each port. `port.<number or name>.<key>` sets it for a single port.
+    /// Each port. `port.<number or name>.<key>` sets the value for a single port.
     Port,
     /// The whole load balancer.
     Service,
-    /// The load balancer of a single Service, so it has no cluster default.
+    /// The load balancer of a single Service, so a cluster default is not possible.
     One,
 }
 
-/// An annotation.
+/// An annotation key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The name without the prefix.
@@ -45,14 +45,14 @@ impl Key {
     }
 }
 
-/// The full annotation.
+/// Returns the annotation with its prefix.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}", self.name)
     }
 }
 
-/// Reachable only from inside the cloud network.
+/// Make the load balancer reachable only from inside the cloud network.
 ///
 /// Type: `true` or `false`
 /// Default: `false`
@@ -68,10 +68,10 @@ pub(crate) const INTERNAL: Key = Key::service("internal");
 /// Needs: -
 pub(crate) const ID: Key = Key::one("id");
 
-/// Use an existing load balancer. `owned` adopts one without an owner, by `id` or by the name that this controller would give. By `id`, it
-/// needs a tag on the load balancer (`cloudadapter.dev/adopt=<namespace>`) or the operator's grant, and is released with the Service, not
-/// deleted. `shared` adds the Service's ports to the load balancer `id`, if its owner is in the same namespace or lists this one in
-/// `share-with`; addresses, name and size remain the owner's.
+/// Use an existing load balancer. `owned` adopts one without an owner, by `id` or by the name that this controller would give. An adoption
+/// by `id` needs the tag `cloudadapter.dev/adopt=<namespace>` on the load balancer or the operator's grant; with the Service, it is
+/// released, not deleted. `shared` adds the Service's ports to load balancer `id`, if its owner is in the same namespace or lists this one
+/// in `share-with`; the owner keeps its addresses, name and size.
 ///
 /// Type: `none`, `owned` or `shared`
 /// Default: `none`
@@ -87,7 +87,8 @@ pub(crate) const ADOPT: Key = Key::service("adopt");
 /// Needs: `lb.shared`
 pub(crate) const SHARE_WITH: Key = Key::one("share-with");
 
-/// What happens to the addresses when the Service is deleted. Set it before that: it takes effect once the load balancer is updated.
+/// What happens to the addresses when the Service is deleted. Set this before the deletion: it takes effect once the load balancer is
+/// updated.
 ///
 /// Type: `delete` or `keep-address`
 /// Default: `delete`
@@ -95,9 +96,9 @@ pub(crate) const SHARE_WITH: Key = Key::one("share-with");
 /// Needs: `lb.keep-address` for `keep-address`
 pub(crate) const ON_DELETE: Key = Key::service("on-delete");
 
-/// Display name in the cloud; never decides ownership. An existing load balancer is renamed in place if the vendor supports it, and never
-/// recreated for it. A name that a Go cloud controller manager may take for its own is refused: one that begins with `kube_service_`, or
-/// `a` and 31 hexadecimal digits. The template may still give such names.
+/// Display name in the cloud, which never decides ownership. An existing load balancer is renamed in place if the vendor supports that, and
+/// is never recreated. Names that a Go cloud controller manager may treat as its own are refused: those that begin with `kube_service_`,
+/// and `a` with 31 hexadecimal digits. The template may still produce such names.
 ///
 /// Type: name
 /// Default: `--load-balancer-name-template`, else the adapter's
@@ -105,7 +106,7 @@ pub(crate) const ON_DELETE: Key = Key::service("on-delete");
 /// Needs: `lb.name`
 pub(crate) const NAME: Key = Key::one("name");
 
-/// At most one per family. `spec.loadBalancerIP` requests a single one.
+/// Requested addresses of the load balancer, at most one per family. `spec.loadBalancerIP` requests a single address.
 ///
 /// Type: list of IP addresses
 /// Default: the vendor's
@@ -113,7 +114,7 @@ pub(crate) const NAME: Key = Key::one("name");
 /// Needs: `lb.reserved-ip`
 pub(crate) const ADDRESS: Key = Key::one("address");
 
-/// The vendor's name or ID. One that is not used yet needs the operator's grant `pool`.
+/// Name or ID of the vendor's address pool. A pool that the load balancer does not use yet needs the operator's grant `pool`.
 ///
 /// Type: text
 /// Default: the vendor's
@@ -121,9 +122,10 @@ pub(crate) const ADDRESS: Key = Key::one("address");
 /// Needs: `lb.address-pool`
 pub(crate) const ADDRESS_POOL: Key = Key::service("address-pool");
 
-/// The vendor's IDs, in order of preference. Each that is not used yet needs the operator's grant `subnet`.
+/// The vendor's IDs of subnets, in order of preference. A subnet that the load balancer does not use yet needs the operator's grant
+/// `subnet`.
 ///
-/// Type: list of texts
+/// Type: list of strings
 /// Default: the vendor's
 /// Unit: -
 /// Needs: `lb.subnets`
@@ -137,7 +139,7 @@ pub(crate) const SUBNET: Key = Key::service("subnet");
 /// Needs: `lb.proxy-protocol` for `v1` and `v2`; a TCP port
 pub(crate) const PROXY_PROTOCOL: Key = Key::port("proxy-protocol");
 
-/// How a node is chosen for a connection.
+/// How the load balancer chooses a node for a connection.
 ///
 /// Type: `round-robin`, `least-connections`, `source-ip` or `source-ip-port`
 /// Default: the vendor's
@@ -145,7 +147,7 @@ pub(crate) const PROXY_PROTOCOL: Key = Key::port("proxy-protocol");
 /// Needs: `lb.algorithm`
 pub(crate) const ALGORITHM: Key = Key::port("algorithm");
 
-/// What the load balancer handles: `http` requests; `https` and `tls` terminate TLS; nothing for `tcp` and `udp`.
+/// Protocol that the load balancer handles: `http` parses requests; `https` and `tls` terminate TLS; `tcp` and `udp` only forward.
 ///
 /// Type: `tcp`, `udp`, `http`, `https` or `tls`
 /// Default: the port's protocol
@@ -153,9 +155,10 @@ pub(crate) const ALGORITHM: Key = Key::port("algorithm");
 /// Needs: `lb.listener-protocol` for `http`, `https` and `tls`; a TCP port
 pub(crate) const LISTENER_PROTOCOL: Key = Key::port("listener-protocol");
 
-/// References to certificates in the cloud, never secrets. Each that is not used yet needs the operator's grant `certificate`.
+/// References to certificates in the cloud, never secrets. A certificate that the load balancer does not use yet needs the operator's grant
+/// `certificate`.
 ///
-/// Type: list of texts
+/// Type: list of strings
 /// Default: none
 /// Unit: -
 /// Needs: `lb.tls`; `listener-protocol` of `https` or `tls`
@@ -185,7 +188,7 @@ pub(crate) const CONNECT_TIMEOUT: Key = Key::port("connect-timeout");
 /// Needs: `lb.connection-limit`
 pub(crate) const CONNECTION_LIMIT: Key = Key::port("connection-limit");
 
-/// Whether nodes are health-checked.
+/// Whether the load balancer checks the health of the nodes.
 ///
 /// Type: `true` or `false`
 /// Default: `true`
@@ -202,7 +205,7 @@ pub(crate) const HEALTH_ENABLED: Key = Key::service("health-check.enabled");
 /// Needs: `lb.health-check.http` for `kube-proxy` and `local`
 pub(crate) const HEALTH_MODE: Key = Key::service("health-check.mode");
 
-/// Overrides the protocol of the mode.
+/// Overrides the protocol that the mode implies.
 ///
 /// Type: `tcp` or `http`
 /// Default: the mode's
@@ -210,8 +213,8 @@ pub(crate) const HEALTH_MODE: Key = Key::service("health-check.mode");
 /// Needs: `lb.health-check.http` for `http`
 pub(crate) const HEALTH_PROTOCOL: Key = Key::service("health-check.protocol");
 
-/// Overrides the port of the mode: a node port of this Service, its `spec.healthCheckNodePort`, or one that the operator allows with
-/// `--health-check-ports` (10256).
+/// Overrides the port that the mode implies: a node port of this Service, its `spec.healthCheckNodePort`, or a port that the operator
+/// allows with `--health-check-ports` (10256).
 ///
 /// Type: number
 /// Default: the mode's
@@ -219,7 +222,7 @@ pub(crate) const HEALTH_PROTOCOL: Key = Key::service("health-check.protocol");
 /// Needs: -
 pub(crate) const HEALTH_PORT: Key = Key::service("health-check.port");
 
-/// Overrides the path of the mode.
+/// Overrides the path that the mode implies.
 ///
 /// Type: path, with a slash in front
 /// Default: the mode's, else `/`
@@ -235,7 +238,7 @@ pub(crate) const HEALTH_PATH: Key = Key::service("health-check.path");
 /// Needs: -
 pub(crate) const HEALTH_INTERVAL: Key = Key::service("health-check.interval");
 
-/// At most the interval.
+/// Timeout of one health check, at most the interval.
 ///
 /// Type: duration
 /// Default: the vendor's
@@ -259,7 +262,7 @@ pub(crate) const HEALTH_HEALTHY: Key = Key::service("health-check.healthy-thresh
 /// Needs: -
 pub(crate) const HEALTH_UNHEALTHY: Key = Key::service("health-check.unhealthy-threshold");
 
-/// The nodes behind the load balancer, among the eligible ones.
+/// Selects the nodes behind the load balancer among the eligible ones.
 ///
 /// Type: label selector, as of `kubectl get --selector`
 /// Default: all
@@ -267,7 +270,7 @@ pub(crate) const HEALTH_UNHEALTHY: Key = Key::service("health-check.unhealthy-th
 /// Needs: -
 pub(crate) const NODE_SELECTOR: Key = Key::service("node-selector");
 
-/// Shown in the Service's status instead of the addresses. Create its DNS records yourself.
+/// Hostname shown in the Service's status instead of the addresses. Create its DNS records yourself.
 ///
 /// Type: DNS name
 /// Default: none
@@ -275,8 +278,8 @@ pub(crate) const NODE_SELECTOR: Key = Key::service("node-selector");
 /// Needs: -
 pub(crate) const HOSTNAME: Key = Key::one("hostname");
 
-/// How traffic arrives at the nodes, for kube-proxy: `VIP` allows a shortcut inside the cluster, `Proxy` does not, `auto` is the adapter's
-/// choice.
+/// How traffic arrives at the nodes, for kube-proxy: `VIP` allows a shortcut inside the cluster, `Proxy` does not allow one, and `auto`
+/// leaves the choice to the adapter.
 ///
 /// Type: `VIP`, `Proxy` or `auto`
 /// Default: `auto`
@@ -284,7 +287,7 @@ pub(crate) const HOSTNAME: Key = Key::one("hostname");
 /// Needs: -
 pub(crate) const IP_MODE: Key = Key::service("ip-mode");
 
-/// Tags in addition to the adapter's.
+/// Tags in addition to those that the adapter sets.
 ///
 /// Type: list of `key=value`
 /// Default: none
@@ -292,7 +295,7 @@ pub(crate) const IP_MODE: Key = Key::service("ip-mode");
 /// Needs: -
 pub(crate) const TAGS: Key = Key::service("tags");
 
-/// The vendor's name or ID.
+/// The vendor's name or ID of a load balancer size.
 ///
 /// Type: text
 /// Default: the vendor's
@@ -300,7 +303,7 @@ pub(crate) const TAGS: Key = Key::service("tags");
 /// Needs: `lb.size`
 pub(crate) const SIZE: Key = Key::service("size");
 
-/// The vendor's name or ID.
+/// The vendor's name or ID of a zone.
 ///
 /// Type: text
 /// Default: the vendor's

@@ -1,4 +1,4 @@
-//! Parses the name of an annotation after the prefix: a key, a key of one port, or a vendor's own key.
+//! Parses the name of an annotation after the prefix: a key, a key of one port, or a vendor-specific key.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const OF_VENDOR: &str = "x.";
 pub(crate) enum Name<'a> {
     /// A setting of all ports, or of the whole load balancer.
     Plain(Key),
-    /// A setting of one port, by its number or its name.
+    /// A setting of one port, which is given by its number or name.
     Port { port: &'a str, key: Key },
     /// A setting of one vendor, passed unchanged as a parameter of the adapter.
     Vendor { adapter: &'a str, key: &'a str },
@@ -22,7 +22,7 @@ impl<'a> Name<'a> {
     /// Parses the name after the prefix.
     ///
     /// # Errors
-    /// Returns what is wrong with it, and the most similar valid name.
+    /// Returns why the name is invalid, and the most similar valid name.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         if let Some(rest) = text.strip_prefix(OF_VENDOR) {
             let whole = rest.split_once('.').filter(|(adapter, key)| !adapter.is_empty() && !key.is_empty());
@@ -61,7 +61,7 @@ fn nearest(text: &str) -> &'static str {
     closest(text, |_any| true)
 }
 
-/// The name with the smallest edit distance.
+/// The candidate with the smallest edit distance.
 fn closest(text: &str, fits: impl Fn(&Key) -> bool) -> &'static str {
     let near = ALL.into_iter().filter(fits).min_by_key(|key| strsim::levenshtein(key.name, text));
     near.unwrap_or(INTERNAL).name

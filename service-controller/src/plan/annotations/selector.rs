@@ -9,7 +9,7 @@ use std::{
 const WORD_MAX: usize = 63;
 const DOMAIN_MAX: usize = 253;
 
-/// Requirements that a node's labels must all meet. Equal selectors compare equal, whatever their order was.
+/// Requirements that a node's labels must all meet. Selectors with the same requirements are equal, in whatever order they were written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Selector(BTreeSet<Requirement>);
 
@@ -18,9 +18,9 @@ enum Requirement {
     There(String),
     NotThere(String),
     In(String, BTreeSet<String>),
-    /// A node without the label meets it.
+    /// A node without the label also meets the requirement.
     NotIn(String, BTreeSet<String>),
-    /// No node meets it. It has no syntax.
+    /// No node meets the requirement. It has no syntax, so users cannot write it.
     Never,
 }
 
@@ -30,7 +30,7 @@ impl Selector {
         Self([Requirement::Never].into())
     }
 
-    /// Whether it is [`Self::nothing`].
+    /// Whether the selector is [`Self::nothing`].
     pub(crate) fn is_nothing(&self) -> bool {
         self.0.contains(&Requirement::Never)
     }
@@ -44,7 +44,7 @@ impl Selector {
         parts.into_iter().map(Requirement::read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a node with these labels is matched.
+    /// Whether the selector matches a node with these labels.
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.is_met_by(labels))
     }
@@ -115,7 +115,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The parts between commas outside of brackets. `None`: the brackets are unbalanced.
+/// The parts between commas that are outside of brackets. `None`: the brackets are unbalanced.
 fn parts(text: &str) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let (mut inside, mut begin) = (false, 0);

@@ -1,4 +1,4 @@
-//! The settings of one Service as text, and their origin: its own annotations first, then the cluster's defaults.
+//! The settings of one Service as text, with their origin: an annotation of the Service takes precedence over a cluster default.
 //!
 //! When an annotation is removed, the default applies again.
 
@@ -18,11 +18,11 @@ use super::{
     template::Template,
 };
 
-/// Origin of a setting, which decides what happens if it does not apply: settings for all ports are ignored, settings for one port are
-/// refused.
+/// Origin of a setting. If the setting does not apply to a port, the origin decides: a setting for all ports is ignored, a setting for that
+/// one port is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// A default of the cluster.
+    /// A cluster default.
     Default,
     /// An annotation for the whole load balancer.
     Service,
@@ -53,10 +53,10 @@ impl Given {
     }
 }
 
-/// Defaults of the cluster for Services without a setting of their own.
+/// Cluster defaults for Services that do not set the annotation themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Defaults {
-    /// Values by names without the prefix.
+    /// Values, by annotation name without the prefix.
     said: BTreeMap<String, String>,
     /// Template for the names of load balancers.
     names: Option<Template>,
@@ -70,7 +70,7 @@ impl Defaults {
         Self { names, ..self }
     }
 
-    /// Sets the limits, which apply to values that are set afterwards.
+    /// Sets the limits, which apply to defaults that are set afterwards.
     pub(crate) fn within(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }
@@ -80,17 +80,18 @@ impl Defaults {
         &self.bounds
     }
 
-    /// Adds a default, by its name without the prefix.
+    /// Adds a default, by the annotation's name without the prefix.
     ///
     /// # Errors
-    /// Returns what is wrong with the name. [`super::wishes`] validates values, as it does for annotations.
+    /// Returns why the name is invalid. [`super::wishes`] validates values, as it does for annotations.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let of_one = |name| Err(format!("{name} is about one Service or port, and has no default"));
+        let of_one =
+            |name| Err(format!("{name} applies to a single Service or port, so it cannot have a default"));
         match Name::read(name)? {
             Name::Port { .. } => of_one(name),
             Name::Plain(Key { reach: Reach::One, .. }) => of_one(name),
             Name::Plain(_) | Name::Vendor { .. } if self.said.contains_key(name) => {
-                Err(format!("{name} is there twice: give it once"))
+                Err(format!("{name} is set twice: set it once"))
             }
             Name::Plain(_) | Name::Vendor { .. } => {
                 self.said.insert(name.to_owned(), value.to_owned());
@@ -104,9 +105,9 @@ impl Defaults {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     plain: BTreeMap<&'static str, Given>,
-    /// By the index of the port in the Service.
+    /// Settings of one port, by the port's index in the Service.
     ports: BTreeMap<(usize, &'static str), Given>,
-    /// By adapter and key.
+    /// Vendor settings, by adapter and key.
     vendor: BTreeMap<(String, String), Given>,
 }
 
@@ -135,7 +136,7 @@ impl Settings {
         (settings, refusals)
     }
 
-    /// The setting of the whole load balancer, or of all its ports.
+    /// The setting of the whole load balancer, or the setting that applies to all its ports.
     pub(crate) fn get(&self, key: Key) -> Option<&Given> {
         self.plain.get(key.name)
     }
@@ -145,7 +146,7 @@ impl Settings {
         self.ports.get(&(at, key.name)).or_else(|| self.get(key))
     }
 
-    /// Settings for adapters of one vendor: adapter, key, and value.
+    /// Vendor settings: adapter, key, and value.
     pub(crate) fn of_vendors(&self) -> impl Iterator<Item = (&str, &str, &Given)> {
         self.vendor.iter().map(|((adapter, key), given)| (adapter.as_str(), key.as_str(), given))
     }
@@ -269,11 +270,11 @@ mod tests {
         let faults =
             ["port.80.algorithm", "hostname", "intern"].map(|name| defaults.set(name, "x").unwrap_err());
         insta::assert_snapshot!(faults.join("\n"), @r"
-        port.80.algorithm is about one Service or port, and has no default
-        hostname is about one Service or port, and has no default
+        port.80.algorithm applies to a single Service or port, so it cannot have a default
+        hostname applies to a single Service or port, so it cannot have a default
         no such annotation, did you mean lb.cloudadapter.dev/internal?
         ");
         defaults.set("size", "small").unwrap();
-        assert_eq!(defaults.set("size", "large").unwrap_err(), "size is there twice: give it once");
+        assert_eq!(defaults.set("size", "large").unwrap_err(), "size is set twice: set it once");
     }
 }

@@ -1,4 +1,4 @@
-//! Template for the names of the cluster's load balancers: `{cluster}-{namespace}-{service}`, filled in for each Service. Pure.
+//! Template for the names of the cluster's load balancers, such as `{cluster}-{namespace}-{service}`, filled in for each Service.
 //!
 //! Names are for display only. They do not decide ownership.
 
@@ -7,9 +7,9 @@ use super::{
     values::{NAME_MAX, name},
 };
 
-/// Digits of a UID. Source: cloud-provider, `DefaultLoadBalancerName`: with the leading `a`, a name has 32 characters.
+/// Number of digits of a UID. Source: cloud-provider, `DefaultLoadBalancerName`: with the leading `a`, a name has 32 characters.
 const UID_DIGITS: usize = 31;
-/// Digits of the UID at the end of a truncated name.
+/// Number of digits of the UID at the end of a truncated name.
 const CUT_DIGITS: usize = 12;
 
 const CLUSTER: &str = "cluster";
@@ -17,7 +17,7 @@ const NAMESPACE: &str = "namespace";
 const SERVICE: &str = "service";
 const UID: &str = "uid";
 
-/// A template into which the cluster's name is filled.
+/// A template in which the cluster's name is already filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Part>);
 
@@ -33,7 +33,7 @@ impl Template {
     /// Parses a template for the cluster with this name.
     ///
     /// # Errors
-    /// Returns what is wrong with it, and what to write instead.
+    /// Returns why the template is invalid, and what to write instead.
     pub(crate) fn read(text: &str, cluster: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -88,11 +88,11 @@ impl Template {
             return Ok(());
         }
         if !has(Part::Namespace) || !has(Part::Service) {
-            return Err("gives two Services one name: put in {uid}, or {namespace} and {service}");
+            return Err("gives two Services the same name: add {uid}, or {namespace} and {service}");
         }
         let touch = |pair: &[Part]| pair.iter().all(|part| !matches!(part, Part::Text(_)));
         if self.0.windows(2).any(touch) {
-            return Err("gives two Services one name: put a - or a _ between {namespace} and {service}");
+            return Err("gives two Services the same name: put a - or a _ between {namespace} and {service}");
         }
         Ok(())
     }
@@ -142,17 +142,17 @@ mod tests {
         ];
         let told = rows.map(|row| format!("{row:22} {}", Template::read(row, "prod").unwrap_err()));
         insta::assert_snapshot!(told.join("\n"), @r#"
-        lb                     gives two Services one name: put in {uid}, or {namespace} and {service}
-        {cluster}              gives two Services one name: put in {uid}, or {namespace} and {service}
-        {cluster}-{service}    gives two Services one name: put in {uid}, or {namespace} and {service}
-        {namespace}{service}   gives two Services one name: put a - or a _ between {namespace} and {service}
+        lb                     gives two Services the same name: add {uid}, or {namespace} and {service}
+        {cluster}              gives two Services the same name: add {uid}, or {namespace} and {service}
+        {cluster}-{service}    gives two Services the same name: add {uid}, or {namespace} and {service}
+        {namespace}{service}   gives two Services the same name: put a - or a _ between {namespace} and {service}
         {namespace}-{name}     {name} is not known: write {cluster}, {namespace}, {service} or {uid}
         {namespace}-{service   has a { without its }
         {namespace}-{service}} gives invalid names: "n-s}" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
         {namespace}/{service}  gives invalid names: "n/s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
         -{namespace}-{service} gives invalid names: "-n-s" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
         {uid} {cluster}        gives invalid names: "0 prod" is not a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web
-                               gives two Services one name: put in {uid}, or {namespace} and {service}
+                               gives two Services the same name: add {uid}, or {namespace} and {service}
         "#);
         let odd = Template::read("{cluster}-{uid}", "prod/1").unwrap_err();
         assert!(odd.contains("prod/1-0"), "{odd}");

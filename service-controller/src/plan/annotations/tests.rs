@@ -22,7 +22,7 @@ fn annotation_keys_are_unique_and_short_enough() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), keys::ALL.len());
-    // The API server allows 63 bytes after the slash; `port.` and a port's name of 15 bytes precede some keys.
+    // The API server allows 63 bytes after the slash. Some keys follow `port.` and a port name of up to 15 bytes.
     assert!(names.iter().all(|name| "port.".len() + 15 + ".".len() + name.len() <= 63));
 }
 
@@ -47,7 +47,7 @@ fn each_annotation_error_is_reported_once_with_fix() {
         ("lb.cloudadapter.dev/health-check.port", "70000"),
         ("lb.cloudadapter.dev/x.openstack", "y"),
     ]);
-    assert_eq!(wishes.size.unwrap().value, "large", "valid settings are read in spite of errors");
+    assert_eq!(wishes.size.unwrap().value, "large", "valid settings are read despite the errors");
     insta::assert_snapshot!(faults, @r#"
     annotation lb.cloudadapter.dev/intrenal: no such annotation, did you mean lb.cloudadapter.dev/internal?
     annotation lb.cloudadapter.dev/port.80.size: applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/size
@@ -75,7 +75,7 @@ fn health_check_port_must_belong_to_service_or_operator() {
     insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)");
 }
 
-/// The chart's admission policy is tested with the same examples on a real API server.
+/// The chart's admission policy is tested with the same examples against a real API server.
 // Behaviour: SF11
 #[test]
 fn annotation_examples_have_expected_result() {

@@ -1,4 +1,4 @@
-//! One parser per type of value. A valid value prints as a text that parses to the same value; an error says what is expected.
+//! One parser per type of value. A valid value is printed as text that parses to the same value; an error names the expected values.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
@@ -13,13 +13,13 @@ const LABEL_MAX: usize = 63;
 const GO_PREFIX: &str = "kube_service_";
 /// Digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;
-/// Source: contract, `Listener`.
+/// Maximum of concurrent connections. Source: contract, `Listener`.
 const LONGEST: Duration = Duration::from_hours(24);
-/// Maximum threshold of health checks. A larger one would have no practical use.
+/// Maximum threshold of health checks. A larger threshold would have no practical use.
 const PROBES_MAX: u32 = 100;
-/// Entries of a list. Each is compared with all others.
+/// Maximum number of entries of a list. Each entry is compared with all others.
 const ENTRIES_MAX: usize = 500;
-/// Certificates of one port.
+/// Maximum number of certificates of one port.
 const CERTIFICATES_MAX: usize = 100;
 
 /// Why a value is invalid, and what is expected.
@@ -36,7 +36,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     }
 }
 
-/// Defines such a type.
+/// Defines a type with a fixed set of words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $value:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -50,7 +50,7 @@ macro_rules! words {
 }
 
 words! {
-    /// On or off.
+    /// `true` or `false`.
     Switch { On = "true", Off = "false" }
 }
 words! {
@@ -66,7 +66,7 @@ words! {
     ProxyProtocol { Off = "off", V1 = "v1", V2 = "v2" }
 }
 words! {
-    /// How a node is chosen.
+    /// How the load balancer chooses a node.
     Algorithm {
         RoundRobin = "round-robin",
         LeastConnections = "least-connections",
@@ -97,7 +97,7 @@ impl Switch {
     }
 }
 
-/// Parses one of the words.
+/// Parses a word of the set.
 pub(crate) fn word<T: Word>(value: &str) -> Result<T, Fault> {
     let found = T::WORDS.iter().find(|(word, _)| *word == value).map(|(_, value)| *value);
     found.ok_or_else(|| {
@@ -123,7 +123,7 @@ impl From<Seconds> for prost_types::Duration {
     }
 }
 
-/// Parses a whole number with a unit, from a second to a day.
+/// Parses a whole number with a unit, from one second to one day.
 pub(crate) fn duration(value: &str) -> Result<Seconds, Fault> {
     let wrong = || format!("{value:?} is not a duration from 1s to 24h: write one such as 90s, 5m or 1h");
     let split = value.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
@@ -155,14 +155,14 @@ pub(crate) fn port(value: &str) -> Result<u32, Fault> {
     number(value, 1, u16::MAX.into())
 }
 
-/// Parses decimal digits only: `+5` and `05` would not print as they were.
+/// Parses decimal digits only: `+5` and `05` would not be printed as they were written.
 fn number(value: &str, least: u32, most: u32) -> Result<u32, Fault> {
     let plain = |number: &u32| number.to_string() == value && (least..=most).contains(number);
     let wrong = || format!("{value:?} is not a number from {least} to {most}");
     value.parse().ok().filter(plain).ok_or_else(wrong)
 }
 
-/// Parses a text with a vendor-specific meaning.
+/// Parses a string whose meaning is vendor-specific.
 pub(crate) fn text(value: &str) -> Result<String, Fault> {
     let good = !value.is_empty() && value.len() <= TEXT_MAX && value.trim() == value && is_printable(value);
     let wrong = || {
@@ -190,8 +190,8 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// Parses a name that a Service sets. A Go cloud controller manager finds its load balancers by name, and would take a load balancer with
-/// such a name for that of another Service.
+/// Parses a name that a Service sets. A Go cloud controller manager finds its load balancers by name, and would mistake one with such a
+/// name for the load balancer of another Service.
 pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     let name = name(value)?;
     if is_of_go(&name) {
@@ -212,7 +212,7 @@ fn is_printable(value: &str) -> bool {
     !value.chars().any(char::is_control)
 }
 
-/// Parses a value that is passed unchanged to the adapter. It may be empty.
+/// Parses a value that is passed unchanged to the adapter. The value may be empty.
 pub(crate) fn extra(value: &str) -> Result<String, Fault> {
     if value.len() <= TEXT_MAX {
         Ok(value.to_owned())
@@ -221,16 +221,17 @@ pub(crate) fn extra(value: &str) -> Result<String, Fault> {
     }
 }
 
-/// Parses a comma-separated list of texts without duplicates.
+/// Parses a comma-separated list of strings without duplicates.
 pub(crate) fn texts(value: &str) -> Result<Vec<String>, Fault> {
     list(value, text)
 }
 
-/// Parses a comma-separated list of certificate references without duplicates. Clouds receive it with each listener.
+/// Parses a comma-separated list of certificate references without duplicates. Their number is limited, because the cloud receives the list
+/// with each listener.
 pub(crate) fn certificates(value: &str) -> Result<Vec<String>, Fault> {
     let all = texts(value)?;
     if all.len() > CERTIFICATES_MAX {
-        return Err(format!("{} certificates are more than {CERTIFICATES_MAX}: use fewer", all.len()));
+        return Err(format!("{} certificates exceed the limit of {CERTIFICATES_MAX}: use fewer", all.len()));
     }
     Ok(all)
 }
@@ -266,7 +267,7 @@ fn list<T: PartialEq>(value: &str, entry: impl Fn(&str) -> Result<T, Fault>) -> 
 fn check_length(list: &str) -> Result<(), Fault> {
     let count = list.split(',').count();
     if count > ENTRIES_MAX {
-        return Err(format!("{count} entries are more than {ENTRIES_MAX}: use fewer"));
+        return Err(format!("{count} entries exceed the limit of {ENTRIES_MAX}: use fewer"));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::{
     Row,
 };
 
-/// Prefix of all of them except [`INTERNAL`].
+/// Prefix of all these annotations except [`INTERNAL`].
 const PREFIX: &str = "loadbalancer.openstack.org/";
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const FLOATING_SUBNET_ID: &str = "loadbalancer.openstack.org/floating-subnet-id";
@@ -13,9 +13,10 @@ const SUBNET_ID: &str = "loadbalancer.openstack.org/subnet-id";
 
 const ONE_SUBNET: &str = "write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool \
                           (openstack subnet list --network NETWORK)";
-const OWN_WORDS: &str = "it names a section of a file that is not read here; write the settings of \
-                         that section: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as \
-                         lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY";
+const OWN_WORDS: &str = "its value names a section of cloud.conf, which this controller does not read; \
+                         write the settings of that section as annotations: its floating-network-id as \
+                         lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as \
+                         lb.cloudadapter.dev/x.openstack.KEY";
 const OWN_PORTS: &str = "load balancers create their own ports; write the port's address as \
                          lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and \
                          write its ID as lb.cloudadapter.dev/id";
@@ -107,7 +108,7 @@ pub(crate) fn is_own(key: &str) -> bool {
 
 type Value = Result<Option<String>, String>;
 
-/// An empty value means not set.
+/// An empty value counts as not set.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "all converters have one type: the adapter or the vendor refuses invalid IDs"
@@ -133,7 +134,7 @@ fn http(value: &str) -> Value {
     yes(value).map(|yes| yes.then(|| "http".to_owned()))
 }
 
-/// `true` means the first version.
+/// `true` selects version 1 of the PROXY protocol.
 fn header(value: &str) -> Value {
     word(value, &[("true", "v1"), ("v1", "v1"), ("v2", "v2"), ("false", "off")])
 }
@@ -187,8 +188,8 @@ fn whole_seconds(value: &str) -> Value {
         .ok_or_else(|| format!("{value:?} milliseconds are not a whole number of seconds"))
 }
 
-/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax, except for operators, which that controller
-/// does not support. Like `key`, an empty value matches any value; empty entries are ignored.
+/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax plus operators, which that controller does not
+/// support. As with `key`, an empty value matches any value. Empty entries are ignored.
 fn selector(value: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap_or((entry, ""));

@@ -11,7 +11,7 @@ use crate::plan::{
 
 const OLD: &str = "loadbalancer.openstack.org/";
 
-/// Each key with each kind of value that it accepts.
+/// Each key with one value of each kind that it accepts.
 const GOOD: [(&str, &str); 42] = [
     ("load-balancer-id", "0f3a-1"),
     ("load-balancer-address", "192.0.2.7"),
@@ -65,7 +65,7 @@ fn openstack(pairs: &[(&str, &str)]) -> Translation {
     translate(Some(Compat::Openstack), given(pairs))
 }
 
-/// The translation of one old key without `adopt`, or why there is none.
+/// The translation of one old key without `adopt`, or the reason why the key has no translation.
 fn one(key: &str, value: &str) -> String {
     let translation = openstack(&[(&format!("{OLD}{key}"), value)]);
     if let Some(refusal) = translation.foreign.refusals.first() {
@@ -126,7 +126,7 @@ fn values_are_translated() {
     ");
 }
 
-/// A translated annotation is not reported again as an error of a key that the user did not write.
+/// An error in a translated annotation is reported once, under the key that the user wrote.
 #[test]
 fn translated_annotations_are_valid() {
     let port = Port::plain(Transport::Tcp, 80, 30_080);
@@ -138,7 +138,7 @@ fn translated_annotations_are_valid() {
     }
 }
 
-/// Not with a key that the user did not write.
+/// The message must not name a key that the user did not write.
 #[test]
 fn refused_translation_names_old_key() {
     let port = Port::plain(Transport::Tcp, 80, 30_080);
@@ -163,7 +163,7 @@ fn refused_translation_names_old_key() {
     assert_eq!(told("floating-network-id", ""), "", "an empty text means not set, as before");
 }
 
-/// An empty value means any value. Otherwise pools would lose all their nodes.
+/// In a label selector, an empty value matches any value. Otherwise pools would lose all their nodes.
 // Behaviour: SF12
 #[test]
 fn translated_selector_matches_same_nodes() {
@@ -219,7 +219,7 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     refused: annotation timeout-member-connect: "1500" milliseconds are not a whole number of seconds; correct it, or write lb.cloudadapter.dev/connect-timeout instead
     refused: annotation health-monitor-delay: "-5" is not a whole number; correct it, or write lb.cloudadapter.dev/health-check.interval instead
     refused: annotation node-selector: "pool in (a" is neither a label nor label=value; correct it, or write lb.cloudadapter.dev/node-selector instead
-    refused: annotation class: not supported here: it names a section of a file that is not read here; write the settings of that section: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
+    refused: annotation class: not supported here: its value names a section of cloud.conf, which this controller does not read; write the settings of that section as annotations: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
     refused: annotation floating-subnet: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
     refused: annotation floating-subnet-tags: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
     refused: annotation port-id: not supported here: load balancers create their own ports; write the port's address as lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id
@@ -227,7 +227,7 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     "#);
 }
 
-/// These are the first two columns of the page's table.
+/// The table's old and new keys, as in the first two columns of the page.
 #[test]
 fn openstack_page_lists_each_key_and_translation() {
     let columns = |row: &Row| {
@@ -244,7 +244,7 @@ fn openstack_page_lists_each_key_and_translation() {
     let told: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
     assert_eq!(told.len(), openstack::TABLE.len());
     for (row, line) in openstack::TABLE.iter().zip(told) {
-        assert!(line.starts_with(&columns(row)), "{line} is not {}", columns(row));
+        assert!(line.starts_with(&columns(row)), "the page has {line} instead of {}", columns(row));
     }
 }
 
@@ -267,7 +267,7 @@ fn own_annotations_override_translated_ones() {
     assert_eq!(translation.annotations, given(&kept));
     assert_eq!(
         translation.foreign.understood,
-        ["loadbalancer.openstack.org/lb-method has no effect beside lb.cloudadapter.dev/algorithm"]
+        ["loadbalancer.openstack.org/lb-method has no effect because lb.cloudadapter.dev/algorithm is set"]
     );
     assert_eq!(translation.foreign.refusals, []);
 }
@@ -332,7 +332,7 @@ fn old_keys_are_unique() {
 }
 
 proptest! {
-    /// Nothing is ignored: each old key is translated, refused, or informational only.
+    /// No old key is ignored: each is translated, refused, or informational only.
     #[test]
     fn every_old_key_is_handled(
         key in prop_oneof![

@@ -1,4 +1,4 @@
-//! Services that are refused because of their members, and Services that continue.
+//! Services that are refused because of their number of members, and Services that exceed the limit but are not refused.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,12 +66,12 @@ fn member_limit_applies_to_new_load_balancers() {
     let (two, none) = (service(&[80, 81], None), Memory::default());
     for (nodes, want) in [(0, "fits"), (10, "fits"), (11, "refused"), (usize::MAX, "refused")] {
         assert_eq!(judged(&two, nodes, &none, Some(&[])), want, "{nodes}");
-        assert_eq!(judged(&two, nodes, &none, None), want, "{nodes}: nothing of it can exist");
+        assert_eq!(judged(&two, nodes, &none, None), want, "{nodes}: its load balancer cannot exist yet");
     }
     let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), (11, MOST), (&none, None)) else {
         panic!("not refused");
     };
-    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes are 22 members, more than 20 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector");
+    insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes make 22 members, above the limit of 20 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector");
 }
 
 #[test]
@@ -99,18 +99,22 @@ fn member_limit_uses_cache_after_restart() {
     let (two, none) = (service(&[80, 81], None), Memory::default());
     let rows: [(&str, &[&str], u32, &str); 6] = [
         ("unchanged", &["tcp/80", "tcp/81"], 30, "grown"),
-        ("with nodes added since", &["tcp/80", "tcp/81"], 15, "grown"),
-        ("a small one with another selector", &["tcp/80", "tcp/81"], 14, "refused"),
-        ("with members not read yet", &["tcp/80", "tcp/81"], 0, "grown"),
-        ("with other ports", &["tcp/80"], 30, "refused"),
-        ("from an adapter that does not report ports", &[], 30, "grown"),
+        ("nodes were added in the meantime", &["tcp/80", "tcp/81"], 15, "grown"),
+        ("a small load balancer with another selector", &["tcp/80", "tcp/81"], 14, "refused"),
+        ("members are not read yet", &["tcp/80", "tcp/81"], 0, "grown"),
+        ("other ports", &["tcp/80"], 30, "refused"),
+        ("the adapter does not report ports", &[], 30, "grown"),
     ];
     for (what, listeners, backends, want) in rows {
         assert_eq!(judged(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");
     }
     let unread = shown(&["tcp/80", "tcp/81"], 0);
     for (nodes, want) in [(40, "grown"), (41, "refused")] {
-        assert_eq!(judged(&two, nodes, &none, Some(&unread)), want, "{nodes} nodes, and no member is shown");
+        assert_eq!(
+            judged(&two, nodes, &none, Some(&unread)),
+            want,
+            "{nodes} nodes, and the cache shows no members"
+        );
     }
     let held = Service { finalizer: true, ..two };
     assert_eq!(judged(&held, 15, &none, None), "unlisted");
@@ -126,8 +130,8 @@ fn source_ranges_are_bounded_with_the_ports_that_they_are_for() {
         Checked::new(&service, &Defaults::default().within(bounds)).map(drop)
     };
     assert_eq!(judge(&[80, 81], &ranges), Ok(()));
-    let refusals = judge(&[80, 81, 82], &ranges).expect_err("30 are more than 20");
-    let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports are 30, more than 20 (--max-members-per-service): \
-                use fewer ranges, or fewer ports";
+    let refusals = judge(&[80, 81, 82], &ranges).expect_err("30 exceed the limit of 20");
+    let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports make 30, above the limit of 20 \
+                (--max-members-per-service): use fewer ranges, or fewer ports";
     assert_eq!(refusals.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
 }

@@ -1,4 +1,5 @@
-//! Tracks how long a load balancer waits for the call budget. A long wait is reported, and again while it lasts.
+//! Tracks how long a load balancer waits for the call budget. A long wait is reported when it becomes long, and at intervals while it
+//! lasts.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use controller_core::events::REMIND;
 /// Shorter waits are not reported.
 const LONG: Duration = Duration::from_secs(10);
 
-/// All waits of the work in progress.
+/// The waiting times in the work in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct BudgetWaits {
-    /// Set if the load balancer waited at the last call; the time of that call since the start of the process.
+    /// Time of the last call if the load balancer waited for the budget then, since the start of the process.
     since: Option<Duration>,
     waited: Duration,
     /// Text and time of the last Event.

@@ -1,5 +1,5 @@
-//! The restriction to one address family, for a Service that prefers two families if its load balancer cannot get the second one. It
-//! applies to one load balancer, one adapter and one set of preferences, because the refusal does.
+//! Restricts a Service that prefers two address families to one, if its load balancer cannot get the second. The restriction, like the
+//! refusal, holds for one load balancer, one adapter and one set of preferences.
 
 use super::super::{
     cloud::Balancer,
@@ -9,14 +9,14 @@ use super::super::{
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Narrowed {
-    /// The family of the load balancer.
+    /// The address family of the existing load balancer.
     pub(super) to: Family,
     /// The Service's preferences when the adapter refused them.
     families: Vec<Family>,
     policy: FamilyPolicy,
     /// The adapter's capabilities at that time.
     features: Features,
-    /// The cache has shown a load balancer since. It does not show one that is not adopted yet.
+    /// The cache has shown a load balancer since then. It does not show a load balancer that is not adopted yet.
     shown: bool,
 }
 

@@ -1,17 +1,17 @@
-//! Slows down a write that another client reverts each time. Otherwise both would write as fast as their watches report changes.
+//! Slows down a write that another client reverts each time. Otherwise both clients would write as fast as their watches report changes.
 
 use std::time::Duration;
 
 use super::{FINALIZER, Memory, Service};
 
-/// Delay before the third equal write. Doubled for each further one.
+/// Delay before the third identical write, doubled for each further one.
 const FIRST: Duration = Duration::from_secs(1);
 /// Maximum delay.
 const LONGEST: Duration = Duration::from_mins(5);
-/// After this time without an equal write, the count starts again.
+/// If no identical write happens for this duration, the count starts again.
 const OVER: Duration = LONGEST.saturating_mul(2);
 
-/// Counts equal writes in a row.
+/// Counts consecutive identical writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pace {
     last: Option<Last>,
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 struct Last {
     what: String,
     times: u32,
-    /// Time since the start of the process.
+    /// Time of the last write, since the start of the process.
     at: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
         self.last = Some(Last { what: what.to_owned(), times, at: now });
     }
 
-    /// How much longer the same write must wait. The first write and its first repetition never wait.
+    /// Remaining delay before the same write may be made. The first write and its first repetition are not delayed.
     pub(super) fn rest(&self, what: &str, now: Duration) -> Option<Duration> {
         let last = self.of(what, now)?;
         let doubled = 1_u32.checked_shl(last.times.checked_sub(2)?).unwrap_or(u32::MAX);
@@ -40,7 +40,7 @@ impl Pace {
         (last.at + pause).checked_sub(now).filter(|rest| !rest.is_zero())
     }
 
-    /// How much longer the next write may count as a repetition.
+    /// Remaining time in which the next write may count as a repetition.
     fn lasts(&self, now: Duration) -> Option<Duration> {
         (self.last.as_ref()?.at + OVER).checked_sub(now).filter(|rest| !rest.is_zero())
     }
@@ -51,8 +51,8 @@ impl Pace {
 }
 
 impl Memory {
-    /// How much longer the finalizer must not be removed again. During deletion of the Service no client can restore it, so there is no
-    /// delay.
+    /// Remaining delay before the finalizer may be removed again. While the Service is being deleted, no client can restore its finalizer,
+    /// so there is no delay.
     pub(crate) fn release_paced(&self, service: &Service, now: Duration) -> Option<Duration> {
         self.release_pace.rest(FINALIZER, now).filter(|_| !service.deleting)
     }
@@ -65,7 +65,7 @@ impl Memory {
         self.wrote(service);
     }
 
-    /// How much longer to remember that the finalizer was removed, although the Service is no longer managed without it.
+    /// Remaining time for which the removal of the finalizer is remembered, although a Service without finalizer is no longer managed.
     pub(crate) fn release_lasts(&self, now: Duration) -> Option<Duration> {
         self.release_pace.lasts(now)
     }

@@ -1,4 +1,4 @@
-//! Events that are emitted once, although their cause is observed in each round and after each restart.
+//! Events that are emitted once, although each round, and each restart, observes their cause again.
 
 /// An informational Event whose cause may change.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +16,10 @@ impl<T> Default for Remark<T> {
 }
 
 impl<T: Clone + PartialEq> Remark<T> {
-    /// Whether to emit an Event: the cause changed since an earlier round, or something is built, so that other Events are emitted, too.
+    /// Whether to emit the Event: its cause changed since an earlier round, or the load balancer is built now, which emits other Events,
+    /// too.
     ///
-    /// In the first round for an existing load balancer, an earlier process has emitted the Event.
+    /// In the first round for an existing load balancer, an earlier process has already emitted the Event.
     pub(super) fn is_news(&mut self, now: &T, builds: bool) -> bool {
         let changed = self.seen.as_ref().is_some_and(|seen| seen != now);
         let news = (changed || builds) && self.told.as_ref() != Some(now);

@@ -1,4 +1,4 @@
-//! The adapter's confirmation of a load balancer, and how the cache differs from it.
+//! The adapter's confirmation of a load balancer, and how the cache differs from that.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     LAG,
 };
 
-/// What an adapter confirmed.
+/// The state that the adapter confirmed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settled {
     /// Digest of the requested settings, without the backends.
@@ -26,18 +26,18 @@ pub(crate) struct Settled {
     pub(crate) ingress: Vec<Ingress>,
     listeners: Vec<String>,
     backends: Backends,
-    /// What the cache showed at that time. The adapter is not asked again about the same difference before [`LAG`] is over, since the cache
-    /// may lag behind.
+    /// What the cache showed at that time. Because the cache may lag behind, the same difference causes no further call before [`LAG`] is
+    /// over.
     seen: Option<Vec<Balancer>>,
     /// Time of the confirmation, since the start of the process.
     at: Duration,
 }
 
-/// Number of backends in the cache. The driver decides how many a node counts for, and the hash does not cover backends. So the expected
-/// number is taken from the cache, once it shows the confirmed state.
+/// Number of backends in the cache. The driver decides how many backends a node needs, and the hash does not cover backends. So the
+/// expected number is taken from the cache once the cache shows the confirmed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backends {
-    /// Not known yet. `before`: the number before the write; as long as the cache shows it, the cache may lag behind.
+    /// The number is not known yet. `before`: the number before the write; while the cache shows that number, it may lag behind.
     Unknown {
         before: Option<u32>,
     },
@@ -63,7 +63,7 @@ impl Settled {
         }
     }
 
-    /// Updates the state from the cache. Once the cache has caught up, the next difference counts.
+    /// Updates the state from the cache. Once the cache has shown the confirmed state, the next difference counts.
     pub(super) fn observe(&mut self, cloud: &[Balancer], now: Duration) {
         if self.difference(cloud).is_some() {
             return;
@@ -76,9 +76,9 @@ impl Settled {
         }
     }
 
-    /// How the cache differs from what was confirmed, unless the adapter was asked about exactly this difference.
+    /// How the cache differs from what was confirmed. `None`: no difference, or the adapter was called about exactly this one.
     pub(super) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
-        // A pending load balancer will be shown again when it is ready. Usually the cache shows the work that was just confirmed.
+        // A pending load balancer changes again when it is ready. Usually the cache shows the work that was just confirmed.
         let shown_again = cloud.iter().any(|it| it.state == State::Pending);
         let asked = self.seen.as_deref() == Some(cloud) || shown_again;
         self.difference(cloud).filter(|_| !(asked && self.lags(now)))

@@ -1,4 +1,4 @@
-//! Answers that a healthy cloud does not give, and writes that the cache does not show yet.
+//! Unusual answers of the cloud, and writes that the cache does not show yet.
 
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
@@ -99,7 +99,7 @@ fn adapter_sets_delay_of_next_call() {
     );
 }
 
-/// The Events for answers at these times (in seconds) that report a wait for this budget.
+/// The Events that follow from answers at these times (in seconds), each of which reports a wait for this budget.
 fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
@@ -118,13 +118,13 @@ fn only_long_budget_waits_are_reported() {
         ("short", &[(0, b), (5, b), (9, b), (60, None)][..], vec![]),
         ("long", &[(0, b), (9, b), (10, b)], vec![waits()]),
         (
-            "for an hour",
+            "one wait of an hour",
             &[(0, b), (10, b), (1809, b), (1810, Some("c")), (3610, b)],
             vec![waits(), waits(), waits()],
         ),
         ("longer", &[(0, b), (11, b), (12, b), (100, Some("c")), (200, b)], vec![waits()]),
-        ("in parts", &[(0, b), (6, None), (90, b), (94, b)], vec![waits()]),
-        ("something else", &[(0, None), (60, None), (90, b)], vec![]),
+        ("several short waits", &[(0, b), (6, None), (90, b), (94, b)], vec![waits()]),
+        ("mostly waits for something else", &[(0, None), (60, None), (90, b)], vec![]),
     ] {
         assert_eq!(told(&mut Memory::default(), answers), wanted, "{name}");
     }
@@ -168,10 +168,10 @@ fn own_write_is_not_repeated_before_cache_shows_it() {
     let mut memory = Memory::default();
     let written = Service { finalizer: true, ..service() };
     memory.wrote(&written);
-    assert!(memory.overlay(service()).finalizer, "the cache is behind");
+    assert!(memory.overlay(service()).finalizer, "the cache lags behind, so the own write is added");
     let newer = Service { version: "8".to_owned(), ..service() };
     assert!(!memory.overlay(newer).finalizer, "the cache has caught up");
-    assert!(!memory.overlay(service()).finalizer, "and what it showed is forgotten");
+    assert!(!memory.overlay(service()).finalizer, "the write is forgotten");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn removal_discards_confirmation() {
         (Next::Now, true)
     );
     memory.asking(&ask(Why::Missing));
-    assert!(!memory.removed, "it may exist again");
+    assert!(!memory.removed, "the load balancer may exist again");
 }
 
 #[test]
@@ -217,19 +217,19 @@ fn removed_backends_are_detected_once_cache_caught_up() {
     let (service, worked) = (service(), |steps| Answer { steps, ..answer(State::Active, "") });
     memory.answered(&ask(Why::Hosts), worked(2), Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), now);
-    assert_eq!(memory.drift(&shown(6), now), None, "those just written");
+    assert_eq!(memory.drift(&shown(6), now), None, "the backends that were just written are no difference");
     memory.observe(&service, Some(&shown(6)), now);
     assert_eq!(memory.drift(&shown(6), now), None);
     let drift = memory.drift(&shown(5), now);
     assert_eq!(drift.as_deref(), Some("the backends changed from 6 to 5"));
 
-    // The adapter repairs it when it is called. What the cache showed before does not count as a change.
+    // The adapter repairs the backends when it is called. What the cache showed before does not count as a change.
     memory.answered(&ask(Why::Drift(String::new())), worked(1), Some(&shown(5)));
     memory.observe(&service, Some(&shown(5)), now);
     assert_eq!(memory.drift(&shown(6), now), None);
     memory.observe(&service, Some(&shown(6)), now);
 
-    // Or it answers that everything is in sync: then the number in the cache is right.
+    // Or the adapter answers that everything is in sync: then the number in the cache is right.
     memory.answered(&ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
     memory.observe(&service, Some(&shown(7)), now);
     assert_eq!(memory.drift(&shown(7), now + LAG), None);
@@ -262,7 +262,7 @@ fn refused_settings_are_not_retried_at_once() {
     assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::NoTargets(None)]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
-    assert_eq!(memory.asking(&again), [], "it was reported when it was refused");
+    assert_eq!(memory.asking(&again), [], "the Event was emitted when the settings were refused");
     assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [News::Ensured]);
     assert!(!is_refused(&memory, "bad", again.at));
 }
@@ -292,11 +292,15 @@ fn failed_node_update_is_reported_beside_other_failures() {
     memory.answered(&stands_in, answer(State::Active, ""), None);
     memory.calm();
     let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
-    assert_eq!(again, 0, "the settings that are replaced are still refused");
-    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1, "that is over, so it is reported again");
-    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1, "and that");
+    assert_eq!(again, 0, "the replaced settings are still refused");
+    assert_eq!(
+        memory.trouble(&hosts, "b", Duration::ZERO).len(),
+        1,
+        "the earlier failure is over, so a new one is reported"
+    );
+    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1, "the same for this step");
     memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
-    assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "it was repaired in between");
+    assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "the settings were valid in between");
 }
 
 #[test]
@@ -313,7 +317,7 @@ fn failed_node_update_of_broken_load_balancer_is_counted() {
     }
 }
 
-/// Refused, reverted, and written again within minutes.
+/// The settings are refused, reverted, and written again within minutes.
 #[test]
 fn refusal_is_reported_again_after_valid_settings() {
     let mut memory = Memory::default();
@@ -322,7 +326,7 @@ fn refusal_is_reported_again_after_valid_settings() {
     memory.refuse(&other);
     assert!(memory.is_refused(&other.wanted.shape, Duration::ZERO));
     memory.agree();
-    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "they are requested, and so reported");
+    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "the next refusal is reported");
 }
 
 fn prefers_two() -> (Service, Ask) {
@@ -340,7 +344,7 @@ fn narrowing_needs_a_mere_preference() {
     assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
     assert_eq!(memory.family(), Some(Family::V6));
     memory.removing(Duration::ZERO);
-    assert_eq!(memory.family(), None, "the next one is created with both");
+    assert_eq!(memory.family(), None, "the next load balancer is created with both families");
 }
 
 /// The refusal applies to this adapter, this load balancer and this Service.
@@ -364,7 +368,7 @@ fn narrowing_ends_when_inputs_change() {
         let mut memory = narrowed();
         memory.widen(service_now, Some(features_now));
         memory.widen(&service, Some(&features));
-        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is restored");
+        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is changed back");
     }
 
     let (mut memory, now) = (narrowed(), Duration::ZERO);
@@ -375,5 +379,5 @@ fn narrowing_ends_when_inputs_change() {
     memory.observe(&service, None, now);
     assert!(memory.family().is_some(), "the cache shows it");
     memory.observe(&service, Some(&[]), now);
-    assert_eq!(memory.family(), None, "it is gone");
+    assert_eq!(memory.family(), None, "the load balancer is gone");
 }

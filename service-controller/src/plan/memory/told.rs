@@ -1,4 +1,4 @@
-//! Events about lasting conditions: emitted when a condition begins, and re-emitted before the API server drops the Event.
+//! Events about lasting conditions. They are emitted when a condition begins, and re-emitted before the API server drops the Event.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,10 +13,10 @@ pub(super) struct Told(BTreeMap<Topic, Said>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
-    /// Identifies the current condition, since its text may vary.
+    /// Identifies the current condition, because its text may vary.
     name: String,
-    /// By name: the Event, which a reminder repeats, and when it was last emitted, since the start of the process. Conditions that
-    /// alternate are emitted once each.
+    /// The emitted Events by the name of their condition, each with the time of its last emission since the start of the process.
+    /// Conditions that alternate are emitted once each.
     told: BTreeMap<String, (News, Duration)>,
     /// Set while the last round saw the condition; seeing it again is not a change.
     stands: bool,
@@ -33,7 +33,7 @@ impl Said {
 }
 
 impl Told {
-    /// Returns the Event to emit now: for a condition that was not reported recently, or as a reminder.
+    /// Returns the Event to emit now: because its condition was not reported recently, or as a reminder.
     pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
         let said = self.0.entry(topic).or_default();
         said.told.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
@@ -45,7 +45,7 @@ impl Told {
         vec![news]
     }
 
-    /// Returns the Event of this topic again if the last one is long ago.
+    /// Returns the last Event of this topic if it must be re-emitted by now.
     pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<News> {
         let said = self.0.get_mut(&topic)?.current_mut();
         let (news, at) = said.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
@@ -53,12 +53,12 @@ impl Told {
         Some(news.clone())
     }
 
-    /// The condition is over, so the next one is reported at once.
+    /// Records that the condition is over, so that the next one is reported at once.
     pub(super) fn over(&mut self, topic: Topic) {
         self.0.remove(&topic);
     }
 
-    /// Begins a round, which must find these conditions again.
+    /// Begins a round, which must observe these conditions again.
     fn doubt(&mut self, topics: &[Topic]) {
         self.0
             .iter_mut()
@@ -66,13 +66,13 @@ impl Told {
             .for_each(|(_, said)| said.stands = false);
     }
 
-    /// All lasting conditions, and when each was last reported.
+    /// All lasting conditions, and the time of the last report of each.
     fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
         let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         lasting.filter_map(|(_, said)| said.current().map(|(news, at)| (news, *at)))
     }
 
-    /// Records the times at which these conditions were re-emitted.
+    /// Records when these conditions were re-emitted.
     fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
         let lasting = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         let troubles = lasting.filter_map(|(_, said)| said.current_mut());
@@ -81,23 +81,23 @@ impl Told {
 }
 
 impl Memory {
-    /// Returns the Event about a failure, if it differs from the last one or a reminder is due.
+    /// Returns the Event about a failure, if the failure differs from the last one or a reminder is due.
     pub(crate) fn trouble(&mut self, step: &Step, text: &str, now: Duration) -> Vec<News> {
         self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()), now)
     }
 
-    /// Like [`Self::trouble`], for a failure whose text varies between retries; `name` tells whether it is the same.
+    /// Like [`Self::trouble`], for a failure whose text varies between retries; `name` identifies the failure.
     pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
         self.told.hears(topic, name, news, now)
     }
 
-    /// The lasting conditions, with their Events and when these were emitted.
+    /// The lasting conditions, with their Events and the times at which these were emitted.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
         self.told.troubles()
     }
 
-    /// Begins a round. `reminded`: when the lasting conditions were re-emitted since the last round. A refusal of the adapter lasts until
-    /// the adapter is asked again; this round must find all other conditions again.
+    /// Begins a round. `reminded`: when conditions were re-emitted since the last round. A refusal by the adapter lasts until the next
+    /// call; this round must observe all other conditions again.
     pub(crate) fn looks(&mut self, reminded: impl Iterator<Item = Duration>) {
         self.told.reminded(reminded);
         self.told.doubt(&[Topic::Wish, Topic::Members, Topic::Release]);
@@ -117,13 +117,13 @@ impl Memory {
         }
     }
 
-    /// The Service no longer exists, so its settings cannot be refused.
+    /// Clears refusals of settings, because the Service no longer exists.
     pub(crate) fn wishes_nothing(&mut self) {
         self.told.over(Topic::Wish);
         self.told.over(Topic::Refused);
     }
 
-    /// Returns an Event about a load balancer without a Service, unless it is the last one that was emitted.
+    /// Returns the Event about a load balancer without a Service, unless it equals the last one.
     pub(crate) fn once(&mut self, news: News, now: Duration) -> Vec<News> {
         self.trouble_named(Topic::Work, &format!("{news:?}"), news, now)
     }

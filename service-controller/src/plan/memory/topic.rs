@@ -2,27 +2,27 @@
 
 use crate::plan::Step;
 
-/// What an Event is about. One condition per topic can last at a time; it is reported when it begins, and at intervals.
+/// What an Event is about. Each topic has at most one lasting condition, which is reported when it begins and at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// The Service's settings are not possible.
+    /// The Service's settings are invalid.
     Wish,
     /// The adapter refuses the Service's settings.
     Refused,
     /// Any other failure.
     Work,
-    /// A change of nodes could not be applied.
+    /// The backends could not be updated after a change of nodes.
     Hosts,
     /// The load balancer has more members than a new one may have.
     Members,
-    /// A release in the ConfigMap is invalid.
+    /// An entry of the ConfigMap that releases orphans is invalid.
     Release,
-    /// Not a failure: creating or deleting takes long.
+    /// Not a failure: creating or deleting a load balancer takes long.
     Progress,
 }
 
 impl Topic {
-    /// The topic of a failure of this step.
+    /// The topic for a failure of this step.
     pub(crate) fn of(step: &Step) -> Self {
         match step {
             Step::Sync | Step::LeftOver => Self::Work,

@@ -1,4 +1,4 @@
-//! Node ports that an invalid Service continues to use.
+//! Node ports that the last valid settings of an invalid Service may still use.
 
 use cloud_api_proto::v1alpha1::health_check::Kind;
 
@@ -14,7 +14,7 @@ use crate::plan::{
 
 type Change = fn(&mut Service);
 
-/// Two TCP ports with the node ports 30080 and 30443, which is valid.
+/// Two TCP ports with the node ports 30080 and 30443. The Service is valid.
 fn web() -> Service {
     Service {
         kind: ServiceKind::LoadBalancer,
@@ -43,14 +43,14 @@ fn judged(service: &Service, memory: &Memory) -> Judged {
     Judged::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
 }
 
-/// The memory of a Service with these last valid settings.
+/// The memory of a Service for which these are the last valid settings.
 fn remembers(good: &Arc<Wanted>) -> Memory {
     let mut memory = Memory::default();
     memory.good = Some(Arc::clone(good));
     memory
 }
 
-/// The valid settings, and the replacement after the change.
+/// The valid settings, and the settings that replace them after the change.
 fn before_and_after(good: &Service, change: Change) -> (Arc<Wanted>, Arc<Wanted>) {
     let before = judged(good, &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
@@ -59,7 +59,7 @@ fn before_and_after(good: &Service, change: Change) -> (Arc<Wanted>, Arc<Wanted>
     change(&mut changed);
     let judged = judged(&changed, &memory);
     assert!(judged.stands_in && !judged.refusals.is_empty(), "{judged:?}");
-    (before, judged.wanted.expect("there is a replacement"))
+    (before, judged.wanted.expect("replacement settings exist"))
 }
 
 /// The listeners as `80 -> 30080`, and the health check.
@@ -84,22 +84,22 @@ fn shown(wanted: &Wanted) -> String {
 fn replacement_uses_no_released_node_port() {
     let rows: [(&str, Service, Change, &str); 10] = [
         ("nothing", web(), |_| (), "80 -> 30080 443 -> 30443, tcp"),
-        ("a port gets another one", web(), |it| it.ports[0].node_port = 30_081, "443 -> 30443, tcp"),
+        ("a port gets another node port", web(), |it| it.ports[0].node_port = 30_081, "443 -> 30443, tcp"),
         ("a port is removed", web(), |it| drop(it.ports.remove(1)), "80 -> 30080, tcp"),
         (
-            "another port takes it over",
+            "another port takes over the node port",
             web(),
             |it| it.ports[0] = Port::plain(Transport::Udp, 53, 30_080),
             "80 -> 30080 443 -> 30443, tcp",
         ),
         (
-            "all ports get other ones",
+            "all ports get other node ports",
             web(),
             |it| (it.ports[0].node_port, it.ports[1].node_port) = (30_081, 30_444),
             "80 -> 30080 443 -> 30443, tcp, no nodes",
         ),
         (
-            "no node port is allocated any more",
+            "node ports are no longer allocated",
             web(),
             |it| {
                 it.node_ports = NodePorts::Disabled;
@@ -108,25 +108,25 @@ fn replacement_uses_no_released_node_port() {
             "80 -> 30080 443 -> 30443, tcp, no nodes",
         ),
         (
-            "the one for health checks is removed",
+            "the node port for health checks is removed",
             local(),
             |it| it.traffic = Traffic::Cluster,
             "80 -> 30080 443 -> 30443, tcp",
         ),
         (
-            "it gets another one for health checks",
+            "another node port for health checks",
             local(),
             |it| it.traffic = Traffic::Local { health_check_node_port: 32_001 },
             "80 -> 30080 443 -> 30443, tcp",
         ),
         (
-            "the one to be checked is removed",
+            "the node port named for health checks is removed",
             probes(web(), "30443"),
             |it| it.ports[1].node_port = 30_444,
             "80 -> 30080, tcp",
         ),
         (
-            "all are removed, including that for health checks",
+            "all node ports are removed, including the one for health checks",
             local(),
             |it| (it.ports, it.traffic) = (Vec::new(), Traffic::Cluster),
             "80 -> 30080 443 -> 30443, none, no nodes",
@@ -155,10 +155,10 @@ fn health_check_moves_to_first_remaining_tcp_port() {
     assert_eq!(shown(&before), "80 -> 30080 443 -> 30443 53 -> 30053, tcp 30080");
     assert_eq!(shown(&after), "443 -> 30443 53 -> 30053, tcp 30443");
     let (_, after) = before_and_after(&good(), |it| drop(it.ports.drain(..2)));
-    assert_eq!(shown(&after), "53 -> 30053, none", "UDP answers no health check");
+    assert_eq!(shown(&after), "53 -> 30053, none", "UDP ports do not answer health checks");
 }
 
-/// A port with a protocol unknown to this controller still has its node port.
+/// A port with a protocol unknown to this controller keeps its node port.
 #[test]
 fn node_port_of_unreadable_port_is_still_held() {
     let (_, after) = before_and_after(&web(), |it| {
@@ -168,7 +168,7 @@ fn node_port_of_unreadable_port_is_still_held() {
     assert_eq!(shown(&after), "80 -> 30080 443 -> 30443, tcp");
 }
 
-/// A Service refused for its members may have other ports than before.
+/// A Service that is refused for its number of members may have other ports than before.
 #[test]
 fn settings_above_member_limit_release_node_ports() {
     let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");
@@ -179,10 +179,10 @@ fn settings_above_member_limit_release_node_ports() {
     let judged = judged(&more, &memory).bounded((&more, &Defaults::default()), 20_000, (&memory, None));
     assert_eq!(judged.refusals.len(), 1, "{judged:?}");
     assert_eq!(judged.grown, None::<Members>);
-    assert_eq!(shown(&judged.wanted.expect("there is a replacement")), "443 -> 30443, tcp");
+    assert_eq!(shown(&judged.wanted.expect("replacement settings exist")), "443 -> 30443, tcp");
 }
 
-/// The Service may get the node port again before another Service does.
+/// The Service may get its node port again before another Service does.
 #[test]
 fn returning_node_port_is_used_again() {
     let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");

@@ -94,7 +94,7 @@ fn plain_service_spec() {
     assert_eq!(listener.proxy_protocol(), Header::Off);
 }
 
-/// Sent regardless of the adapter's capabilities: an adapter ignores fields that it does not read.
+/// The application protocol is sent regardless of the adapter's capabilities: an adapter ignores fields that it does not know.
 // Behaviour: SF4
 #[test]
 fn app_protocol_is_passed_on_only_if_set() {
@@ -105,7 +105,7 @@ fn app_protocol_is_passed_on_only_if_set() {
         assert_eq!(shape(word).spec.listeners[0].app_protocol, word);
     }
     assert_ne!(shape("http").digest, shape("https").digest);
-    // Built by hand from the wire bytes of a contract without such a field.
+    // Decoded from bytes as a contract without such a field would send them.
     assert_eq!(shape("").digest, "7f8154459a44ffb98a5a3cb05f7ede38");
 }
 
@@ -188,7 +188,7 @@ fn preferred_families_follow_capabilities() {
     assert_eq!(
         of(&web(), Some(Family::V6)),
         [IpFamily::Ipv4],
-        "the existing family is not one of its families"
+        "the existing family is not one of the Service's families"
     );
 
     let insists = Service { family_policy: FamilyPolicy::BothRequired, ..prefers };
@@ -208,7 +208,7 @@ fn address_of_missing_family_is_refused() {
     insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address");
 }
 
-/// In all families of the load balancer, which may be fewer than the Service's.
+/// The ranges must cover all families of the load balancer, which may be fewer than the Service's.
 // Behaviour: SF2
 #[test]
 fn open_ranges_are_not_sent_to_adapter() {
@@ -307,7 +307,7 @@ fn digest_ignores_irrelevant_fields() {
     assert_ne!(digest(&Service { requested_address: Some("192.0.2.7".to_owned()), ..web() }), plain);
 }
 
-/// Each setting that the adapter gets as a field, with a check for it.
+/// Each setting that the adapter receives as a field, with a check of that field.
 #[test]
 fn each_annotation_reaches_its_field() {
     type Said = &'static [(&'static str, &'static str)];
@@ -399,7 +399,7 @@ fn inapplicable_settings_are_refused_if_explicit() {
     insta::assert_snapshot!(refusals(&says(web(), &[("listener-protocol", "tls")]), &all()), @"annotation lb.cloudadapter.dev/listener-protocol: the load balancer terminates TLS: set its certificate with lb.cloudadapter.dev/tls-cert-refs");
     insta::assert_snapshot!(refusals(&says(web(), &[("x.aws.size", "1"), ("x.sim.size", "2")]), &all()), @"annotation lb.cloudadapter.dev/x.aws.size: this adapter is for sim, not aws: write lb.cloudadapter.dev/x.sim.size");
 
-    // A default applies only to Services that it fits.
+    // A default applies only to Services for which it is valid.
     let mut defaults = Defaults::default();
     for (key, value) in [
         ("proxy-protocol", "v2"),
@@ -468,10 +468,14 @@ fn takeover_changes_digest() {
     assert_ne!(taken, digest(&[("adopt", "owned"), ("id", "lb-7")]));
     assert_ne!(digest(&[("adopt", "owned"), ("id", "lb-7")]), digest(&[("adopt", "shared"), ("id", "lb-7")]));
     assert_eq!(digest(&[("adopt", "none")]), digest(&[]));
-    assert_eq!(digest(&[("hostname", "a.example.com")]), digest(&[]), "the adapter need not know");
+    assert_eq!(
+        digest(&[("hostname", "a.example.com")]),
+        digest(&[]),
+        "the adapter need not know the hostname"
+    );
 }
 
-/// Only a port that another user of the load balancer occupies is omitted; all others are requested.
+/// Only a port that another user of the load balancer occupies is omitted; all other ports are requested.
 #[test]
 fn replacement_omits_occupied_ports() {
     let ports = [port(Transport::Tcp, 443), port(Transport::Tcp, 80), port(Transport::Udp, 80)];

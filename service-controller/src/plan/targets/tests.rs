@@ -1,4 +1,4 @@
-//! The rules for targets as tables, and deltas that rebuild the sets they were computed from.
+//! Tables of the rules for targets, and deltas from which a set is rebuilt.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ proptest! {
 
         let mut rebuilt = before.backends;
         for id in &delta.remove {
-            prop_assert!(rebuilt.remove(id).is_some(), "removes a missing one: {id}");
+            prop_assert!(rebuilt.remove(id).is_some(), "the delta removes a missing node: {id}");
         }
         for backend in delta.add {
             rebuilt.insert(backend.provider_id.clone(), backend);

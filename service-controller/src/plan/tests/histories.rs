@@ -1,4 +1,4 @@
-//! Arbitrary events in arbitrary order.
+//! Applies arbitrary events in arbitrary order.
 
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ use crate::plan::{
 };
 
 proptest! {
-    /// Whatever happens in whatever order, nothing is deleted without proof. In the end the plans converge, and the cloud contains exactly
-    /// what is needed.
+    /// For every sequence of events, nothing is deleted without proof. In the end the plans converge, and the cloud contains exactly what
+    /// is needed.
     #[test]
     fn any_history_converges(events in prop::collection::vec((0..26_u8, 0..3_u8), 0..32), lags: bool) {
         let mut world = World::with(service());
@@ -26,7 +26,7 @@ proptest! {
         world.calms_down();
         world.settled();
         if world.is_gone() {
-            // What is left of it is handled elsewhere: see `left_over`.
+            // A load balancer that is left is handled elsewhere: see `left_over`.
             return Ok(());
         }
         match world.service.role() {
@@ -35,15 +35,15 @@ proptest! {
                 prop_assert!(world.service.finalizer);
                 prop_assert!(same_ingress(&world.service.ingress, &world.cloud[0].ingress));
             }
-            Role::Cleanup => prop_assert!(world.is_in_doubt(), "still to be cleaned up"),
+            Role::Cleanup => prop_assert!(world.is_in_doubt(), "the load balancer must still be deleted"),
             Role::Ignored => {
-                // What is left without the finalizer is handled elsewhere: see `left_over`.
+                // A load balancer that is left without the finalizer is handled elsewhere: see `left_over`.
                 prop_assert!(!world.service.finalizer);
             }
         }
     }
 
-    /// Lists that mean sets: their order does not change the load balancer. The order of families is a preference.
+    /// Lists that represent sets: their order does not change the load balancer. The order of families matters, because it is a preference.
     #[test]
     fn order_of_lists_does_not_matter(
         ports in prop::collection::btree_map((0..3_usize, 1..5_u16), 1..9_u16, 1..6),

@@ -12,7 +12,7 @@ use crate::plan::{
     targets::Node,
 };
 
-/// More rounds than any history needs.
+/// More rounds than any sequence of events needs.
 const LOOKS: usize = 20;
 
 pub(super) fn service() -> Service {
@@ -33,7 +33,7 @@ pub(super) struct World {
     pub(super) cloud: Vec<Balancer>,
     mirror: Vec<Balancer>,
     pub(super) mirror_lags: bool,
-    /// Number of further "not yet" answers of the adapter.
+    /// Number of further calls that the adapter answers with a pending state.
     pub(super) pending: u32,
     /// Digest of the settings that the adapter refuses.
     pub(super) refuses: Option<String>,
@@ -51,12 +51,12 @@ struct Truth {
     finalizer_is_ours: bool,
     /// Another controller wrote the status last.
     status_is_others: bool,
-    /// Another controller needs the finalizer, whichever client set it.
+    /// Another controller needs the finalizer, whichever client set the finalizer.
     another_needs_it: bool,
     /// The controller created something for this Service.
     made: bool,
-    /// When the class was removed with the type, as far as the controller could know, something of it was left or just deleted, or the
-    /// Service was its own. Then it cleans up, even if another controller is involved.
+    /// As far as the controller could know when the class was removed, its load balancer was left or just deleted, or the Service was its
+    /// own. Then it cleans up, even if another controller is involved.
     ours_was_left: bool,
 }
 
@@ -99,13 +99,13 @@ impl World {
 
     pub(super) fn restart(&mut self) {
         self.memory = Memory::default();
-        // The load balancer proves ownership, and nothing shows any more that the Service had another class since.
+        // The load balancer proves ownership, and after the restart nothing shows that the Service had another class in between.
         let there = !self.cloud.is_empty() || !self.mirror.is_empty();
         self.truth.ours_was_left |= there && self.service.class == Class::Lost;
     }
 
-    /// Nothing of the controller is left, and the owner of the finalizer is unknown: another client wrote the status since the controller
-    /// set it.
+    /// The load balancer is gone, and the owner of the finalizer is unknown: another client wrote the status after the controller set the
+    /// finalizer.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.service.class == Class::Lost && self.cloud.is_empty() && self.truth.status_is_others
     }
@@ -115,7 +115,7 @@ impl World {
         self.service.deleting && !self.service.finalizer
     }
 
-    /// Everything recovers: nodes are listed, the adapter has its capabilities and accepts the settings.
+    /// All faults end: nodes are listed, and the adapter has its capabilities and accepts the settings.
     pub(super) fn calms_down(&mut self) {
         self.mirror_lags = false;
         self.refuses = None;
@@ -129,7 +129,7 @@ impl World {
         self.now += memory::LAG;
     }
 
-    /// Something that users, clouds and operators do.
+    /// An action of a user, the cloud or an operator.
     pub(super) fn happens(&mut self, event: u8) {
         let of_the_service = !matches!(event, 0 | 2 | 3 | 4 | 7 | 12 | 16 | 17 | 21..);
         if of_the_service && self.is_gone() {
@@ -190,7 +190,7 @@ impl World {
         self.service.class = self.class_of_former();
     }
 
-    /// The class that is derived for a Service that is no longer a load balancer.
+    /// The class that the API server leaves when the Service is no longer a load balancer.
     pub(super) fn class_of_former(&self) -> Class {
         let Truth { finalizer_is_ours, status_is_others, .. } = self.truth;
         if finalizer_is_ours && !status_is_others { Class::Ours(None) } else { Class::Lost }
@@ -207,7 +207,7 @@ impl World {
         (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
     }
 
-    /// Removes the finalizer by its name.
+    /// Removes the finalizer.
     pub(super) fn another_leaves(&mut self) {
         if std::mem::take(&mut self.truth.another_needs_it) {
             self.service.finalizer = false;
@@ -249,7 +249,7 @@ impl World {
                 return transcript;
             }
         }
-        panic!("does not settle:\n{transcript}");
+        panic!("the plans do not converge:\n{transcript}");
     }
 
     /// Runs one round: plans and executes. Returns whether nothing is left to do.
@@ -273,7 +273,7 @@ impl World {
         (text, plan.actions.is_empty())
     }
 
-    /// Checks that the actions of a round at this moment would be allowed.
+    /// Checks that the actions of a round now would be allowed.
     pub(super) fn assert_proven_now(&mut self) {
         if self.is_gone() {
             return;
@@ -287,7 +287,7 @@ impl World {
         self.memory = memory;
     }
 
-    /// Nothing is deleted that is needed, that serves, or that may belong to another controller.
+    /// Nothing is deleted if it is needed, serves, or may belong to another controller.
     fn assert_proven(&self, plan: &Plan) {
         let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         let goes = has(|action| matches!(action, Action::Delete(_)));
@@ -295,11 +295,11 @@ impl World {
         assert!(!(goes && wanted) || self.memory.removes(), "{plan}");
         let able = self.features.as_ref().is_some_and(|it| it.has(name::LOAD_BALANCERS));
         let asks = goes || has(|action| matches!(action, Action::Ensure(_)));
-        assert!(able || !asks, "no adapter can do it\n{plan}");
+        assert!(able || !asks, "no adapter can execute the plan\n{plan}");
         let emptied = self.targets.blind && self.mirror.iter().any(|it| it.backends > 0);
         assert!(
             !(emptied && has(|action| matches!(action, Action::Ensure(_)))),
-            "its nodes are not proven to be gone\n{plan}"
+            "there is no proof that the nodes are gone\n{plan}"
         );
         let serves = self.service.class == Class::Others
             && !self.service.deleting
@@ -312,10 +312,10 @@ impl World {
         );
         let released = has(|action| *action == Action::Release);
         let Truth { another_needs_it, status_is_others, ours_was_left, .. } = self.truth;
-        // With a class of this controller it is its own, and so is one that shows its load balancer.
+        // A Service with a class of this controller belongs to it, and so does a Service whose status shows its load balancer.
         let of_ours = matches!(self.service.class, Class::Ours(_));
         let needed = another_needs_it && status_is_others && !ours_was_left && !of_ours;
-        assert!(!(released && needed), "another's controller needs the finalizer\n{plan}");
+        assert!(!(released && needed), "the other controller needs the finalizer\n{plan}");
     }
 
     fn plan(&self) -> Plan {

@@ -1,4 +1,4 @@
-//! Handles Ctrl-C while nextest runs: nextest and its tests receive it too and clean up, and this program waits for them.
+//! Handles Ctrl-C while nextest runs: nextest and its tests also receive the signal and clean up, and this program waits for them.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// From its creation on, Ctrl-C does not end this process, even after it is dropped.
+/// From the creation of this value on, Ctrl-C does not end this process, even after the value is dropped.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     runtime: Runtime,

@@ -1,5 +1,5 @@
-//! Parses nextest's JUnit report: the duration of each test, and which tests failed. It reads line by line, since nextest writes one
-//! element per line.
+//! Parses nextest's JUnit report: the duration of each test, and which tests failed. Reads line by line, because nextest writes one element
+//! per line.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ pub(super) struct Report {
     cases: Vec<Case>,
 }
 
-/// A test that ran.
+/// A test that was run.
 #[derive(Debug, PartialEq)]
 struct Case {
-    /// The package, and the test program unless it is the library's, such as `e2e::scenarios`.
+    /// The package, followed by the test program unless the test is in the library, such as `e2e::scenarios`.
     binary: String,
     name: String,
     seconds: f64,

@@ -1,4 +1,4 @@
-//! Valid and invalid keys.
+//! Tests of valid and invalid keys.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn cloud(mut changes: Value) -> Result<Cloud, Vec<String>> {
     Cloud::read(Keys::of_cloud("prod", keys), &Given::default())
 }
 
-/// An application credential, without the keys of a password.
+/// Keys of an application credential, without the keys of a password.
 fn application_credential(changes: Value) -> Result<Cloud, Vec<String>> {
     let mut auth = json!({ "username": null, "password": null, "user_domain_name": null, "project_name": null, "project_domain_id": null, "application_credential_secret": "s3cret" });
     let Value::Object(changes) = changes else { panic!("no section") };
@@ -81,7 +81,7 @@ fn credentials_are_recognised_by_type_or_secret() {
     assert!(
         matches!(&by_id.credentials, Credentials::ApplicationCredential { credential: ApplicationCredential::Id(id), .. } if id == "ac1")
     );
-    assert_eq!(by_id.project.id.as_deref(), Some("p1"), "is checked, although it is not sent");
+    assert_eq!(by_id.project.id.as_deref(), Some("p1"), "the project is checked, although it is not sent");
     let by_name = application_credential(json!({ "application_credential_name": "ccm", "user_id": "u1" }))
         .expect("good");
     assert!(
@@ -92,7 +92,7 @@ fn credentials_are_recognised_by_type_or_secret() {
     assert_eq!(trusted.trust.as_deref(), Some("t1"));
 }
 
-/// Checks the beginning of the first error.
+/// Checks how the first error begins.
 #[track_caller]
 fn refused(read: Result<Cloud, Vec<String>>, (keys, wanted): (&str, &str)) {
     let faults = read.expect_err(keys);

@@ -1,4 +1,4 @@
-//! Bodies for Keystone, and its answers.
+//! Tests of the bodies for Keystone, and of its answers.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn log_in_body_of_each_kind_of_credentials() {
     assert_eq!(
         request(&with(ApplicationCredential::Name("ccm".to_owned(), User::Id("u1".to_owned())))),
         asked(json!({ "name": "ccm", "user": { "id": "u1" }, "secret": "s" })),
-        "no scope may be requested"
+        "the request must not contain a scope"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The file, the cloud in it, and the secrets beside it.
+//! Tests of the file, the selection of the cloud in it, and the file with secrets.
 
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! Addresses and their order.
+//! Tests of addresses and of their order.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn told(ports: &[Value], networking: &Networking) -> Vec<String> {
     shown(&read(server(), ports, networking, Form::Plain))
 }
 
-/// In Neutron's order, which differs from that of the networks' names.
+/// Ports in the order that Neutron returns, which differs from the order of the networks' names.
 fn ports() -> [Value; 3] {
     [
         port(ID, "ACTIVE", &["10.9.0.7"]),
@@ -95,7 +95,8 @@ fn other_networks_are_left_out_if_internal_ones_are_set() {
     );
 }
 
-/// The former cloud controller manager behaves in the same way: without named networks, the first address depends on which port is up.
+/// The former cloud controller manager behaves in the same way: if no networks are configured, the first address depends on which port is
+/// up.
 #[test]
 fn port_status_changes_no_order_if_networks_are_set() {
     let downs = |at: usize| {
@@ -105,7 +106,11 @@ fn port_status_changes_no_order_if_networks_are_set() {
     };
     let (storage, nodes) = (downs(0), downs(1));
     let none = networking(|_| ());
-    assert_ne!(told(&storage, &none), told(&ports(), &none), "no network is configured as the first");
+    assert_ne!(
+        told(&storage, &none),
+        told(&ports(), &none),
+        "the configuration does not name the first network"
+    );
     let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
     assert_eq!(told(&storage, &internal), told(&ports(), &internal));
     let sorted = networking(|it| {

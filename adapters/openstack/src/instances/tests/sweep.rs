@@ -1,4 +1,4 @@
-//! Listings and look-ups, against a small OpenStack that pages as the services do.
+//! Tests of listings and look-ups, against a fake OpenStack that splits listings into pages as the services do.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn servers_and_ports_are_joined_across_pages() {
         (format!("worker-{n}"), vec![format!("INTERNAL_IP 10.1.0.{n}"), format!("INTERNAL_IP 10.0.0.{n}")])
     };
     assert_eq!(told, (1..=4).map(wanted).collect::<Vec<_>>());
-    // 2 + 2 + 0 servers, 2 + 2 + 1 ports.
+    // Pages: 2 + 2 + 0 servers, and 2 + 2 + 1 ports.
     assert_eq!((pages, cloud.asked("GET /").len()), (6, 6));
     let ports = cloud.asked("GET /network/v2.0/ports?project_id=");
     assert_eq!(ports.len(), 3, "also on later pages: {ports:?}");
@@ -72,7 +72,7 @@ async fn failed_page_fails_the_listing() {
     let driver = cloud.driver();
     let session = session(&driver);
     let first = list(&driver, &session, None, None).await.expect("a page");
-    assert_eq!(first.items, [], "no instance before the ports are known");
+    assert_eq!(first.items, [], "no instance is returned before the ports are known");
     cloud.store().faults.push_back((200, json!({ "message": "maintenance" })));
     let read = list(&driver, &session, first.next.as_ref(), None).await;
     assert_eq!(read.expect_err("no ports").fault, Fault::Nonsense);
@@ -119,12 +119,12 @@ async fn only_the_error_of_nova_proves_absence() {
         ),
     ] {
         cloud.store().faults.push_back((status, body));
-        let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not reached");
+        let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("the call fails");
         assert_eq!(error.fault, wanted, "{error}");
     }
     cloud.store().faults.push_back((200, json!({ "server": worker(2) })));
     let other = driver.get_batch(&session, &["s-1".to_owned()]).await.expect("answered").expect("Nova can");
-    assert_eq!(other, [Lookup::Unknown], "an answer about another server");
+    assert_eq!(other, [Lookup::Unknown], "the answer is about another server");
 }
 
 #[tokio::test]
@@ -136,6 +136,6 @@ async fn deleted_credentials_prove_no_absence() {
     swept(&driver, &session, None).await;
     cloud.store().tokens.clear();
     cloud.store().deleted = true;
-    let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("not reached");
+    let error = driver.get_batch(&session, &["s-1".to_owned()]).await.expect_err("the call fails");
     assert_eq!(error.fault, Fault::Auth, "{error}");
 }

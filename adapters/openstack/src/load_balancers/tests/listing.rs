@@ -1,4 +1,4 @@
-//! The listing: cost and content. The answers have the format of Octavia 2.30 and Neutron.
+//! Tests of the listing's cost and content. The answers have the format of Octavia 2.30 and Neutron.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ fn member(address: &str) -> Value {
         "backup": false, "subnet_id": null, "provisioning_status": "ACTIVE", "operating_status": "NO_MONITOR" })
 }
 
-/// A cloud with this many load balancers.
+/// Starts a cloud with this many load balancers.
 async fn cloud(n: usize) -> FakeCloud {
     let cloud = FakeCloud::start().await;
     {
@@ -126,7 +126,7 @@ fn items<'a>(lists: &'a mut BTreeMap<String, (&'static str, Vec<Value>)>, path: 
     &mut lists.get_mut(path).expect("there").1
 }
 
-/// A whole listing, and the number of its calls.
+/// Reads a whole listing, and counts its calls.
 async fn sweep(
     cloud: &FakeCloud,
     driver: &OpenStackDriver,
@@ -163,11 +163,11 @@ async fn listing_costs_its_pages_and_one_read_of_members() {
             .iter()
             .all(|one| one.contains(&format!("project_id={PROJECT}")))
     );
-    // Changed by another client, within the resolution of one second.
+    // Another client changes the members, within the resolution of one second.
     items(&mut cloud.store().lists, &format!("{LBAAS}/pools"))[1]["updated_at"] =
         json!("2026-11-21T20:07:00");
     assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 6);
-    // Changed by this driver within the same second.
+    // This driver changes the members within the same second.
     let step = Step::AddMembers {
         pool: Part::Known("pool-3".to_owned()),
         name: "tcp-80".to_owned(),
@@ -204,7 +204,12 @@ async fn waiting_costs_two_listings() {
     // The change is complete.
     status(0, "ACTIVE");
     assert!(sweep(&cloud, &driver, &session).await.expect("listed").1 >= 5);
-    assert_eq!(sweep(&cloud, &driver, &session).await.expect("listed").1, 5, "no load balancer is pending");
+    assert_eq!(
+        sweep(&cloud, &driver, &session).await.expect("listed").1,
+        5,
+        "the cache is not used \
+    if no load balancer is pending"
+    );
 }
 
 #[tokio::test]
@@ -319,7 +324,7 @@ async fn old_octavia_is_refused_with_its_version() {
     items(&mut cloud.store().lists, "/load-balancer/").remove(0);
     let driver = cloud.driver();
     let session = session(&driver);
-    let error = sweep(&cloud, &driver, &session).await.expect_err("too old");
+    let error = sweep(&cloud, &driver, &session).await.expect_err("Octavia is too old");
     assert_eq!(error.fault, Fault::Unsupported);
     assert!(error.message.contains("2.9") && error.message.contains("2.12"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Subnets, networks and floating IPs: what is looked up when load balancers and floating IPs are created.
+//! Tests of the look-ups of subnets, networks and floating IPs when load balancers and floating IPs are created.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// A cloud with load balancers, external networks and a server in a subnet.
+/// Starts a cloud with load balancers, external networks, and a server in a subnet.
 async fn cloud() -> (FakeCloud, OpenStackDriver) {
     let cloud = FakeCloud::start().await;
     {
@@ -146,11 +146,11 @@ async fn floating_ip_is_detached_only_if_the_new_one_is_free() {
         assert_eq!(error.fields, ["spec.requested_addresses"]);
     }
     assert_eq!(cloud.asked("PUT").len(), 0);
-    detach("203.0.113.7").await.expect("it exists and is free");
+    detach("203.0.113.7").await.expect("the floating IP exists and is free");
     assert_eq!(cloud.store().bodies.last().expect("sent"), &json!({ "floatingip": { "port_id": null } }));
 }
 
-/// Neutron would detach it from another port without an error: the request therefore contains the revision that was read.
+/// Neutron would detach the floating IP from another port without an error. The request therefore contains the revision that was read.
 #[tokio::test]
 async fn first_of_two_claims_of_an_address_wins() {
     let (cloud, driver) = cloud().await;
@@ -163,7 +163,7 @@ async fn first_of_two_claims_of_an_address_wins() {
     let sent = &store.bodies.last().expect("sent")["floatingip"];
     assert_eq!(sent["port_id"], "vip");
     let whose =
-        sent["description"].as_str().and_then(Description::read).expect("the owner, in the same write");
+        sent["description"].as_str().and_then(Description::read).expect("the same write records the owner");
     assert_eq!(whose.key(), claim().heir.key);
     assert_eq!(store.headers.last().expect("sent")["if-match"], "revision_number=4");
     assert!(store.requests.iter().any(|one| one.contains("fields=revision_number")), "{:?}", store.requests);

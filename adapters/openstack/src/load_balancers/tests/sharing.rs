@@ -1,4 +1,4 @@
-//! Writes to load balancers that others use: the current tags count, which costs one read.
+//! Tests of writes to load balancers that others use. Each write costs an additional read, because the current tags decide.
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Driver as _, Fault, Inheritance},
@@ -73,7 +73,7 @@ async fn tags_of_concurrent_writers_are_kept() {
             .collect(),
     };
     driver.execute(&session, &owners("1-aa")).await.expect("written");
-    // Both were planned before the other one's write.
+    // Both writes were planned before either was made.
     let (api, shop) = (claim("api"), claim("shop"));
     let both = tokio::join!(driver.execute(&session, &api), driver.execute(&session, &shop));
     assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
@@ -82,9 +82,9 @@ async fn tags_of_concurrent_writers_are_kept() {
     let names: Vec<String> = sharers(&there).into_iter().map(|user| user.owner.name).collect();
     assert_eq!(names, ["api", "shop"]);
     assert!(there.contains(&"cloudadapter.dev/hash=1-bb".to_owned()), "{there:?}");
-    assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 4, "one read each");
+    assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 4, "one read for each write");
 
-    // Tags of another cluster's adapter, which this one has not seen.
+    // Another cluster's adapter has added tags, which this one has not read.
     let sharer = ["cluster-id=c-2", "owner-name=far"].map(|it| format!("cloudadapter.dev/sharer/u-far/{it}"));
     cloud.store().lists.get_mut(ALL).expect("there").1[0]["tags"] = json!(
         owned().map(str::to_owned).into_iter().chain(sharer).chain(["team=a".to_owned()]).collect::<Vec<_>>()
@@ -101,10 +101,10 @@ async fn load_balancer_with_a_new_owner_is_not_tagged() {
     let (cloud, driver, session) = cloud().await;
     let theirs = ["cloudadapter.dev/cluster-id=c-2", "cloudadapter.dev/owner-uid=u-2"];
     for (what, tags, status, done) in [
-        ("no owner", json!([]), "ACTIVE", true),
-        ("its own, some tags removed", json!(owned()[..1]), "ACTIVE", true),
-        ("another owner's", json!(theirs), "ACTIVE", false),
-        ("being deleted", json!([]), "PENDING_DELETE", false),
+        ("the load balancer has no owner", json!([]), "ACTIVE", true),
+        ("it belongs to this owner, and some tags were removed", json!(owned()[..1]), "ACTIVE", true),
+        ("it belongs to another owner", json!(theirs), "ACTIVE", false),
+        ("it is being deleted", json!([]), "PENDING_DELETE", false),
     ] {
         let one = json!({ "id": "lb-1", "name": "web", "provisioning_status": status, "tags": tags });
         cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));
@@ -134,15 +134,18 @@ async fn deletion_checks_the_current_users() {
     assert_eq!(sharers(&tags(&cloud)).len(), 1);
     let last =
         Step::DeleteLoadBalancer { id: "lb-1".to_owned(), whose: Some(desired("api").key), seen: Vec::new() };
-    // A new listener of an unknown owner.
+    // Another client adds a listener, whose owner is not known.
     let listener = json!({ "id": "new", "loadbalancers": [{ "id": "lb-1" }] });
     cloud.store().lists.insert("/load-balancer/v2/lbaas/listeners".to_owned(), ("listeners", vec![listener]));
-    assert_eq!(driver.execute(&session, &last).await.expect_err("a listing comes first").fault, Fault::Busy);
+    assert_eq!(
+        driver.execute(&session, &last).await.expect_err("the deletion waits for a listing").fault,
+        Fault::Busy
+    );
     cloud.store().lists.remove("/load-balancer/v2/lbaas/listeners");
     driver.execute(&session, &last).await.expect("deleted");
     assert_eq!(cloud.asked(&format!("DELETE {LB}?cascade=true")).len(), 1);
 
-    // A load balancer that is being deleted accepts no new user.
+    // A load balancer that is being deleted does not accept a new user.
     let one =
         json!({ "id": "lb-1", "name": "web", "provisioning_status": "PENDING_DELETE", "tags": owned() });
     cloud.store().lists.insert(ALL.to_owned(), ("loadbalancers", vec![one]));

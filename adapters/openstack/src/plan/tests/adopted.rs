@@ -1,11 +1,11 @@
-//! Load balancers that a user created: a Service adopts one by its ID, or shares it.
+//! Tests of load balancers that a user created. A Service adopts such a load balancer by its ID, or shares it.
 
 use super::{
     shared::{refused, sharer},
     *,
 };
 
-/// A load balancer that a user created, with a listener and a pool.
+/// Creates a load balancer as a user does, with a listener and a pool.
 pub(super) fn by_hand(bench: &mut Bench) {
     let hers = json!({ "id": "hers", "name": "hers", "provisioning_status": "ACTIVE", "vip_port_id": "port-of-hers",
         "vip_address": "10.0.0.77", "tags": ["team=a"] });
@@ -28,7 +28,7 @@ fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     }
 }
 
-/// A user's load balancer, which a Service has adopted by its ID.
+/// Returns a user's load balancer, which a Service has adopted by its ID.
 #[test]
 fn adopted_load_balancer_is_released_unchanged() {
     let mut bench = Bench::new();
@@ -74,7 +74,7 @@ fn shared_load_balancer_of_a_user_stays_unchanged() {
     );
 }
 
-/// Parts of a user stay the user's, with the consent for others.
+/// The user's own parts do not change, nor does the user's consent for other namespaces.
 #[test]
 fn parts_created_by_a_user_stay() {
     let mut bench = Bench::new();
@@ -94,7 +94,7 @@ fn parts_created_by_a_user_stay() {
     assert_eq!((error.fault, error.fields.join(" ").as_str()), (Fault::Invalid, "spec.listeners[1].port"));
     assert!(error.message.contains("listener front"), "{}", error.message);
     assert!(writes.iter().any(|write| write == "create listener tcp/80"), "{writes:?}");
-    assert_eq!(bench.cloud.floating_ips, before.floating_ips, "an internal Service does not need it");
+    assert_eq!(bench.cloud.floating_ips, before.floating_ips, "the Service is internal");
     let other = with(public([tcp(80)]), |spec| spec.requested_addresses = vec!["198.51.100.7".to_owned()]);
     let (_, error) = bench.copy().refused(&other);
     assert_eq!(error.fields, ["spec.requested_addresses"]);

@@ -1,4 +1,4 @@
-//! A small Octavia and Neutron in memory, which execute steps and list the result as the services do.
+//! A fake Octavia and Neutron in memory. They execute steps and list the result as the services do.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
 
 pub(super) type Record = LoadBalancerRecord<Detail>;
 
-/// More writes than any plan needs here.
+/// Limit for the number of writes. No plan in these tests needs more.
 const WRITES_MAX: usize = 60;
 pub(super) const PORT: &str = "port-of-the-vip";
 /// Name of a pool that does not exist.
@@ -30,13 +30,13 @@ pub(super) const NO_POOL: &str = "dzm";
 /// A network that no router of the nodes reaches.
 pub(super) const FAR: &str = "far";
 
-/// A cloud, and the writes that were made in it.
+/// A fake cloud, and the writes that were made in it.
 pub(super) struct Bench {
     pub(super) cloud: Listings,
     pub(super) options: LoadBalancerOptions,
     pub(super) version: Version,
     pub(super) writes: Vec<String>,
-    /// Last part of the addresses of the next load balancer.
+    /// Last part of the addresses that the next load balancer gets.
     pub(super) next_address: usize,
     made: usize,
 }
@@ -65,13 +65,13 @@ impl Bench {
         records.pop().filter(|record| record.summary.state() != LoadBalancerState::Absent)
     }
 
-    /// All records of a listing.
+    /// Returns all records of a listing.
     pub(super) fn records(&self) -> Vec<Record> {
         records(&self.cloud)
     }
 
-    /// The record that the runtime chooses: the key's own, the one to share, or the one that the former cloud controller manager created
-    /// for it.
+    /// Returns the record that the runtime chooses: the key's own, the one to share, or the one that the former cloud controller manager
+    /// created for the key.
     pub(super) fn seen(&self, desired: &DesiredLoadBalancer) -> Option<Record> {
         let there = |record: &Record| record.summary.state() != LoadBalancerState::Absent;
         let records: Vec<Record> = self.records().into_iter().filter(there).collect();
@@ -88,14 +88,14 @@ impl Bench {
         plan(desired, &writer(), self.seen(desired).as_ref(), &self.site())
     }
 
-    /// A plan, if the load balancer to share exists and the plan is possible.
+    /// Returns a plan, if the load balancer to share exists and the plan is possible.
     pub(super) fn plan_if_there(&self, desired: &DesiredLoadBalancer) -> Option<Vec<Step>> {
         let seen = self.seen(desired);
         let there = desired.shares().is_none() || seen.is_some();
         there.then(|| plan(desired, &writer(), seen.as_ref(), &self.site()).ok()).flatten()
     }
 
-    /// Executes at most `most` first steps; returns whether nothing is left.
+    /// Executes at most `most` steps, each as the first step of a new plan. Returns whether no step is left.
     pub(super) fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {
@@ -107,9 +107,9 @@ impl Bench {
         false
     }
 
-    /// Whether the cloud would refuse a step: an address that the project does not have or that is in use, or a pool that does not exist or
-    /// that the router does not reach.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are accepted")]
+    /// Whether the cloud would refuse a step. It refuses an address that the project does not have or that is in use, and a pool that does
+    /// not exist or that the router does not reach.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the cloud accepts all other steps")]
     pub(super) fn refuses(&self, step: &Step) -> bool {
         let is_free = |address: &IpAddr| {
             let mut all = self.cloud.floating_ips.iter();
@@ -131,27 +131,27 @@ impl Bench {
         }
     }
 
-    /// The record of a floating IP after it has been claimed.
+    /// Returns the record of a floating IP after it has been claimed.
     fn claimed(&self, address: &IpAddr, claim: &Claim) -> Result<Description, String> {
         let mut all = self.cloud.floating_ips.iter();
         let ip = all.find(|one| one["floating_ip_address"] == address.to_string()).ok_or("missing")?;
         claim.of_one_that_says(ip["description"].as_str().unwrap_or_default())
     }
 
-    /// A copy of the cloud, to try changes on.
+    /// Copies the cloud, so that a test can try changes on the copy.
     pub(super) fn copy(&self) -> Self {
         let (cloud, options) = (self.cloud.clone(), self.options.clone());
         Self { cloud, options, writes: Vec::new(), ..*self }
     }
 
-    /// Converges, checks that the writes are those of the first plan, and returns the record and the writes.
+    /// Executes steps until none is left, and checks that the writes are those of the first plan. Returns the record and the writes.
     #[track_caller]
     pub(super) fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let foretold: Vec<String> =
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "does not converge: {:#?}", self.writes);
-        // A floating IP that did not exist yet has an address by now.
+        // The plan did not know the address of a new floating IP, which is known by now.
         let known = |(at, one): (usize, &String)| {
             let written = self.writes.get(at).filter(|written| {
                 let (verb, rest) = one.split_once(" the new floating IP").unwrap_or_default();
@@ -169,13 +169,13 @@ impl Bench {
         (record, self.writes.clone())
     }
 
-    /// Executes everything that is possible, and returns the writes and the error for the rest.
+    /// Executes all steps that are possible. Returns the writes, and the error for the rest.
     #[track_caller]
     pub(super) fn refused(&mut self, desired: &DesiredLoadBalancer) -> (Vec<String>, VendorError) {
         self.writes.clear();
         for _ in 0..WRITES_MAX {
             match self.plan(desired) {
-                Ok(steps) => self.execute(steps.first().expect("it is refused")),
+                Ok(steps) => self.execute(steps.first().expect("the request is refused")),
                 Err(error) => return (self.writes.clone(), error),
             }
         }
@@ -201,7 +201,7 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// The next step that deletes objects of a key; `None` if there are none.
+    /// Returns the next step that deletes objects of a key. `None` if no objects are left.
     pub(super) fn next_of_removal(&self, desired: &DesiredLoadBalancer) -> Option<Step> {
         let records = self.records();
         let own = records.iter().filter(|record| record.belongs_to(&desired.key) && !record.left);
@@ -218,7 +218,7 @@ impl Bench {
         self.writes.clone()
     }
 
-    /// The answer to a read of one load balancer.
+    /// Returns the answer to a read of one load balancer.
     fn live(&self, id: &str) -> LiveBalancer {
         let mut live = self.cloud.balancers.iter().find(|one| one["id"] == *id).expect("there").clone();
         let own = self.cloud.listeners.iter().filter(|one| one["loadbalancers"][0]["id"] == *id);
@@ -226,8 +226,8 @@ impl Bench {
         serde_json::from_value(live).expect("a valid answer")
     }
 
-    /// Executes a step that depends on the current users; fails if they have changed since the plan.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all others do not depend on users")]
+    /// Executes a step that depends on the current users. Fails if the users have changed since the plan.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other step depends on the users")]
     pub(super) fn try_execute(&mut self, step: &Step) -> Result<(), VendorError> {
         match step {
             Step::AdoptLoadBalancer { id, tags }
@@ -260,7 +260,7 @@ impl Bench {
         Ok(())
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
+    #[expect(clippy::too_many_lines, reason = "the match has one arm for each step")]
     pub(super) fn execute(&mut self, step: &Step) {
         if matches!(
             step,
@@ -276,7 +276,7 @@ impl Bench {
         self.writes.push(step.to_string());
         match step {
             Step::ChangeRoutes(_) => panic!("not a step of a load balancer"),
-            Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("security groups are not managed here"),
+            Step::OpenNodes(_) | Step::CloseNodes(_) => panic!("these tests do not manage security groups"),
             Step::CreateLoadBalancer(new) => self.create_load_balancer(&body(new)),
             Step::RenameLoadBalancer { id, name } => {
                 set(&mut self.cloud.balancers, id, &json!({ "name": name }));
@@ -286,7 +286,7 @@ impl Bench {
             | Step::ShareLoadBalancer { .. }
             | Step::LeaveLoadBalancer { .. }
             | Step::ReleaseLoadBalancer { .. }
-            | Step::DeleteLoadBalancer { .. } => panic!("executed above"),
+            | Step::DeleteLoadBalancer { .. } => panic!("handled above"),
             Step::CreateListener { balancer, listener, pool, .. } => {
                 let (balancer, pool) = (balancer.id().expect("there"), pool.id().expect("there"));
                 self.create_listener(balancer, Some(pool), &body(listener));
@@ -303,13 +303,16 @@ impl Bench {
                 let pool = body(pool);
                 assert!(
                     pool.get("members").is_none() && pool.get("healthmonitor").is_none(),
-                    "ignored by Octavia"
+                    "Octavia ignores this field"
                 );
                 self.create_pool(balancer.id().expect("there"), &pool);
             }
             Step::UpdatePool { id, change, .. } => set(&mut self.cloud.pools, id, &body(change)),
             Step::DeletePool { id, .. } => {
-                assert!(self.cloud.listeners.iter().all(|one| one["default_pool_id"] != **id), "in use");
+                assert!(
+                    self.cloud.listeners.iter().all(|one| one["default_pool_id"] != **id),
+                    "the pool is in use"
+                );
                 self.cloud.pools.retain(|one| one["id"] != **id);
                 self.cloud.monitors.retain(|one| one["pools"][0]["id"] != **id);
                 self.cloud.members.remove(id);
@@ -353,7 +356,7 @@ impl Bench {
                 set(&mut self.cloud.floating_ips, id, &to);
             }
             Step::AttachReserved { address, target, claim } => {
-                let description = self.claimed(address, claim).expect("not of another load balancer");
+                let description = self.claimed(address, claim).expect("it belongs to no other load balancer");
                 let ip = self
                     .cloud
                     .floating_ips
@@ -481,7 +484,7 @@ impl Bench {
     fn create_monitor(&mut self, pool: &str, new: &Value) {
         assert!(
             self.cloud.monitors.iter().all(|one| one["pools"][0]["id"] != *pool),
-            "a pool has one at most"
+            "a pool has at most one monitor"
         );
         let mut monitor = json!({ "id": self.id("monitor"), "pools": [{ "id": pool }] });
         merge(&mut monitor, new);
@@ -498,12 +501,12 @@ impl Bench {
     }
 }
 
-/// A new ID for each call.
+/// Returns a new ID for each call.
 fn floating_address(made: usize) -> String {
     format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }
 
-/// The external network with this name; `dmz` is also known as `the-dmz`.
+/// Returns the external network with this name. `dmz` is also known as `the-dmz`.
 fn network_of(pool: Option<&str>) -> String {
     format!("net-{}", pool.unwrap_or("public").trim_start_matches("the-"))
 }

@@ -1,4 +1,4 @@
-//! Ports, pools and settings of an existing load balancer: which change in place, and which are recreated.
+//! Tests of changes to ports, pools and settings of an existing load balancer. Some change in place, others are recreated.
 
 use super::*;
 
@@ -86,12 +86,12 @@ fn settings_change_in_place_and_back() {
     let (listener, pool) = (&record.detail.listeners[0], &record.detail.pools[0]);
     assert_eq!((listener.timeout_client_data, listener.timeout_member_connect), (Some(90_000), Some(7_000)));
     assert_eq!((listener.timeout_tcp_inspect, listener.connection_limit), (Some(1_000), Some(9)));
-    assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24"], "ranges of absent IP families are left out");
+    assert_eq!(listener.allowed_cidrs, ["192.0.2.0/24"], "CIDRs of absent IP families are left out");
     assert_eq!(pool.pool.lb_algorithm, "LEAST_CONNECTIONS");
     assert_eq!(
         pool.pool.session_persistence.as_ref().expect("sticky").persistence_timeout,
         None,
-        "only for UDP"
+        "the field is only for UDP"
     );
     assert_eq!(pool.monitor.as_ref().expect("probed").delay, 20);
     let (record, _) = bench.settled(&web([tcp(80)]));
@@ -122,7 +122,13 @@ fn monitor_of_another_type_is_recreated() {
     );
     let pool = &record.detail.pools[0];
     assert_eq!(pool.monitor.as_ref().expect("probed").url_path.as_deref(), Some("/healthz"));
-    assert!(pool.members.as_ref().expect("asked for").iter().all(|one| one.monitor_port == Some(32_000)));
+    assert!(
+        pool.members
+            .as_ref()
+            .expect("the Service requested the change")
+            .iter()
+            .all(|one| one.monitor_port == Some(32_000))
+    );
     let (record, _) = bench.settled(&check(health_check::Kind::None));
     assert_eq!(record.detail.pools[0].monitor, None);
 }
@@ -179,5 +185,9 @@ fn listener_of_a_user_is_taken_over_if_its_port_is_desired() {
     let theirs = record.detail.listeners.iter().find(|one| one.name == "mine").expect("stays");
     assert_eq!(theirs.tags, ["theirs", "cloudadapter.dev/owner-uid=u-1"]);
     let (record, _) = bench.settled(&web([tcp(80)]));
-    assert_eq!(record.summary.listeners, ["tcp/80"], "deleted when it is no longer needed");
+    assert_eq!(
+        record.summary.listeners,
+        ["tcp/80"],
+        "the listener will be deleted when it is no longer needed"
+    );
 }

@@ -1,4 +1,4 @@
-//! Floating IPs: created, requested, kept, and never two.
+//! Tests of floating IPs, which are created, requested and kept. A load balancer never has two.
 
 use cloud_adapter::driver::DesiredLoadBalancer;
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, LoadBalancerState, load_balancer_spec::AddressRetention};
@@ -20,7 +20,7 @@ fn public_load_balancer_reports_only_its_floating_ip() {
     assert_eq!(
         (record.summary.applied_hash.as_str(), addresses(&record).len()),
         ("", 0),
-        "not complete without it"
+        "it is not complete without a floating IP"
     );
     let mut bench = Bench::new();
     let (record, writes) = bench.settled(&desired);
@@ -30,7 +30,7 @@ fn public_load_balancer_reports_only_its_floating_ip() {
     assert_eq!(Description::read(&ip.description).expect("a record").key(), desired.key);
     assert_eq!(bench.plan(&desired), Ok(vec![]));
     set(&mut bench.cloud.floating_ips, &ip.id, &json!({ "port_id": null }));
-    assert_eq!(bench.observe().expect("there").summary.applied_hash, "", "detached by hand");
+    assert_eq!(bench.observe().expect("there").summary.applied_hash, "", "a user detached the floating IP");
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn recreated_load_balancer_keeps_its_address() {
     assert!(bench.run(&desired, 3));
     let record = bench.observe().expect("recreated");
     assert_eq!(addresses(&record), addresses(&before));
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "not a second one");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "no second floating IP is created");
 }
 
-/// cpo#2341: the runtime does this if `recreate` allows it, for a load balancer in ERROR.
+/// See cpo#2341. The runtime recreates a load balancer in state ERROR if `recreate` allows it.
 #[test]
 fn load_balancer_in_error_is_recreated_with_its_addresses() {
     let mut bench = Bench::new();
@@ -66,7 +66,7 @@ fn load_balancer_in_error_is_recreated_with_its_addresses() {
     let broken = bench.observe().expect("there");
     assert_eq!(broken.summary.state(), LoadBalancerState::Error);
     bench.execute(&crate::plan::plan_deletion(&broken, None)[0]);
-    // Otherwise the next addresses would be used.
+    // Without this, the new load balancer would use the next addresses.
     bench.next_address = 10;
     let record = bench.again(&desired, &broken);
     assert_eq!(addresses(&record), addresses(&broken), "the floating IP");
@@ -104,7 +104,12 @@ fn another_pool_is_another_address() {
         "tag load balancer as complete",
     ];
     assert_eq!(writes, swap);
-    assert_eq!(bench.settled(&public([tcp(80)])).1, ["tag load balancer as complete"], "any pool");
+    assert_eq!(
+        bench.settled(&public([tcp(80)])).1,
+        ["tag load balancer as complete"],
+        "the floating \
+    IP may be from any pool"
+    );
 }
 
 #[test]
@@ -117,7 +122,11 @@ fn other_name_of_the_same_pool_keeps_the_address() {
     let after = bench.observe().expect("there");
     assert_eq!(addresses(&after), addresses(&before));
     assert_eq!((bench.plan(&from("the-dmz")), bench.cloud.floating_ips.len()), (Ok(vec![]), 1));
-    assert_eq!(bench.settled(&from("net-dmz")).1, ["tag load balancer as complete"], "its ID is known");
+    assert_eq!(
+        bench.settled(&from("net-dmz")).1,
+        ["tag load balancer as complete"],
+        "the ID of the pool is known"
+    );
 }
 
 #[test]
@@ -132,13 +141,16 @@ fn impossible_request_costs_no_address() {
         for mistake in mistakes {
             let mut bench = Bench::new();
             let (before, _) = bench.settled(&wish);
-            // Belongs to another user, and is in use.
+            // The floating IP belongs to another user, and is in use.
             reserved(&mut bench, "198.51.100.8");
             set(&mut bench.cloud.floating_ips, "reserved", &json!({ "port_id": "a machine's" }));
             let ips = bench.cloud.floating_ips.clone();
             let wrong = with(wish.clone(), mistake);
             if bench.run(&wrong, 9) {
-                assert_eq!(wrong.spec.address_pool, NO_POOL, "an address from an unnamed pool counts as any");
+                assert_eq!(
+                    wrong.spec.address_pool, NO_POOL,
+                    "an address from an unnamed pool may be from any pool"
+                );
             }
             assert_eq!(bench.cloud.floating_ips, ips);
             let (record, writes) = bench.settled(&wish);
@@ -163,9 +175,9 @@ fn unreachable_pool_costs_no_address() {
         let (before, _) = bench.settled(&from("dmz", keep));
         let there = json!({ "id": "z", "created_at": "2026-01-01T00:00:00Z" });
         set(&mut bench.cloud.floating_ips, "fip-5", &there);
-        assert!(!bench.run(&from(FAR, keep), 9), "the router does not reach it");
-        assert_eq!(bench.cloud.floating_ips.len(), 2, "it is created");
-        // Neither its ID nor its place in the list shows which one has served.
+        assert!(!bench.run(&from(FAR, keep), 9), "the router does not reach the pool");
+        assert_eq!(bench.cloud.floating_ips.len(), 2, "the floating IP is created");
+        // Neither the IDs nor the order in the list shows which floating IP has been in use.
         set(&mut bench.cloud.floating_ips, "fip-6", &json!({ "created_at": "2026-02-01T00:00:00Z" }));
         bench.cloud.floating_ips.reverse();
         let (after, writes) = bench.settled(&from(back, keep));
@@ -197,10 +209,10 @@ fn kept_address_is_marked_once_it_serves() {
         (swap.map(str::to_owned).into(), vec!["203.0.113.6".to_owned()])
     );
     bench.deleted();
-    assert_eq!(bench.cloud.floating_ips.len(), 2, "both are kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 2, "both floating IPs are kept");
 }
 
-/// The requested address existed, and was deleted after the former one was detached for it.
+/// The requested address existed when the former one was detached for it, and was then deleted.
 #[test]
 fn detached_address_returns_if_the_new_one_is_gone() {
     let mut bench = Bench::new();
@@ -228,7 +240,7 @@ fn reserved_address_stays_after_the_deletion() {
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes[1], "attach floating IP 198.51.100.7");
     assert_eq!(addresses(&record), ["198.51.100.7"]);
-    // Its owner is recorded on it while it is unattached, as during a recreation of the load balancer.
+    // The description of the floating IP has its owner while it is unattached, for example during a recreation of the load balancer.
     let ours = Description::read(&record.detail.floating_ips[0].description).expect("recorded");
     assert_eq!((ours.key(), ours.asked.as_deref()), (desired.key, Some("mine")));
     assert_eq!(
@@ -241,7 +253,8 @@ fn reserved_address_stays_after_the_deletion() {
     assert_eq!(bench.cloud.floating_ips[0]["description"], "mine");
 }
 
-/// A Service of another namespace requests an address whose load balancer is being recreated, one that is kept, and a user's.
+/// A Service of another namespace requests three addresses: one whose load balancer is being recreated, one that is kept, and one that a
+/// user reserved.
 #[test]
 fn address_of_another_service_is_never_attached() {
     let asks = |namespace: &str, address: &str| {
@@ -260,7 +273,7 @@ fn address_of_another_service_is_never_attached() {
     let shop = asks("shop", "198.51.100.7");
     let (record, _) = bench.settled(&shop);
     bench.execute(&crate::plan::plan_deletion(&record, None)[0]);
-    assert!(bench.cloud.floating_ips[0]["port_id"].is_null(), "it is unattached for a moment");
+    assert!(bench.cloud.floating_ips[0]["port_id"].is_null(), "the floating IP is unattached for a moment");
     assert!(refuses(&bench, &asks("evil", "198.51.100.7")));
     assert_eq!(addresses(&bench.again(&shop, &record)), ["198.51.100.7"]);
 
@@ -269,12 +282,16 @@ fn address_of_another_service_is_never_attached() {
     bench.deleted();
     assert!(refuses(&bench, &asks("evil", "203.0.113.5")));
     let mut returns = asks("shop", "203.0.113.5");
-    assert_eq!(addresses(&bench.settled(&returns).0), ["203.0.113.5"], "same namespace and name");
+    assert_eq!(
+        addresses(&bench.settled(&returns).0),
+        ["203.0.113.5"],
+        "the Service has the same namespace and name"
+    );
     bench.deleted();
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "it stays kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "the floating IP stays kept");
     returns.owner.name = "api".to_owned();
     returns.key.owner_uid = "u-api".to_owned();
-    assert!(refuses(&bench, &returns), "another name");
+    assert!(refuses(&bench, &returns), "the Service has another name");
 }
 
 #[test]
@@ -312,7 +329,7 @@ fn kept_address_stays_in_the_project() {
     assert_eq!((bench.cloud.floating_ips.len(), &bench.cloud.floating_ips[0]["port_id"]), (1, &json!(null)));
 }
 
-/// Without the annotation it stays kept for later Services of this name.
+/// Without the annotation, the floating IP stays kept for later Services of this name.
 #[test]
 fn reused_kept_address_is_deleted_on_request() {
     let mut bench = Bench::new();
@@ -323,14 +340,14 @@ fn reused_kept_address_is_deleted_on_request() {
     again.key.owner_uid = "u-2".to_owned();
     bench.settled(&again);
     bench.gone(&again);
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "it stays kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "the floating IP stays kept");
     again.key.owner_uid = "u-3".to_owned();
     let goes = with(again, |spec| spec.address_retention = AddressRetention::Release.into());
     bench.settled(&goes);
     bench.gone(&goes);
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 
-    // The same for an attached floating IP.
+    // The same holds for an attached floating IP.
     let mut bench = Bench::new();
     bench.settled(&keeps);
     bench.gone(&keeps);
@@ -348,7 +365,7 @@ fn reused_kept_address_is_deleted_on_request() {
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 }
 
-/// Each kept address uses the project's quota indefinitely.
+/// Each kept address uses the project's quota indefinitely, so their number is limited.
 #[test]
 fn kept_addresses_of_a_namespace_are_limited() {
     let mut bench = Bench::new();
@@ -364,13 +381,14 @@ fn kept_addresses_of_a_namespace_are_limited() {
     let (_, error) = bench.refused(&of_another(keeps.clone(), "shop"));
     assert_eq!(error.fields, ["spec.address_retention"]);
     assert!(error.message.contains("namespace shop"), "{error}");
-    let second = bench.seen(&of_another(keeps.clone(), "shop")).expect("it serves nevertheless");
+    let second =
+        bench.seen(&of_another(keeps.clone(), "shop")).expect("the load balancer serves nevertheless");
     assert_eq!(addresses(&second).len(), 1);
     bench.gone(&of_another(keeps.clone(), "shop"));
-    assert_eq!(bench.cloud.floating_ips.len(), 1, "only the first one is kept");
+    assert_eq!(bench.cloud.floating_ips.len(), 1, "only the first address is kept");
     bench.settled(&of_another(keeps.clone(), "mail"));
 
-    // Addresses above a lowered maximum stay kept.
+    // If the maximum is lowered, addresses above it stay kept.
     let mut bench = Bench::new();
     let second = of_another(keeps.clone(), "shop");
     bench.settled(&keeps);
@@ -396,7 +414,7 @@ fn address_of_the_former_ccm_is_taken_over() {
     let go = "Floating IP for Kubernetes external service shop/web from cluster prod";
     set(&mut bench.cloud.floating_ips, &id, &json!({ "description": go }));
     assert_eq!(bench.settled(&desired).1, ["describe floating IP 203.0.113.5 as owned by this cluster"]);
-    // It is changed only after its owner is recorded.
+    // The floating IP is changed only after its owner is recorded.
     for (wish, left) in [(web([tcp(80)]), 0), (with(web([tcp(80)]), kept), 1)] {
         let mut bench = Bench::new();
         bench.settled(&desired);
@@ -404,7 +422,7 @@ fn address_of_the_former_ccm_is_taken_over() {
         bench.settled(&wish);
         assert_eq!(bench.cloud.floating_ips.len(), left, "{:?}", bench.writes);
     }
-    // A user has attached it to a server.
+    // A user has attached the floating IP to a server.
     set(&mut bench.cloud.floating_ips, &id, &json!({ "port_id": "a machine's" }));
     assert_eq!(bench.settled(&desired).1, ["create a floating IP"]);
     bench.deleted();

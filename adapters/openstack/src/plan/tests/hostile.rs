@@ -1,9 +1,9 @@
-//! A hostile user of one namespace knows all IDs, names and addresses of the project: whatever this user requests, objects of others do
-//! not change, and others get what they request.
+//! A hostile user of one namespace knows all IDs, names and addresses of the project. Whatever this user requests, objects of others do not
+//! change, and others get what they request.
 //!
-//! The requests pass the runtime's own checks and decisions; writes are executed on the small cloud of `bench`. Each write of the attacker
-//! is checked: objects outside of namespace `evil` must not change. Between the attacker's writes, nodes join, load balancers break and are
-//! recreated, and Services of the victims are deleted and created again.
+//! The requests pass the runtime's own checks and decisions, and writes are executed on the fake cloud of `bench`. The test checks each
+//! write of the attacker: objects outside of namespace `evil` must not change. Between the attacker's writes, nodes join, load balancers
+//! break and are recreated, and Services of the victims are deleted and created again.
 
 mod wishes;
 
@@ -35,22 +35,22 @@ use crate::{
 
 /// The namespace of the attacker.
 const EVIL: &str = "evil";
-/// Number of worlds, and of turns in each. A turn is at most [`CUT`] vendor writes.
+/// Number of worlds, and number of turns in each. A turn consists of at most [`CUT`] vendor writes.
 const WORLDS: u32 = 30;
 const TURNS: usize = 1_350;
 const CUT: u64 = 5;
-/// Minimum number of requests of the attacker in each half: 100,000 in both.
+/// Minimum number of requests of the attacker in each half of the worlds; both halves together have 100,000.
 const STEPS: usize = 50_000;
 /// Maximum number of writes until a victim has what it requests.
 const SETTLED: usize = 80;
-/// Minimum number of the attacker's writes in each half: refusals alone prove little.
+/// Minimum number of the attacker's writes in each half of the worlds, because refusals alone prove little.
 const WRITES: usize = 10_000;
 /// Maximum number of addresses that a namespace keeps.
 const KEPT: usize = 2;
-/// Minimum number of these writes on a load balancer whose owner shares it with the attacker for a while.
+/// Minimum number of the attacker's writes on a load balancer whose owner shares it with the attacker for a while.
 const GUEST_WRITES: usize = 200;
 
-/// Values that the attacker requests and no grant allows: none of them is in any write.
+/// Values that the attacker requests and no grant allows. None of them may be in any write.
 const CLOSED: [&str; 5] = [
     "subnet-of-others",
     "members-of-others",
@@ -59,7 +59,7 @@ const CLOSED: [&str; 5] = [
     "certificate-of-others",
 ];
 
-/// A user's floating IP, which is reserved for the victims, and another one, which is reserved for another namespace.
+/// A floating IP that a user reserved for the victims, and one that a user reserved for another namespace.
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
@@ -109,17 +109,17 @@ impl Service {
 /// A project with load balancers of several owners.
 struct World {
     bench: Bench,
-    /// The listing of this project, cached until it changes.
+    /// The listing of this project. Cached until the project changes.
     listed: RefCell<Option<Rc<[Arc<Record>]>>>,
     driver: OpenStackDriver,
     grants: Grants,
     chance: Chance,
     victims: BTreeMap<&'static str, Service>,
     attackers: Vec<Service>,
-    /// Keys of all Services that the attacker had.
+    /// Keys of all Services that the attacker has had.
     evil: BTreeSet<String>,
     uids: u64,
-    /// Requests and writes of the attacker.
+    /// Number of requests and writes of the attacker.
     writes: usize,
     guest_writes: usize,
     tries: usize,
@@ -158,7 +158,7 @@ impl World {
             "vip_address": "10.0.0.78", "tags": ["kube_service_prod_shop_old"] });
         let legacy = json!({ "id": "legacy", "name": "a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "provisioning_status": "ACTIVE",
             "vip_port_id": "port-of-legacy", "vip_address": "10.0.0.79", "tags": [] });
-        // Another cluster of the same name has a namespace and a Service of the same names.
+        // Another cluster with the same cluster name has a namespace and a Service with the same names.
         let elsewhere = "kube_service_prod_evil_x";
         let of_go_elsewhere = json!({ "id": "of-go-elsewhere", "name": elsewhere, "provisioning_status": "ACTIVE",
             "vip_port_id": "port-of-go-elsewhere", "vip_address": "10.0.0.80", "tags": [elsewhere] });
@@ -236,19 +236,20 @@ impl World {
         }))
     }
 
-    /// The bench, to change it.
+    /// Returns the bench, in order to change it.
     fn change(&mut self) -> &mut Bench {
         self.listed.take();
         &mut self.bench
     }
 
-    /// The next write for a request, as the runtime decides.
+    /// Returns the next write for a request, as the runtime decides.
     fn foretold(&self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
         let records = self.records();
         foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
     }
 
-    /// Executes a write. Returns whether the cloud accepted it: it refuses addresses in use, and objects that changed since the plan.
+    /// Executes a write. Returns whether the cloud accepted it. The cloud refuses addresses in use, and objects that changed since the
+    /// plan.
     fn writes(&mut self, step: &Step) -> bool {
         let used = |cloud: &crate::load_balancers::tests::Listings, address: &IpAddr| {
             cloud.balancers.iter().any(|one| one["vip_address"] == address.to_string())
@@ -265,7 +266,7 @@ impl World {
                 self.bench.next_address += 1;
             }
         }
-        // The cloud fails.
+        // The cloud returns an error.
         if self.chance.one_in(20) {
             return false;
         }
@@ -273,10 +274,10 @@ impl World {
         !bench.refuses(step) && bench.try_execute(step).is_ok()
     }
 
-    /// A victim gets what it requests, with turns of the attacker between its writes.
+    /// Lets a victim get what it requests. The attacker has turns between the writes.
     #[track_caller]
     fn settles(&mut self, name: &str) {
-        self.reaches(name, |service| service.ensure(), "does not have what it requests");
+        self.reaches(name, |service| service.ensure(), "the victim does not have what it requests");
     }
 
     #[track_caller]
@@ -300,7 +301,7 @@ impl World {
         panic!("{name} {otherwise}: {last}\n{}", self.told());
     }
 
-    /// Octavia completes its pending changes.
+    /// Lets Octavia complete its pending changes.
     fn calm_down(&mut self) {
         let is_busy = |one: &Value| one["provisioning_status"] == "PENDING_UPDATE";
         if self.bench.cloud.balancers.iter().any(is_busy) {
@@ -319,7 +320,7 @@ impl World {
         Service::of(wish)
     }
 
-    /// One turn of the attacker: a new request for, or a deletion of, one of its Services, and some of the following writes.
+    /// Plays one turn of the attacker: a new request for, or a deletion of, one of its Services, and some of the writes that follow.
     fn attack(&mut self) {
         let Some(at) = self.chance.of(&[0_usize, 1, 2]) else { return };
         let goes = self.chance.one_in(6);
@@ -365,7 +366,7 @@ impl World {
         }
     }
 
-    /// One turn of a victim.
+    /// Plays one turn of a victim.
     fn work(&mut self) {
         let all = ["web", "api", "mail", "vpn", "twin", "db", "lent", "lent"];
         let Some(name) = self.chance.of(&all) else { return };
@@ -378,7 +379,7 @@ impl World {
                 self.victims.insert(name, service);
             }
             1 if name != "api" => {
-                // It breaks, and the runtime recreates it: for a moment its floating IP is unattached.
+                // The load balancer breaks, and the runtime recreates it. For a moment its floating IP is unattached.
                 let id = self.id_of(name);
                 if name == "web" || name == "lent" {
                     return;
@@ -386,7 +387,7 @@ impl World {
                 set(&mut self.change().cloud.balancers, &id, &json!({ "provisioning_status": "ERROR" }));
             }
             2 if ["vpn", "mail", "lent"].contains(&name) => {
-                self.reaches(name, |service| service.delete(), "cannot be deleted");
+                self.reaches(name, |service| service.delete(), "the load balancer cannot be deleted");
                 let uid = self.uid();
                 service.wish.key.owner_uid.clone_from(&uid);
                 service.wish.owner.uid = uid;
@@ -416,13 +417,13 @@ impl World {
         if name == "lent" {
             self.person_listens();
         }
-        // An internal load balancer has another address after an error or a new creation; all others keep theirs.
+        // An internal load balancer has another address after an error or a new creation. All others keep theirs.
         if name != "db" && name != "lent" {
             assert_eq!(self.addresses_of(name), before, "{name}: its address changed\n{}", self.told());
         }
     }
 
-    /// All objects outside of namespace `evil`: load balancers with their parts, and floating IPs.
+    /// Returns all objects outside of namespace `evil`: load balancers with their parts, and floating IPs.
     fn of_others(&self) -> Vec<Value> {
         let (cloud, lent) = (&self.bench.cloud, self.id_of("lent"));
         let tag = format!("cloudadapter.dev/owner-namespace={EVIL}");
@@ -464,7 +465,7 @@ impl World {
             })
     }
 
-    /// The attacker's parts of `lent`: listeners, and pools with their members.
+    /// Returns the attacker's parts of `lent`: listeners, and pools with their members.
     fn guests(&self) -> BTreeSet<String> {
         let cloud = &self.bench.cloud;
         let lent = self.id_of("lent");
@@ -473,7 +474,7 @@ impl World {
         parts.map(|one| format!("{one} {:?}", members(one))).collect()
     }
 
-    /// A load balancer; `lent` without the attacker's tags, and without fields that count parts.
+    /// Returns a load balancer; for `lent` without the attacker's tags, and without fields that count parts.
     fn without_guests(&self, lent: &str, balancer: &Value) -> Value {
         let mut balancer = balancer.clone();
         if balancer["id"] == lent {
@@ -512,7 +513,7 @@ fn named(namespace: &str, name: &str, mut wish: DesiredLoadBalancer) -> DesiredL
     wish
 }
 
-/// An internal load balancer with a requested address.
+/// Returns an internal load balancer with a requested address.
 fn web_with_address(address: &str) -> DesiredLoadBalancer {
     with(web([tcp(5432)]), |spec| spec.requested_addresses = vec![address.to_owned()])
 }
@@ -554,7 +555,7 @@ async fn hostile_namespace_changes_no_objects_of_others() {
     played(0).await;
 }
 
-/// Half of the worlds, so that the halves run on two processors.
+/// Plays half of the worlds, so that the two halves run on two processors.
 #[tokio::test]
 async fn hostile_namespace_changes_no_objects_of_others_second_half() {
     played(1).await;

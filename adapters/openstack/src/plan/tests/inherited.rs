@@ -1,8 +1,8 @@
-//! Load balancers of the former cloud controller manager.
+//! Tests of load balancers that the former cloud controller manager created.
 
 use super::*;
 
-/// The load balancer of the former cloud controller manager for `shop/web`, with these ports.
+/// Creates the load balancer of the former cloud controller manager for `shop/web`, with these ports.
 fn of_go(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     bench.settled(desired);
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "name": GO, "tags": [GO] }));
@@ -41,7 +41,7 @@ fn load_balancer_of_the_former_ccm_is_taken_over() {
     assert!(record.detail.listeners.iter().all(takes_back), "a rollback is possible");
 }
 
-/// Some annotations of the former controller only apply to a new load balancer, so that later changes had no effect.
+/// Some annotations of the former controller apply only to a new load balancer, so that later changes of them had no effect.
 #[test]
 fn taken_over_load_balancer_follows_the_nodes() {
     let mut bench = Bench::new();
@@ -60,7 +60,7 @@ fn taken_over_load_balancer_follows_the_nodes() {
     );
     assert_eq!((error.fault, error.fields), (Fault::Immutable, vec!["spec.size".to_owned()]));
     let there = bench.observe().expect("there");
-    assert_eq!(there.summary.key, Some(desired.key.clone()), "is deleted with it");
+    assert_eq!(there.summary.key, Some(desired.key.clone()), "it is deleted with the Service");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn former_ccm_finds_load_balancers_with_its_names() {
         record.detail.listeners.iter().all(takes_back),
         "the former controller needs it to recognise the listener"
     );
-    assert_eq!(record.summary.key, Some(desired.key.clone()), "has the owner tag");
+    assert_eq!(record.summary.key, Some(desired.key.clone()), "it has the owner tag");
     let (record, writes) = bench.settled(&with(desired, |spec| spec.listeners.push(tcp(443))));
     assert!(record.detail.listeners.iter().all(takes_back), "{writes:?}");
 }
@@ -133,7 +133,7 @@ fn former_load_balancer_is_deleted_with_its_address() {
     assert!(bench.cloud.floating_ips.is_empty());
 }
 
-/// The default of the former cloud controller manager: `create-monitor` is off.
+/// By default, the former cloud controller manager creates no monitors (`create-monitor` is off).
 #[test]
 fn taken_over_load_balancer_gets_health_checks() {
     let take_over = |ports: &[contract::Listener], kind: health_check::Kind| {
@@ -143,7 +143,7 @@ fn taken_over_load_balancer_gets_health_checks() {
         let check = HealthCheck { kind: kind.into(), ..HealthCheck::default() };
         bench.settled(&with(public(ports.to_vec()), |spec| spec.health_check = Some(check))).1
     };
-    // Two writes for tags, two for each port, one for the floating IP.
+    // Two writes for tags, two for each port, and one for the floating IP.
     assert_eq!(take_over(&[tcp(80)], health_check::Kind::None).len(), 2 + 2 + 1);
     let (two, probed) = ([tcp(80), tcp(443)], health_check::Kind::Tcp);
     assert_eq!(take_over(&two, health_check::Kind::None).len(), 2 + 2 * 2 + 1);
@@ -153,7 +153,7 @@ fn taken_over_load_balancer_gets_health_checks() {
     assert_eq!(creates.count(), 2, "{writes:?}");
 }
 
-/// A cluster that supports both IP families takes over a load balancer with one, unless the Service requests the other.
+/// A cluster that supports both IP families takes over a load balancer with one IP family, unless the Service requests the other one.
 #[test]
 fn single_stack_load_balancer_is_taken_over() {
     let mut bench = Bench::new();
@@ -161,7 +161,7 @@ fn single_stack_load_balancer_is_taken_over() {
     of_go(&mut bench, &web([tcp(80)]));
     bench.options.ipv6_subnet_id = Some("subnet-6".to_owned());
     let both = with(web([tcp(80)]), |spec| spec.ip_families.push(contract::IpFamily::Ipv6.into()));
-    let error = bench.plan(&both).expect_err("it has only one");
+    let error = bench.plan(&both).expect_err("the load balancer has only one IP family");
     assert_eq!(
         (error.fault, error.fields.as_slice()),
         (Fault::Immutable, &["spec.ip_families".to_owned()][..])

@@ -1,4 +1,4 @@
-//! Security groups: from the listing to the writes, on services that store what is written.
+//! Tests of security groups, from the listing to the writes, on fake services that store what is written.
 
 use cloud_adapter::{
     driver::{Collection, Driver as _, LoadBalancerRecord},
@@ -20,7 +20,7 @@ use crate::{
 
 const LBAAS: &str = "/load-balancer/v2/lbaas";
 
-/// Services with three servers, and the load balancers of benches.
+/// Fake services with three servers, and the load balancers of benches.
 struct Cloud {
     cloud: FakeCloud,
     driver: OpenStackDriver,
@@ -62,7 +62,7 @@ impl Cloud {
         this
     }
 
-    /// Lists the load balancers of the benches in Octavia.
+    /// Adds the load balancers of the benches to Octavia's listing.
     fn show(&self, benches: &[&Bench]) {
         let mut store = self.cloud.store();
         let all =
@@ -112,7 +112,7 @@ impl Cloud {
         records.into_iter().find(|one| one.summary.key.as_ref() == Some(&of.key)).expect("listed")
     }
 
-    /// Grants access, and returns the calls that this took; none if there is access already.
+    /// Grants access, and returns the calls that were made. There are none if the access exists already.
     async fn opened(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan(desired, &writer(), Some(&record)).expect("possible");
@@ -122,18 +122,18 @@ impl Cloud {
         let members = at(|one| matches!(one, Step::SetMembers { .. } | Step::AddMembers { .. }));
         assert!(
             open.is_none_or(|open| members.is_none_or(|members| open < members)),
-            "access comes before members"
+            "access is granted before members are added"
         );
         assert!(
             close.is_none_or(|close| members.is_none_or(|members| close > members)),
-            "access stays until members are gone"
+            "access stays until members are removed"
         );
         let mut calls = self.done(open.map(|at| &steps[at])).await;
         calls.extend(self.done(close.map(|at| &steps[at])).await);
         calls
     }
 
-    /// Revokes access, and returns the calls that this took.
+    /// Revokes access, and returns the calls that were made.
     async fn closed(&self, desired: &DesiredLoadBalancer) -> Vec<String> {
         let record = self.record(desired).await;
         let steps = self.driver.plan_deletion(&record);
@@ -142,7 +142,7 @@ impl Cloud {
         self.done(close.map(|at| &steps[at])).await
     }
 
-    /// Changes the rules of the cluster's group by hand.
+    /// Changes the rules of the cluster's group, as a user does by hand.
     fn by_hand(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let mut store = self.cloud.store();
         let groups = &mut store.lists.get_mut(GROUPS).expect("there").1;
@@ -163,7 +163,7 @@ impl Cloud {
             .collect()
     }
 
-    /// The rules of the cluster's group; `None` without a group.
+    /// Returns the rules of the cluster's group. `None` if there is no group.
     fn rules(&self) -> Option<Vec<String>> {
         let store = self.cloud.store();
         let ours = group_description("c-1");
@@ -183,14 +183,14 @@ impl Cloud {
     }
 }
 
-/// A load balancer of another Service of the cluster.
+/// Returns a load balancer of another Service of the cluster.
 fn other() -> (Bench, DesiredLoadBalancer) {
     other_of(web([tcp(81)]))
 }
 
 fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     let mut bench = Bench::new();
-    // The IDs of the first load balancer are taken.
+    // These IDs differ from those of the first load balancer.
     bench.settled(&web([tcp(80)]));
     bench.deleted();
     shop.key.owner_uid = "u-2".to_owned();
@@ -198,7 +198,7 @@ fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     (bench, shop)
 }
 
-/// The same Service with a health check at kube-proxy's port.
+/// Returns the same Service with a health check at kube-proxy's port.
 fn probed(desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     with(desired, |spec| {
         spec.health_check = Some(HealthCheck { port: Some(10256), ..HealthCheck::default() });
@@ -234,17 +234,17 @@ async fn load_balancers_share_a_group_until_the_last_is_deleted() {
     ];
     assert_eq!(calls, wanted);
     let if_match = cloud.cloud.store().headers.last().expect("sent").get("if-match").cloned();
-    assert_eq!(if_match.expect("the revision that was read"), "revision_number=7");
+    assert_eq!(if_match.expect("the write contains the revision that was read"), "revision_number=7");
     let lets_in = ["tcp 30080 10.0.0.0/24", "udp 30053 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), lets_in);
     assert_eq!(cloud.groups("p-2"), json!(["default", "mine", "group-2"]));
-    assert_eq!(cloud.opened(&desired).await, [""; 0], "nothing is missing");
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "no access is missing");
     let asked = cloud.cloud.store().requests.len();
     cloud.sweep().await;
     let asked = cloud.cloud.store().requests.len() - asked;
-    assert_eq!(asked, 5 + 2, "Octavia's four and floating IPs; groups and ports");
+    assert_eq!(asked, 5 + 2, "Octavia's four collections, floating IPs, groups and ports");
 
-    // Another Service only costs its rules, a new node one write, and a node without port security none.
+    // Another Service costs only its rules, a new node one write, and a node without port security nothing.
     assert_eq!(cloud.opened(&shop).await, [list, "POST security-group-rules"]);
     assert_eq!(cloud.opened(&grown(desired.clone())).await, [list, "GET ports", "PUT ports/p-3"]);
     assert_eq!(cloud.opened(&grown(shop.clone())).await, [""; 0], "already done for the first Service");
@@ -267,7 +267,7 @@ async fn load_balancers_share_a_group_until_the_last_is_deleted() {
     for (port, was) in cloud.cloud.store().ports.iter().zip(&before) {
         assert_eq!(port["security_groups"], was["security_groups"], "of {}", port["id"]);
     }
-    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "of another cluster");
+    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "the group of another cluster stays");
 }
 
 #[tokio::test]
@@ -277,7 +277,7 @@ async fn rules_follow_the_ports_and_foreign_rules_stay() {
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     cloud.opened(&desired).await;
-    // A user's rule, and two rules of a deleted load balancer, of which one is still needed.
+    // The group has a user's rule, and two rules of a deleted load balancer, of which one is still needed.
     cloud.by_hand(|rules| {
         rules.push(json!({ "id": "hers", "direction": "ingress", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22 }));
         rules[0]["description"] = json!(rule_description("gone", "u-9"));
@@ -291,9 +291,9 @@ async fn rules_follow_the_ports_and_foreign_rules_stay() {
     let rules = cloud.rules().expect("a group");
     assert_eq!(rules, ["tcp 10256 10.0.0.0/24", "tcp 22 null", "tcp 30443 10.0.0.0/24"]);
     cloud.by_hand(|rules| rules.retain(|one| one["port_range_min"] != 30443));
-    assert_eq!(cloud.opened(&probed).await.len(), 2, "it was deleted by hand");
+    assert_eq!(cloud.opened(&probed).await.len(), 2, "a user deleted a rule");
     cloud.closed(&probed).await;
-    assert_eq!(cloud.rules().expect("a user's rule is in it"), ["tcp 22 null"]);
+    assert_eq!(cloud.rules().expect("the group has a user's rule"), ["tcp 22 null"]);
     assert_eq!(cloud.closed(&probed).await, [""; 0]);
 }
 
@@ -310,13 +310,13 @@ async fn ovn_allows_all_clients_and_hidden_subnet_is_reported() {
     };
     let error = plan(&desired).await.expect_err("unknown");
     assert!(error.fault == Fault::Invalid && error.message.contains("subnet-4"), "{error}");
-    let steps = plan(&grown(desired.clone())).await.expect("everything else comes first");
+    let steps = plan(&grown(desired.clone())).await.expect("all other changes come first");
     assert_eq!(
         steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["add or change 2 members of pool tcp-80"]
     );
-    assert_eq!(cloud.rules(), None, "nothing is created");
-    // The subnet becomes visible.
+    assert_eq!(cloud.rules(), None, "no group is created");
+    // From here on, the subnet is visible.
     let subnet = json!({ "id": "subnet-4", "cidr": "10.0.0.0/24" });
     cloud.cloud.store().lists.get_mut("/network/v2.0/subnets").expect("there").1.push(subnet);
     cloud.opened(&desired).await;
@@ -333,7 +333,7 @@ async fn ovn_allows_all_clients_and_hidden_subnet_is_reported() {
     assert_eq!(ovn.rules().expect("a group"), ["tcp 30080 0.0.0.0/0"]);
 }
 
-/// Its VIP is in the network of another tenant, and it reaches the members through their own subnet.
+/// The VIP is in the network of another tenant, and the load balancer reaches the members through their own subnet.
 #[tokio::test]
 async fn hidden_vip_subnet_is_skipped_with_member_subnets() {
     let mut bench = Bench::new();
@@ -355,7 +355,7 @@ async fn hidden_vip_subnet_is_skipped_with_member_subnets() {
     assert_eq!(
         cloud.cloud.asked("GET /network/v2.0/subnets").len(),
         1,
-        "it is known that the other is not visible"
+        "it is known that the other subnet is not visible"
     );
 
     let more = grown(desired);
@@ -378,7 +378,7 @@ async fn visible_subnet_gets_access_and_hidden_one_is_reported() {
     assert_eq!(cloud.rules().expect("a group"), ["tcp 30080 10.0.0.0/24"]);
     assert_eq!(cloud.groups("p-1"), json!(["default", "group-2"]));
     let record = cloud.record(&desired).await;
-    let error = cloud.driver.plan(&desired, &writer(), Some(&record)).expect_err("one is not visible");
+    let error = cloud.driver.plan(&desired, &writer(), Some(&record)).expect_err("one subnet is not visible");
     assert!(error.message.contains("subnet-6"), "{error}");
 }
 
@@ -395,11 +395,11 @@ async fn renamed_group_is_recognised() {
     let more = with(grown(desired), |spec| spec.listeners.push(tcp(443)));
     let calls = cloud.opened(&more).await;
     assert_eq!(calls, ["GET security-groups", "POST security-group-rules", "GET ports", "PUT ports/p-3"]);
-    assert_eq!(cloud.opened(&more).await, [""; 0], "it converges");
+    assert_eq!(cloud.opened(&more).await, [""; 0], "the plan converges");
     cloud.closed(&more).await;
     assert_eq!(cloud.rules(), None);
     assert_eq!(cloud.closed(&more).await, [""; 0]);
-    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "of another cluster");
+    assert_eq!(cloud.cloud.store().lists[GROUPS].1.len(), 1, "the group of another cluster stays");
 }
 
 #[tokio::test]
@@ -410,19 +410,24 @@ async fn shared_rule_stays_until_no_longer_needed() {
     let cloud = Cloud::with(&[&first]).await;
     cloud.opened(&desired).await;
     assert_eq!(cloud.rules().expect("a group"), ["tcp 10256 10.0.0.0/24", "tcp 30443 10.0.0.0/24"]);
-    // Planned before the other load balancer existed.
+    // This was planned before the other load balancer existed.
     let early = cloud.driver.plan_deletion(&cloud.record(&desired).await);
 
     cloud.show(&[&first, &second]);
     assert_eq!(cloud.opened(&shop).await, ["GET security-groups", "POST security-group-rules"]);
-    assert_eq!(cloud.opened(&web([tcp(443)])).await, [""; 0], "it needs no probe, but the other one does");
+    assert_eq!(
+        cloud.opened(&web([tcp(443)])).await,
+        [""; 0],
+        "this load balancer needs no probes, \
+    but the other one does"
+    );
     let early = early.iter().find(|step| matches!(step, Step::CloseNodes(_)));
     cloud.done(early).await;
     let of_shop = ["tcp 10256 10.0.0.0/24", "tcp 30081 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), of_shop);
     assert_eq!(cloud.closed(&desired).await, [""; 0]);
     cloud.show(&[&second]);
-    assert_eq!(cloud.opened(&shop).await, [""; 0], "the rule of the deleted one gives access");
+    assert_eq!(cloud.opened(&shop).await, [""; 0], "the rule of the deleted load balancer grants access");
     cloud.closed(&shop).await;
     assert_eq!(cloud.rules(), None);
 }
@@ -437,7 +442,7 @@ async fn only_initial_unmarked_rules_are_removed() {
         json!({ "id": id, "direction": "egress", "ethertype": "IPv4", "protocol": null, "port_range_min": null,
             "port_range_max": null, "remote_ip_prefix": null, "remote_group_id": null, "description": "", "created_at": at })
     };
-    // A group left by an interruption, and one to which a user has added rules.
+    // An interruption has left one group, and a user has added rules to another one.
     let hers = any("hers", "2026-11-22T03:05:00Z");
     let of_ours = |id: &str, rules: Value| {
         json!({ "id": id, "name": group_name("c-1"), "description": group_description("c-1"), "created_at": MADE_AT,
@@ -450,7 +455,7 @@ async fn only_initial_unmarked_rules_are_removed() {
     let many: Vec<Value> = (0..9).map(|n| any(&format!("hers-{n}"), "2026-11-22T03:05:00Z")).collect();
     let busy = of_ours("busy", json!(many));
     cloud.cloud.store().lists.get_mut(GROUPS).expect("there").1.push(busy);
-    assert_eq!(cloud.opened(&desired).await, [""; 0], "the group with the adapter's rules counts");
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "the group with the adapter's rules is used");
     cloud.closed(&desired).await;
     assert_eq!(cloud.rules().expect("hers"), ["null null null"]);
 }
@@ -463,8 +468,8 @@ async fn objects_deleted_by_others_are_not_an_error() {
     let cloud = Cloud::with(&[&bench]).await;
     cloud.opened(&desired).await;
     let (client, session) = (&cloud.driver.client, &cloud.session);
-    client.delete_rule(session, "gone").await.expect("nothing to do");
-    client.delete_security_group(session, "gone").await.expect("nothing to do");
+    client.delete_rule(session, "gone").await.expect("an absent object counts as deleted");
+    client.delete_security_group(session, "gone").await.expect("an absent object counts as deleted");
 }
 
 #[tokio::test]
@@ -474,16 +479,16 @@ async fn changes_of_groups_by_others_are_reverted() {
     bench.settled(&desired);
     let cloud = Cloud::with(&[&bench]).await;
     let applied = async || cloud.record(&desired).await.summary.applied_hash;
-    assert_eq!(applied().await, "", "no access yet");
+    assert_eq!(applied().await, "", "it has no access yet");
     cloud.opened(&desired).await;
     assert_eq!(applied().await, desired.hash);
 
     cloud.cloud.store().ports[0]["security_groups"] = json!(["default"]);
-    assert_eq!(applied().await, "", "a port was reset");
+    assert_eq!(applied().await, "", "a user reset a port");
     assert_eq!(cloud.opened(&desired).await, ["GET security-groups", "GET ports", "PUT ports/p-1"]);
     assert_eq!(applied().await, desired.hash);
     cloud.by_hand(Vec::clear);
-    assert_eq!(applied().await, "", "a rule was deleted");
+    assert_eq!(applied().await, "", "a user deleted a rule");
     assert_eq!(cloud.opened(&desired).await, ["GET security-groups", "POST security-group-rules"]);
     assert_eq!(applied().await, desired.hash);
     cloud.by_hand(|rules| {
@@ -508,7 +513,7 @@ async fn rules_of_deleted_load_balancers_are_cleaned_up() {
     let before = cloud.cloud.store().ports.clone();
     cloud.opened(&desired).await;
     cloud.opened(&shop).await;
-    // It is the first one, and in ERROR it cannot be changed.
+    // This load balancer is the first one, but in state ERROR it cannot be changed.
     let mut broken = Bench::new();
     broken.settled(&web([tcp(82)]));
     broken.cloud.balancers[0]["id"] = json!("a");
@@ -522,7 +527,11 @@ async fn rules_of_deleted_load_balancers_are_cleaned_up() {
     cloud.sweep().await;
     broken.cloud.balancers[0]["provisioning_status"] = json!("ERROR");
     cloud.show(&[&broken, &second]);
-    assert_eq!(cloud.record(&shop).await.summary.applied_hash, "", "it is to clean up");
+    assert_eq!(
+        cloud.record(&shop).await.summary.applied_hash,
+        "",
+        "this load balancer must delete the rules"
+    );
     cloud.show(&[&second]);
     let calls = cloud.closed(&desired).await;
     assert_eq!(calls.len(), 2, "{calls:?}");
@@ -536,7 +545,11 @@ async fn rules_of_deleted_load_balancers_are_cleaned_up() {
         one.summary.key.as_ref().is_some_and(|key| key.cluster_id == "c-1")
     };
     assert!(!left.iter().any(of_c1), "{left:?}");
-    assert_eq!(cloud.cloud.store().requests.len() - asked, 3, "load balancers, groups, floating IPs");
+    assert_eq!(
+        cloud.cloud.store().requests.len() - asked,
+        3,
+        "listings of load balancers, groups and floating IPs"
+    );
 }
 
 #[tokio::test]
@@ -551,11 +564,11 @@ async fn each_user_of_a_shared_load_balancer_has_its_rules() {
     cloud.show(&[&bench]);
     assert_eq!(cloud.opened(&api).await, ["GET security-groups", "POST security-group-rules"]);
     assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash);
-    assert_eq!(cloud.opened(&desired).await, [""; 0], "the owner has what it needs");
+    assert_eq!(cloud.opened(&desired).await, [""; 0], "the owner has the access that it needs");
     let all = ["tcp 10256 10.0.0.0/24", "tcp 30080 10.0.0.0/24", "tcp 30443 10.0.0.0/24"];
     assert_eq!(cloud.rules().expect("a group"), all);
 
-    // The owner leaves first: rules that the other one needs stay, no matter for which one they were created.
+    // The owner leaves first. Rules that the other user needs stay, whichever of them they were created for.
     let gone = |record: &LoadBalancerRecord<Detail>| {
         let steps = cloud.driver.plan_deletion(record);
         steps.into_iter().find(|step| matches!(step, Step::CloseNodes(_)))
@@ -565,10 +578,10 @@ async fn each_user_of_a_shared_load_balancer_has_its_rules() {
     assert_eq!(cloud.rules().expect("a group"), ["tcp 10256 10.0.0.0/24", "tcp 30443 10.0.0.0/24"]);
     bench.gone(&desired);
     cloud.show(&[&bench]);
-    assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash, "nothing is missing");
+    assert_eq!(cloud.record(&api).await.summary.applied_hash, api.hash, "no access is missing");
     let close = gone(&cloud.record(&api).await);
     cloud.done(close.as_ref()).await;
-    assert_eq!(cloud.rules(), None, "the last one leaves nothing");
+    assert_eq!(cloud.rules(), None, "the last user leaves nothing behind");
     for (port, was) in cloud.cloud.store().ports.iter().zip(&before) {
         assert_eq!(port["security_groups"], was["security_groups"], "of {}", port["id"]);
     }

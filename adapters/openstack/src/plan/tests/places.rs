@@ -1,4 +1,4 @@
-//! Subnets, addresses and zones of a load balancer and its members.
+//! Tests of subnets, addresses and zones of a load balancer and its members.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn service_settings_take_precedence_over_flags() {
     assert_eq!(bench.plan(&desired), Ok(vec![]));
 }
 
-/// A grant is needed to get an object, and not to keep it.
+/// A grant is needed to get an object, but not to keep it.
 #[test]
 fn objects_in_use_are_reported() {
     let mut bench = Bench::new();
@@ -50,7 +50,7 @@ fn dual_stack_has_an_address_for_each_family() {
     };
     let (record, _) = Bench::new().settled(&both(tcp(80)));
     assert_eq!(addresses(&record), ["fd00::9", "10.0.0.9"]);
-    assert_eq!(members(&record).len(), 2, "a proxy needs one for each node");
+    assert_eq!(members(&record).len(), 2, "a proxy needs one member for each node");
     let (record, _) = Bench::new().settled(&both(udp(53)));
     assert_eq!(members(&record).len(), 4);
 }
@@ -65,7 +65,7 @@ fn replacement_requests_the_former_addresses() {
     let given = with(dual.clone(), |spec| spec.requested_addresses = vec!["10.0.0.77".into()]);
     let network = with(web([tcp(80)]), parameter("network-id", "net"));
     for (what, first, second, wanted) in [
-        ("the same", &dual, &dual, &["10.0.0.9", "fd00::9"][..]),
+        ("in the same subnets", &dual, &dual, &["10.0.0.9", "fd00::9"][..]),
         ("in another subnet", &dual, &elsewhere, &["10.0.0.10", "fd00::9"]),
         ("requested", &dual, &given, &["10.0.0.77", "fd00::9"]),
         ("in a network", &network, &network, &["10.0.0.9"]),
@@ -82,7 +82,7 @@ fn replacement_requests_the_former_addresses() {
     bench.next_address = 10;
     let balancer = former.detail.balancer.as_mut().expect("there");
     (balancer.vip_address, balancer.additional_vips) = (None, Vec::new());
-    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "it never had any");
+    assert_eq!(addresses(&bench.again(&dual, &former)), ["10.0.0.10", "fd00::10"], "it never had an address");
     bench.deleted();
     let balancer = former.detail.balancer.as_mut().expect("there");
     let six = json!([{ "ip_address": "fd00::f816:3eff:fefa:5aec", "subnet_id": "subnet-6" }]);
@@ -90,6 +90,6 @@ fn replacement_requests_the_former_addresses() {
     assert_eq!(
         addresses(&bench.again(&dual, &former)),
         ["10.0.0.10", "fd00::10"],
-        "derived from a MAC address"
+        "the address is derived from a MAC address"
     );
 }

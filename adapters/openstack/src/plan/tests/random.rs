@@ -1,4 +1,4 @@
-//! From any state any other can be reached.
+//! Tests that plans reach any state from any other state.
 
 use proptest::prelude::*;
 
@@ -74,7 +74,7 @@ fn bench(at_once: bool) -> Bench {
 }
 
 proptest! {
-    /// From any state, half-built ones included, any other is reached by the planned writes.
+    /// Planned writes reach any state from any other state, including incomplete ones.
     #[test]
     fn every_change_converges(
         at_once in any::<bool>(), first in desired(), cut in 0_usize..12, second in desired(), third in desired(),
@@ -88,7 +88,7 @@ proptest! {
         prop_assert_eq!(own, usize::from(third.spec.scheme() == load_balancer_spec::Scheme::Internet));
     }
 
-    /// A half-built load balancer is never marked as complete.
+    /// An incomplete load balancer is never marked as complete.
     #[test]
     fn half_built_load_balancer_is_never_complete(
         at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12,
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// Nothing is left after a deletion, except floating IPs that are kept.
+    /// After a deletion nothing is left, except floating IPs that are kept.
     #[test]
     fn deletion_leaves_no_objects(at_once in any::<bool>(), first in desired(), second in desired(), cut in 0_usize..12) {
         let mut bench = bench(at_once);
@@ -118,12 +118,13 @@ proptest! {
     }
 }
 
-/// An action of one of several Services: the first owns a load balancer, the others share it, or share a user's.
+/// An action of one of several Services. The first Service owns a load balancer, and the others share it, or they share a user's load
+/// balancer.
 #[derive(Clone, Debug)]
 enum Turn {
-    /// It requests these ports. After this many writes another Service has its turn, or the adapter is killed.
+    /// The Service requests these ports. After this many writes another Service has its turn, or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
-    /// It is deleted, either at once with all its parts, or in the end.
+    /// The Service is deleted, either immediately with all its parts, or at the end.
     Goes(usize, usize, bool),
 }
 
@@ -145,7 +146,7 @@ prop_compose! {
     }
 }
 
-/// Objects of others than this key: tags, listeners, and pools with their contents.
+/// Returns objects of others than this key: tags, listeners, and pools with their contents.
 fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     let (part, sharer) = (ownership::part_tag(key), format!("/sharer/{}/", key.owner_uid));
     let own =
@@ -160,12 +161,12 @@ fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
     parts.cloned().chain(members).chain(tags).collect()
 }
 
-/// Executes at most this many steps for a key, none of which changes objects of others. Returns whether nothing is left.
+/// Executes at most this many steps for a key, none of which may change objects of others. Returns whether no step is left.
 fn one_turn(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
     for _ in 0..most {
         let step = match goes {
             true => bench.next_of_removal(desired),
-            // A port of another user, or a load balancer that no longer exists: it waits.
+            // The port belongs to another user, or the load balancer no longer exists: the Service waits.
             false => bench.plan_if_there(desired).unwrap_or_default().into_iter().next(),
         };
         let Some(step) = step else { return true };
@@ -179,8 +180,8 @@ fn one_turn(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: 
 }
 
 proptest! {
-    /// However Services start to use a load balancer, change it and leave it, interrupted after any write: each only changes its own parts,
-    /// the load balancer exists while any Service uses it, and in the end only objects of users are left.
+    /// Services start to use a load balancer, change it and leave it, in any order, and are interrupted after any write. Each changes only
+    /// its own parts, the load balancer exists while any Service uses it, and in the end only objects of users are left.
     // Behaviour: SF14
     #[test]
     fn sharing_services_change_only_their_own_parts(
@@ -208,7 +209,7 @@ proptest! {
                     wishes[who] = Some(*wanted);
                 }
                 Turn::Goes(who, cut, at_once) => {
-                    // A deleted Service does not return: its load balancer is deleted in spite of interruptions.
+                    // A deleted Service does not return. Its load balancer is deleted in spite of interruptions.
                     let Some(wanted) = wishes[who].take() else { continue };
                     one_turn(&mut bench, &wanted, true, cut);
                     if at_once {
@@ -227,7 +228,7 @@ proptest! {
                 prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
             }
         }
-        // All are deleted at the same time, a few writes each.
+        // All Services are deleted at the same time, with a few writes each in turn.
         for _ in 0..60 {
             for who in order {
                 if let Some(wanted) = all.get(&who) {

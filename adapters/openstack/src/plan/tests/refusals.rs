@@ -1,4 +1,4 @@
-//! Requests that are not possible here, or not in place, with the field at fault.
+//! Tests of requests that this cloud cannot fulfil, or not in place, with the field at fault.
 
 use super::*;
 
@@ -46,8 +46,8 @@ fn immutable_fields_do_not_block_other_changes() {
         assert_eq!(writes, [&["add or change 1 members of pool tcp-80"], &coming[..]].concat(), "{field}");
         assert_eq!((error.fault, error.fields.as_slice()), (Fault::Immutable, &[field.to_owned()][..]));
         let there = bench.observe().expect("there");
-        assert_eq!(there.summary.applied_hash, desired.hash, "not marked as complete");
-        // After the change is taken back it is in sync.
+        assert_eq!(there.summary.applied_hash, desired.hash, "it is not marked as complete");
+        // After the change is taken back, the load balancer is in sync.
         bench.settled(&desired);
     }
 }
@@ -110,8 +110,8 @@ fn old_octavia_and_ovn_report_missing_features() {
     let mut bench = Bench::new();
     bench.version = Version::v2(21);
     let proxied = contract::Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
-    let error = bench.plan(&web([proxied])).expect_err("too old");
-    assert!(error.message.contains("Octavia API is 2.21, and it needs 2.22"), "{error}");
+    let error = bench.plan(&web([proxied])).expect_err("Octavia is too old");
+    assert!(error.message.contains("Octavia API has version 2.21, but this feature needs 2.22"), "{error}");
     bench.options.load_balancer_provider = Some("ovn".to_owned());
     let (record, _) = bench.settled(&web([tcp(80)]));
     assert_eq!(record.detail.pools[0].pool.lb_algorithm, "SOURCE_IP_PORT");
@@ -122,7 +122,7 @@ fn old_octavia_and_ovn_report_missing_features() {
     bench.settled(&web([by_port]));
 }
 
-/// cpo#829: Octavia refuses all other monitors of UDP pools, and the request would be repeated forever.
+/// See cpo#829. Octavia refuses all other monitors of UDP pools, and the controller would repeat the request forever.
 #[test]
 fn udp_probes_by_http_or_tcp_need_a_new_octavia() {
     use health_check::Kind;
@@ -160,7 +160,10 @@ fn udp_probes_by_http_or_tcp_need_a_new_octavia() {
             Err(error) => {
                 assert!(!can, "{error}");
                 assert_eq!(error.fields, ["spec.health_check.kind"]);
-                assert!(error.message.contains("Octavia API is 2.15, and it needs 2.16"), "{error}");
+                assert!(
+                    error.message.contains("Octavia API has version 2.15, but this feature needs 2.16"),
+                    "{error}"
+                );
             }
         }
     }
@@ -171,8 +174,9 @@ fn missing_subnet_is_taken_from_a_node_or_reported() {
     let mut bench = Bench::new();
     bench.options.subnet_id = None;
     let mut alone = web([tcp(80)]);
-    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("in the subnet of a node")[0] else {
-        panic!("not a create")
+    let Step::CreateLoadBalancer(new) = &bench.plan(&alone).expect("the VIP is in the subnet of a node")[0]
+    else {
+        panic!("the step is not a create")
     };
     let beside = new.beside.as_ref().expect("no subnet is configured");
     assert_eq!(

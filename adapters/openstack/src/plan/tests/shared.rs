@@ -1,4 +1,4 @@
-//! Several Services on one load balancer: each changes its own parts, and the last one deletes it.
+//! Tests of several Services on one load balancer. Each changes its own parts, and the last one deletes the load balancer.
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerState;
 use super::{bench::body, *};
 use crate::{ownership::part_tag, testing::FakeCloud};
 
-/// Another Service, which shares the load balancer with this ID.
+/// Returns another Service, which shares the load balancer with this ID.
 pub(super) fn sharer(
     name: &str,
     balancer: &str,
@@ -47,10 +47,10 @@ fn sharing_service_adds_ports_and_reports_the_address() {
     );
     assert_eq!((record.summary.listeners.join(" "), record.summary.backends), ("tcp/443".to_owned(), 2));
     assert_eq!(addresses(&record), addresses(&before));
-    assert_ne!(record.summary.vendor_id, "lb-1", "each item is once in a stream");
+    assert_ne!(record.summary.vendor_id, "lb-1", "each item appears once in a stream");
     assert_eq!(record.summary.vendor_ids.expect("set").ids["loadbalancer/shared"], "lb-1");
 
-    // The owner sees no change, and has nothing to do.
+    // For the owner nothing has changed, so it makes no writes.
     let after = bench.seen(&web).expect("there");
     assert_eq!(after.summary, before.summary);
     assert_eq!((bench.plan(&web), bench.plan(&api)), (Ok(vec![]), Ok(vec![])));
@@ -58,13 +58,13 @@ fn sharing_service_adds_ports_and_reports_the_address() {
         (&bench.cloud.listeners[..1], &bench.cloud.pools[..1], &bench.cloud.floating_ips),
         (&parts.0[..], &parts.1[..], &parts.2)
     );
-    // And vice versa.
+    // The same holds for the other Service.
     let before = bench.seen(&api).expect("there").summary;
     bench.settled(&public([tcp(80), tcp(81)]));
     assert_eq!(bench.seen(&api).expect("there").summary, before);
     assert_eq!(bench.plan(&api), Ok(vec![]));
 
-    // A new node costs a write for each pool, and no write of tags.
+    // A new node costs one write for each pool, and no write of tags.
     let mut grown = api.clone();
     grown.backends = [1, 2, 3].map(backend).into();
     assert_eq!(bench.settled(&grown).1, ["add or change 1 members of pool tcp-443"]);
@@ -81,7 +81,7 @@ fn taken_port_is_refused_with_its_user() {
     assert_eq!((taken.0, taken.1.as_str()), (Fault::Invalid, "spec.listeners[1].port"));
     assert!(taken.2.contains("tcp/80") && taken.2.contains("Service shop/web of cluster c-1"), "{}", taken.2);
     let (writes, _) = bench.copy().refused(&sharer("api", "lb-1", [tcp(80)]));
-    assert_eq!(writes, [""; 0], "it has no other port");
+    assert_eq!(writes, [""; 0], "the Service has no other port");
     bench.settled(&sharer("api", "lb-1", [udp(80)]));
 
     let taken = refused(&bench, &public([tcp(80), udp(80)]));
@@ -89,14 +89,15 @@ fn taken_port_is_refused_with_its_user() {
     let taken = refused(&bench, &sharer("shop", "lb-1", [udp(80)]));
     assert!(taken.2.contains("udp/80 of load balancer lb-1 is taken by Service shop/api"), "{}", taken.2);
 
-    // The owner takes over a listener without owner tag, but a sharing owner does not.
+    // The owner takes over a listener without an owner tag, but a sharing owner does not.
     let hers = json!({ "name": "hers", "protocol": "TCP", "protocol_port": 9000 });
     bench.create_listener("lb-1", None, &hers);
     let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(9000)]));
     assert!(taken.2.contains("listener hers"), "{}", taken.2);
 }
 
-/// Everything else is done nevertheless, nodes first, also by an adapter that has just started and does not know the last accepted state.
+/// All other changes are made nevertheless, nodes first, even by an adapter that has just started and does not know the last accepted
+/// state.
 #[test]
 fn taken_port_does_not_block_other_changes() {
     let mut bench = Bench::new();
@@ -110,11 +111,11 @@ fn taken_port_does_not_block_other_changes() {
     assert!(writes.contains(&"create listener tcp/8080".to_owned()), "{writes:?}");
     let record = bench.seen(&grown).expect("there");
     assert_eq!(record.summary.listeners, ["tcp/80", "tcp/8080"]);
-    assert_ne!(record.summary.applied_hash, grown.hash, "not marked as complete");
+    assert_ne!(record.summary.applied_hash, grown.hash, "it is not marked as complete");
     assert_eq!(listeners(&bench, &sharer("api", "lb-1", [tcp(443)])), ["tcp/443"]);
 }
 
-/// Otherwise a guest that uses a port which the owner wants would keep the consent.
+/// Otherwise a guest could keep the consent by using a port that the owner wants.
 #[test]
 fn consent_is_withdrawn_first_even_if_a_port_is_refused() {
     let mut bench = Bench::new();
@@ -140,8 +141,8 @@ fn consent_is_withdrawn_first_even_if_a_port_is_refused() {
     assert_eq!(record.summary.applied_hash, hash, "the hash of the last complete change");
 }
 
-/// The owner shares it with another namespace, whose Service does not get the address: it is deleted with the last Service of the owner's
-/// namespace.
+/// The owner shares the load balancer with another namespace. A Service of that namespace does not get the address, which is deleted with
+/// the last Service of the owner's namespace.
 #[test]
 fn address_never_passes_to_another_namespace() {
     let elsewhere = |mut desired: DesiredLoadBalancer| {
@@ -157,7 +158,12 @@ fn address_never_passes_to_another_namespace() {
         if stays_with_its_own {
             bench.settled(&api);
             bench.gone(&web);
-            assert_eq!(bench.plan(&news), Ok(vec![]), "it stays while its namespace uses it");
+            assert_eq!(
+                bench.plan(&news),
+                Ok(vec![]),
+                "the load balancer stays while a Service of \
+            its namespace uses it"
+            );
         }
         bench.gone(if stays_with_its_own { &api } else { &web });
         let cloud = &bench.cloud;
@@ -165,7 +171,7 @@ fn address_never_passes_to_another_namespace() {
     }
 }
 
-/// Otherwise the deletion would wait for each of their changes.
+/// Otherwise the deletion would wait for each of the guests' changes.
 #[test]
 fn deletion_first_closes_the_load_balancer_to_guests() {
     let mut bench = Bench::new();
@@ -184,7 +190,7 @@ fn deletion_first_closes_the_load_balancer_to_guests() {
     );
     let mut left = bench.copy();
     left.gone(&guest);
-    assert_eq!(left.cloud.balancers.len(), 1, "only its owner deletes it");
+    assert_eq!(left.cloud.balancers.len(), 1, "only the owner deletes the load balancer");
     guest.spec.listeners.push(tcp(8080));
     let refused = refused(&bench, &hashed(guest));
     assert_eq!((refused.0, refused.1.as_str()), (Fault::Invalid, "spec.load_balancer_id"));
@@ -223,7 +229,7 @@ fn only_the_owner_changes_the_load_balancer_itself() {
         let (fault, fields, _) = refused(&bench, &with(sharer("api", "lb-1", [tcp(443)]), change));
         assert_eq!((fault, fields.as_str()), (Fault::Invalid, field));
     }
-    // Another load balancer, or none, would be another address.
+    // If another load balancer or none were set, the address would change.
     for other in ["lb-2", ""] {
         let (fault, fields, text) = refused(&bench, &sharer("api", other, [tcp(443)]));
         assert_eq!((fault, fields.as_str()), (Fault::Immutable, "spec.load_balancer_id"), "{other:?}");
@@ -231,7 +237,8 @@ fn only_the_owner_changes_the_load_balancer_itself() {
     }
 }
 
-/// As with a stale annotation of the former cloud controller manager: the load balancer stays, and the error says what to set.
+/// The Service has a stale annotation, for example of the former cloud controller manager. The load balancer stays, and the error says what
+/// to set.
 #[test]
 fn stale_load_balancer_id_is_refused() {
     let mut bench = Bench::new();
@@ -265,13 +272,13 @@ fn last_user_deletes_a_shared_load_balancer() {
             "remove the owner's tags from load balancer lb-1, which others use",
         ]
     );
-    assert_eq!(addresses(&bench.seen(&api).expect("it stays")), address);
-    assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "there is nothing to do");
+    assert_eq!(addresses(&bench.seen(&api).expect("the load balancer stays")), address);
+    assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "no step is left");
     let told = bench.records().into_iter().filter(|record| !record.left);
-    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "it has no objects any more");
+    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "the user has no objects any more");
 
     assert_eq!(bench.gone(&api).len(), 3);
-    assert_eq!(addresses(&bench.seen(&shop).expect("it stays")), address);
+    assert_eq!(addresses(&bench.seen(&shop).expect("the load balancer stays")), address);
     let gone = bench.gone(&shop);
     assert_eq!(
         gone,
@@ -296,7 +303,7 @@ fn leaving_user_deletes_only_its_own_parts() {
     bench.gone(&api);
     assert_eq!((bench.seen(&web), bench.plan(&web)), (Some(before), Ok(vec![])));
     assert_eq!(bench.cloud.balancers, cloud.balancers, "including all tags");
-    assert_eq!(bench.gone(&web).len(), 2, "without others it is deleted as usual");
+    assert_eq!(bench.gone(&web).len(), 2, "without other users it is deleted as usual");
 }
 
 #[test]
@@ -319,7 +326,7 @@ fn new_users_are_seen_before_a_deletion() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     bench.settled(&web);
-    // Planned before another Service shared it.
+    // This was planned before another Service shared the load balancer.
     let early = bench.next_of_removal(&web).expect("a step");
     let complete = Step::CompleteLoadBalancer {
         id: crate::step::Part::Known("lb-1".to_owned()),
@@ -337,7 +344,7 @@ fn new_users_are_seen_before_a_deletion() {
     assert!(bench.seen(&api).expect("there").belongs_to(&api.key), "its tags are still there");
     bench.settled(&api);
 
-    // Each of both still sees the other one.
+    // Each of the two Services still sees the other one.
     for one in [&web, &api] {
         while let Some(step) =
             bench.next_of_removal(one).filter(|it| !matches!(it, Step::LeaveLoadBalancer { .. }))
@@ -347,7 +354,7 @@ fn new_users_are_seen_before_a_deletion() {
     }
     let both = [&web, &api].map(|one| bench.next_of_removal(one).expect("the tags"));
     bench.execute(&both[0]);
-    assert_eq!(bench.try_execute(&both[1]).expect_err("it is the last user").fault, Fault::Busy);
+    assert_eq!(bench.try_execute(&both[1]).expect_err("this Service is the last user").fault, Fault::Busy);
     bench.gone(&api);
     assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
@@ -413,7 +420,7 @@ fn parts_are_tagged_with_their_owner() {
     assert_eq!(own, [json!([part_tag(&api.key)]), json!([part_tag(&api.key)])]);
 }
 
-/// A Service starts to share it, or the owner returns, after the last user has got the address.
+/// A Service starts to share the load balancer, or the owner returns, after the last user has got the address.
 #[test]
 fn address_of_the_last_user_passes_to_new_users() {
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
@@ -422,9 +429,9 @@ fn address_of_the_last_user_passes_to_new_users() {
         bench.settled(&web);
         let (before, _) = bench.settled(&api);
         bench.gone(&web);
-        let takes_over = bench.next_of_removal(&api).expect("it is the last user");
+        let takes_over = bench.next_of_removal(&api).expect("this Service is the last user");
         bench.run(&comes, 1);
-        // This write was running.
+        // This write was in progress.
         bench.execute(&takes_over);
         assert!(
             bench
@@ -438,7 +445,7 @@ fn address_of_the_last_user_passes_to_new_users() {
     }
 }
 
-/// A change of its pool was interrupted.
+/// A change of the pool was interrupted.
 #[test]
 fn leaving_owner_deletes_its_unattached_addresses() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());
@@ -449,7 +456,7 @@ fn leaving_owner_deletes_its_unattached_addresses() {
     bench.run(&from("edge"), 1);
     assert_eq!(bench.cloud.floating_ips.len(), 2);
     bench.gone(&from("edge"));
-    assert_eq!(addresses(&bench.seen(&api).expect("it stays")), addresses(&before));
+    assert_eq!(addresses(&bench.seen(&api).expect("the load balancer stays")), addresses(&before));
     assert_eq!(bench.cloud.floating_ips.len(), 1);
     bench.gone(&api);
     assert!(bench.cloud.floating_ips.is_empty());
@@ -467,5 +474,5 @@ async fn use_by_others_is_reported_to_owner_and_sharer() {
     bench.settled(&api);
     assert_eq!([&web, &api].map(|one| is_used(&bench, one)), [true; 2]);
     bench.gone(&web);
-    assert!(!is_used(&bench, &api), "its owner has left");
+    assert!(!is_used(&bench, &api), "the owner has left");
 }

@@ -1,4 +1,4 @@
-//! Load balancers that the former cloud controller manager lets several Services use.
+//! Tests of load balancers that the former cloud controller manager lets several Services use.
 
 use super::{
     shared::{refused, sharer},
@@ -25,7 +25,7 @@ fn shares_of_the_former_ccm_are_taken_over_one_by_one() {
         assert_eq!((record.summary.vendor_id.as_str(), addresses(&record)), ("lb-1", address.clone()));
         assert_eq!(bench.seen(&api).expect("there").summary.vendor_id, "lb-1/u-api", "{first} first");
         bench.gone(&web);
-        assert_eq!(addresses(&bench.seen(&api).expect("it stays")), address);
+        assert_eq!(addresses(&bench.seen(&api).expect("the load balancer stays")), address);
         bench.gone(&api);
         assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty(), "{first} first");
     }
@@ -35,7 +35,7 @@ fn shares_of_the_former_ccm_are_taken_over_one_by_one() {
 fn load_balancer_in_use_by_the_former_ccm_stays() {
     let mut bench = Bench::new();
     of_go(&mut bench);
-    // This Service is deleted before it is taken over, and so is its listener.
+    // This Service is deleted before it takes the load balancer over, and its listener is deleted, too.
     assert_eq!(
         bench.deleted(),
         [
@@ -57,10 +57,10 @@ fn load_balancer_in_use_by_the_former_ccm_stays() {
     let taken = refused(&bench, &sharer("shop", "lb-1", [tcp(443)]));
     assert!(taken.2.contains("kube_service_prod_shop_api"), "{}", taken.2);
     bench.gone(&shop);
-    assert!(!tags(&bench.observe().expect("it stays")).contains(&tag));
+    assert!(!tags(&bench.observe().expect("the load balancer stays")).contains(&tag));
 }
 
-/// The load balancer of the former cloud controller manager for `shop/web`, which `shop/api` shares.
+/// Creates the load balancer of the former cloud controller manager for `shop/web`, which `shop/api` shares.
 fn of_go(bench: &mut Bench) {
     const API: &str = "kube_service_prod_shop_api";
     bench.settled(&public([tcp(80), tcp(443)]));
@@ -75,7 +75,7 @@ fn of_go(bench: &mut Bench) {
     bench.cloud.floating_ips[0]["description"] = json!(go);
 }
 
-/// Both saw it without an owner: the first one gets it, and the second one has to read again.
+/// Both Services saw the load balancer without an owner. The first one gets it, and the second one has to read again.
 #[test]
 fn first_of_two_adoptions_wins() {
     let mut bench = Bench::new();
@@ -85,15 +85,18 @@ fn first_of_two_adoptions_wins() {
     twin.key = LoadBalancerKey { cluster_id: "c-2".to_owned(), owner_uid: "u-2".to_owned() };
     set(&mut bench.cloud.balancers, "lb-1", &json!({ "tags": [GO] }));
     bench.cloud.listeners[1]["tags"] = json!([GO]);
-    let both = [&web, &twin].map(|one| bench.plan(one).expect("it has no owner").remove(0));
+    let both = [&web, &twin].map(|one| bench.plan(one).expect("the load balancer has no owner").remove(0));
     assert!(both.iter().all(|step| matches!(step, Step::AdoptLoadBalancer { .. })), "{both:?}");
     bench.execute(&both[0]);
     let before = bench.cloud.balancers.clone();
-    assert_eq!(bench.try_execute(&both[1]).expect_err("it has another owner").fault, Fault::Busy);
+    assert_eq!(
+        bench.try_execute(&both[1]).expect_err("the load balancer has another owner").fault,
+        Fault::Busy
+    );
     assert_eq!(bench.cloud.balancers, before);
 }
 
-/// A Service that is deleted before the takeover leaves everything to those that stay, and the last one deletes it.
+/// A Service that is deleted before the takeover leaves everything to the other Services, and the last of them deletes it.
 #[test]
 fn last_user_deletes_a_load_balancer_of_the_former_ccm() {
     let mut bench = Bench::new();
@@ -101,7 +104,7 @@ fn last_user_deletes_a_load_balancer_of_the_former_ccm() {
     let api = sharer("api", "lb-1", [tcp(443)]);
     bench.deleted();
     let (record, _) = bench.settled(&api);
-    assert_eq!(addresses(&record), ["203.0.113.8"], "it stays");
+    assert_eq!(addresses(&record), ["203.0.113.8"], "the load balancer stays");
     assert_eq!(
         bench.gone(&api),
         [
@@ -113,7 +116,7 @@ fn last_user_deletes_a_load_balancer_of_the_former_ccm() {
     assert!(bench.cloud.balancers.is_empty() && bench.cloud.floating_ips.is_empty());
 }
 
-/// A takeover was interrupted before the address had a record.
+/// A takeover was interrupted before the record of the address was written.
 #[test]
 fn half_taken_over_load_balancer_is_deleted_completely() {
     for shared in [false, true] {
@@ -136,8 +139,8 @@ fn half_taken_over_load_balancer_is_deleted_completely() {
     }
 }
 
-/// Each Service that shares a load balancer of the former cloud controller manager has that controller's tag; the adapter writes the tag
-/// for later ones.
+/// Each Service that shares a load balancer of the former cloud controller manager has a tag of that controller. The adapter writes this
+/// tag for Services that come later.
 #[tokio::test]
 async fn consent_can_be_withdrawn_after_a_takeover() {
     use cloud_adapter::driver::{Driver as _, Heritage};
@@ -154,9 +157,9 @@ async fn consent_can_be_withdrawn_after_a_takeover() {
         let lent = |bench: &Bench| matches!(driver.heritage(&one.heir())(&whole(bench)), Heritage::Shared(_));
         assert_eq!(lent(&bench), lets, "before");
         bench.settled(one);
-        assert_eq!(lent(&bench), lets, "since it shares it");
+        assert_eq!(lent(&bench), lets, "the tag was written when the Service began to share it");
         bench.run(&with(one.clone(), |spec| spec.listeners.push(tcp(port))), 9);
-        assert_eq!(lent(&bench), lets, "since it changed something");
+        assert_eq!(lent(&bench), lets, "the tag was written when the Service changed something");
     }
 }
 

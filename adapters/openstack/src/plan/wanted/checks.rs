@@ -1,4 +1,4 @@
-//! Health checks of members. Pure.
+//! Health checks of members. Pure functions.
 
 use cloud_adapter::driver::VendorError;
 use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
@@ -9,17 +9,17 @@ use crate::{
     step::{Port, Transport},
 };
 
-/// Defaults: seconds, and numbers of consecutive probes.
+/// Defaults: times in seconds, and numbers of consecutive probes.
 const INTERVAL: u32 = 10;
 const TIMEOUT: u32 = 5;
 const HEALTHY: u32 = 2;
 const UNHEALTHY: u32 = 3;
-/// Type of UDP probes at the member's own port.
+/// Type of a monitor that probes the member's own port by UDP.
 pub(super) const OF_UDP: &str = "UDP-CONNECT";
 /// Maximum number of consecutive probes. Source: Octavia, `MAX_HM_RETRIES`.
 const RETRIES_MAX: u32 = 10;
 
-/// The port that is probed, unless it is the member's own.
+/// Returns the port that is probed, unless it is the member's own.
 pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     if check.kind() == Kind::None {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     check.port.map(|number| checked_port("spec.health_check.port", number)).transpose()
 }
 
-/// The monitor of a port's pool. A separate health check port is probed by TCP, whatever the protocol of the member.
+/// Returns the health monitor of a port's pool. A separate health check port is probed by TCP, whatever the protocol of the member.
 pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor>, VendorError> {
     let kind = match (check.kind(), check.port, of.transport) {
         (Kind::None, _, _) => return Ok(None),
@@ -40,7 +40,7 @@ pub(super) fn monitor(check: &HealthCheck, of: Port) -> Result<Option<NewMonitor
     let field = |name: &str| format!("spec.health_check.{name}");
     let interval = seconds(&field("interval"), check.interval)?;
     let timeout = seconds(&field("timeout"), check.timeout)?;
-    // Defaults adapt to the values that are set.
+    // The defaults depend on the values that are set.
     let delay = interval.unwrap_or_else(|| timeout.unwrap_or_default().max(INTERVAL));
     let timeout = timeout.unwrap_or(TIMEOUT.min(delay));
     if timeout > delay {

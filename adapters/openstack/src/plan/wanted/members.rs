@@ -1,4 +1,4 @@
-//! Converts backends to members of pools. Pure.
+//! Converts backends to members of pools. Pure functions.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -13,7 +13,7 @@ const WEIGHT_MAX: u32 = 256;
 /// Maximum length of a name in characters. Source: Octavia API reference.
 const NAME_MAX: usize = 255;
 
-/// The backends, with their addresses of the load balancer's IP families, in the order of the families.
+/// The backends, with their addresses of the load balancer's IP families, in the order of these families.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     subnet: Option<String>,
@@ -35,10 +35,10 @@ impl Hosts {
         Ok(Self { hosts, subnet: subnet.cloned() })
     }
 
-    /// The members for a node port.
+    /// Returns the members for a node port.
     ///
-    /// For TCP, Octavia is a proxy and reaches members of either IP family: one for each node suffices. UDP and SCTP packets keep their
-    /// family, so that each family needs its members.
+    /// For TCP, Octavia is a proxy and reaches members of either IP family, so that one member for each node suffices. UDP and SCTP packets
+    /// keep their family, so that each family needs its own members.
     pub(super) fn members(
         &self,
         transport: Transport,
@@ -54,7 +54,7 @@ impl Hosts {
             address,
             protocol_port: node_port,
             weight: host.weight,
-            // The member's own port is the default.
+            // Octavia probes the member's own port by default.
             monitor_port: monitor_port.filter(|port| *port != node_port),
             subnet_id: self.subnet.clone(),
         };

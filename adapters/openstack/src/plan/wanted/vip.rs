@@ -1,4 +1,4 @@
-//! The load balancer's own addresses. Pure.
+//! The load balancer's own addresses. Pure functions.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const FAMILIES: &str = "spec.ip_families";
 
-/// The addresses, the primary one first.
+/// The addresses of the load balancer, with the primary one first.
 #[derive(Clone, Debug, Default)]
 pub(in crate::plan) struct Vip {
     pub(in crate::plan) subnet: Option<String>,
@@ -26,12 +26,12 @@ pub(in crate::plan) struct Vip {
     pub(in crate::plan) beside: Option<Neighbour>,
     pub(in crate::plan) address: Option<IpAddr>,
     pub(in crate::plan) additional: Vec<NewVip>,
-    /// The IP families; `true` is IPv4.
+    /// The IP families, in order. `true` means IPv4.
     families: BTreeSet<bool>,
 }
 
 impl Vip {
-    /// Requested addresses are VIPs, except public IPv4 addresses, which are floating IPs.
+    /// Reads the desired addresses. Requested addresses are VIPs, except public IPv4 addresses, which are floating IPs.
     pub(super) fn read(
         desired: &DesiredLoadBalancer,
         parameters: &Parameters,
@@ -63,7 +63,7 @@ impl Vip {
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
             let (flag, default) = match family {
-                // The default subnet need not be in a network that the Service sets.
+                // The default subnet may be outside of the network that the Service sets.
                 IpFamily::Ipv4 => {
                     ("subnet-id", options.subnet_id.as_ref().filter(|_| parameters.network.is_none()))
                 }
@@ -99,7 +99,7 @@ impl Vip {
         Ok(vip)
     }
 
-    /// Requests the addresses of the former load balancer, unless others are requested or the subnets differ.
+    /// Requests the addresses of the former load balancer, unless the Service requests other addresses or the subnets differ.
     pub(in crate::plan) fn inherit(&mut self, former: &Balancer) {
         let same_subnet = self.subnet.is_some() && self.subnet == former.vip_subnet_id;
         let same_network =
@@ -109,7 +109,7 @@ impl Vip {
             former.vip_address.filter(|one| self.families.contains(&one.is_ipv4()) && can_be_chosen(one));
         if self.address.is_none() && address.is_some() && (same_subnet || same_network || guessed) {
             self.address = address;
-            // Within a network, an address is in only one subnet.
+            // Within a network, each address is in only one subnet.
             self.subnet.clone_from(&former.vip_subnet_id);
             self.beside = self.beside.take().filter(|_| self.subnet.is_none());
         }
@@ -120,11 +120,11 @@ impl Vip {
         }
     }
 
-    /// The differences that cannot be applied to an existing load balancer, as [`Fault::Immutable`] with the fields. `None`: there are
-    /// none.
+    /// Returns the differences that cannot be applied to an existing load balancer, as [`Fault::Immutable`] with the fields. `None`: there
+    /// are no such differences.
     ///
     /// # Errors
-    /// Returns the same error if nothing else can be applied either, because the members are of the desired IP families.
+    /// Returns the same error if no other change can be applied either, because the members must have the desired IP families.
     pub(in crate::plan) fn fixed(
         &self,
         (spec, parameters): (&LoadBalancerSpec, &Parameters),
@@ -136,7 +136,7 @@ impl Vip {
             .chain(there.additional_vips.iter().filter_map(|vip| vip.ip_address.as_ref()))
             .copied()
             .collect();
-        // Without an address it was never complete: its initial settings are not known.
+        // A load balancer without an address was never complete, and its initial settings are not known.
         if !vips.is_empty() && vips.iter().map(IpAddr::is_ipv4).collect::<BTreeSet<_>>() != self.families {
             fields.push(FAMILIES.to_owned());
         }
@@ -170,7 +170,7 @@ impl Vip {
     }
 }
 
-/// The first node with an IPv4 address. Nodes are sorted, so that it is the same one for all Services.
+/// Returns the first node with an IPv4 address. Nodes are sorted, so all Services use the same node.
 fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
     let of = |backend: &Backend| {
         let mut addresses = backend.addresses.iter().filter_map(|text| text.parse().ok());
@@ -180,8 +180,8 @@ fn neighbour(backends: &[Backend]) -> Option<Neighbour> {
     backends.iter().find_map(of)
 }
 
-/// Neutron does not let clients choose an address that it derives from a port's MAC (SLAAC), which has `ff:fe` in the middle. Source: RFC
-/// 4291, appendix A.
+/// Whether clients can choose an address. Neutron refuses an address that it derives from a port's MAC address (SLAAC), which has `ff:fe`
+/// in the middle. Source: RFC 4291, appendix A.
 fn can_be_chosen(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => true,

@@ -22,7 +22,7 @@ impl Front {
             ..context
         });
         let question = BatchGetInstancesRequest { context, refs: vec![nobody] };
-        // The result does not matter.
+        // Only the call matters, not its result.
         drop(self.instances().batch_get_instances(beside(request, question)).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Errors without parts that clients need.
+//! Errors that lack parts which clients need.
 
 use cloud_api_proto::{AdapterError, Reason};
 use secrecy::ExposeSecret as _;

@@ -1,4 +1,4 @@
-//! Instances: wrong existence, and incomplete listings.
+//! Faults in instances: wrong existence, and incomplete listings.
 
 use cloud_api_proto::{
     AdapterError, Reason,
@@ -41,7 +41,7 @@ impl Front {
         }
     }
 
-    /// Whether it existed before a listing was empty.
+    /// Whether the instance existed before an empty listing.
     fn has_vanished(&self, asked: &InstanceRef, result: &InstanceResult) -> bool {
         let Some(Ref::ProviderId(id)) = &asked.r#ref else { return false };
         let mut notes = self.memory.notes();
@@ -170,7 +170,7 @@ fn from_now(stream: Stream<WatchInstancesResponse>) -> Stream<WatchInstancesResp
         let event = message.as_ref().ok().and_then(|message| message.event.as_ref());
         std::future::ready(matches!(event, Some(Event::Reset(_) | Event::Items(_))))
     };
-    // The message that ends the listing has Synced.
+    // The message with `Synced` ends the listing.
     Box::pin(stream.skip_while(listing).skip(1))
 }
 

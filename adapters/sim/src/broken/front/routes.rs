@@ -1,4 +1,4 @@
-//! Routes: wrong ownership, and wrong outcomes.
+//! Faults in routes: wrong ownership, and wrong outcomes.
 
 use cloud_api_proto::{
     AdapterError,
@@ -17,7 +17,7 @@ use crate::broken::Fault;
 const MOST: usize = 100;
 
 impl Front {
-    /// Records the routes that the adapter takes as its own, and their networks.
+    /// Records the routes that the adapter treats as its own, and their networks.
     fn claim(&self, request: &mut ApplyRoutesRequest) {
         if self.is(Fault::RemovesForeignRoutes) {
             let networks = request.cluster_cidrs.iter().filter_map(|cidr| cidr.parse::<IpNet>().ok());
@@ -34,7 +34,7 @@ impl Front {
         }
     }
 
-    /// Keeps as many routes as fit into one vendor call, and returns how many are dropped.
+    /// Keeps as many routes as fit into one vendor call, and returns the number of dropped routes.
     fn lose_late(&self, request: &mut ApplyRoutesRequest) -> usize {
         let late = request.upserts.len().saturating_sub(MOST);
         if !self.is(Fault::LosesLateRoutes) {

@@ -1,4 +1,4 @@
-//! Watch streams, message by message.
+//! Changes watch streams, message by message.
 
 use futures::StreamExt as _;
 use tonic::{Response, Status, Streaming};

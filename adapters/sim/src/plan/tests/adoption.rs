@@ -1,4 +1,4 @@
-//! Adoption of load balancers that were created by others.
+//! Adoption of load balancers that users or other controllers created.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn adopted_with_immutable_difference_is_not_complete() {
     bench.settled(&web([tcp(80)]));
     disowned(&mut bench);
     let desired = with(web([tcp(80)]), |spec| spec.set_scheme(load_balancer_spec::Scheme::Internal));
-    assert!(!bench.run(&desired, 1), "one step");
+    assert!(!bench.run(&desired, 1), "the plan has one step");
     assert_eq!(bench.plan(&desired).expect_err("fixed").fault, Fault::Immutable);
     assert_eq!(bench.observe().expect("there").summary.applied_hash, "");
 }

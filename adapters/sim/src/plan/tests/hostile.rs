@@ -1,7 +1,7 @@
 //! A hostile user with permissions for one namespace and knowledge of all IDs, names and addresses of the project. Whatever this user
 //! requests, load balancers of other namespaces must not change, and their Services must get what they request.
 //!
-//! Requests pass the runtime's own checks and decisions, and writes are executed by a simulated cloud.
+//! Requests pass the runtime's own checks and decisions, and a simulated cloud executes the writes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,15 +20,15 @@ use crate::{
 
 /// The namespace of the attacker.
 const EVIL: &str = "evil";
-/// Number of worlds, rounds in each, and vendor writes per round.
+/// Number of worlds, of rounds in each world, and of vendor writes per round.
 const WORLDS: u32 = 20;
 const TURNS: usize = 600;
 const CUT: u64 = 5;
-/// Least number of requests that the attacker makes, over all worlds.
+/// Minimum number of requests that the attacker makes in all worlds.
 const STEPS: usize = 20_000;
 /// Maximum number of writes until a victim's load balancer is in the desired state.
 const SETTLED: usize = 80;
-/// UIDs of the Service for which a former cloud controller manager created a load balancer, and of another such Service.
+/// UID of the Service for which a former cloud controller manager created a load balancer, and UID of another such Service.
 const OLD: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
 const OLD_NAMES: [&str; 2] = ["a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"];
 
@@ -145,11 +145,11 @@ impl World {
     fn records(&mut self) -> Vec<Arc<Record>> {
         let body = self.bench.send(&Call::new(Operation::ListLoadBalancers));
         let page: LoadBalancerPage = serde_json::from_value(body).expect("readable");
-        assert!(page.next.is_none(), "all are on one page");
+        assert!(page.next.is_none(), "the listing fits on one page");
         page.load_balancers.into_iter().map(|one| Arc::new(translate::load_balancer(one))).collect()
     }
 
-    /// The next write for a request, as the runtime decides it.
+    /// Returns the next write for a request, as the runtime decides it.
     fn foretold(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
         let records = self.records();
         foretell(&self.driver, &Grants::default(), (service.cluster, "prod"), request, &records)
@@ -192,7 +192,7 @@ impl World {
         Service::new("c-1", [EVIL, "x", &format!("uid-{}", self.uids)], web([tcp(80)]))
     }
 
-    /// One round of the attacker: a changed request or a deletion of one of its Services, and some of the writes that follow.
+    /// One round of the attacker: a changed request for one of its Services or the deletion of one, and some of the writes that follow.
     fn attack(&mut self) {
         let at = usize::try_from(self.chance.below(3)).expect("small");
         let Some(before) = self.attackers.get(at).cloned() else { return };
@@ -280,7 +280,7 @@ impl World {
     fn told(&self) -> String {
         let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
         format!(
-            "{:?}, after {} tries of the attacker; the last:\n{}",
+            "{:?}, after {} requests of the attacker; the last one:\n{}",
             self.chance,
             self.tries,
             last.join("\n")
@@ -309,6 +309,6 @@ fn hostile_namespace_changes_no_objects_of_others() {
         );
         tries += world.tries;
     }
-    println!("{tries} tries of the attacker");
-    assert!(tries >= STEPS, "{tries} tries of the attacker");
+    println!("{tries} requests of the attacker");
+    assert!(tries >= STEPS, "{tries} requests of the attacker");
 }

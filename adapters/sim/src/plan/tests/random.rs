@@ -52,7 +52,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// From any state, including incomplete ones, any other state is reached by the predicted writes.
+    /// From any state, including incomplete ones, the predicted writes lead to any other state.
     #[test]
     fn every_change_converges(first in desired(), cut in 0_usize..12, second in desired(), third in desired()) {
         let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Virtual addresses: their load balancers, and the allocation of free ones.
+//! Virtual addresses: records which load balancer has which address, and allocates free addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -50,7 +50,7 @@ impl Addresses {
         }
     }
 
-    /// IPv4 first.
+    /// The families in order, IPv4 first.
     pub(super) fn of(&self, serial: u64) -> Vec<IpAddr> {
         self.used.iter().filter(|(_, owner)| **owner == serial).map(|(address, _)| *address).collect()
     }
@@ -81,7 +81,7 @@ fn v6(base: [u16; 8], n: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(Ipv6Addr::from(base)).saturating_add(n.into())).into()
 }
 
-/// Validates what does not depend on other load balancers.
+/// Validates everything that does not depend on other load balancers.
 pub(super) fn check(request: &CreateLoadBalancer) -> Result<(), ApiError> {
     let mut families = request.families.clone();
     families.sort_unstable();

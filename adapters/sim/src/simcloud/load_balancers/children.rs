@@ -93,7 +93,8 @@ impl LoadBalancers {
         self.change(serial, order, |balancer, _| {
             let user = balancer.listeners.iter().find(|listener| listener.pool_id.as_deref() == Some(id));
             if let Some(listener) = user {
-                let message = format!("pool {id} is in use by listener {}: delete that first", listener.id);
+                let message =
+                    format!("pool {id} is in use by listener {}: delete the listener first", listener.id);
                 return Err(ApiError::conflict("in_use", message));
             }
             let pool = pool(balancer, id)?;
@@ -178,7 +179,7 @@ pub(super) fn settle(balancer: &mut LoadBalancer) {
     for_each_status(balancer, |status| *status = ProvisioningStatus::Active);
 }
 
-/// Applies a pending change that failed: what was pending is in ERROR, and with it the tree.
+/// Applies a pending change that failed: the pending parts and the whole tree get the status ERROR.
 pub(super) fn fail(balancer: &mut LoadBalancer) {
     balancer.status = ProvisioningStatus::Error;
     for_each_status(balancer, |status| {
@@ -246,7 +247,7 @@ fn check_port(balancer: &LoadBalancer, request: &CreateListener) -> Result<(), A
     match balancer.listeners.iter().find(taken) {
         None => Ok(()),
         Some(there) => {
-            let message = format!("listener {} has port {} with this protocol already", there.id, there.port);
+            let message = format!("listener {} already has port {} with this protocol", there.id, there.port);
             Err(ApiError::conflict("port_in_use", message))
         }
     }
@@ -255,10 +256,13 @@ fn check_port(balancer: &LoadBalancer, request: &CreateListener) -> Result<(), A
 fn check_traffic(protocol: ListenerProtocol, traffic: &Traffic) -> Result<(), ApiError> {
     let ends_tls = matches!(traffic.application, Application::Https | Application::Tls);
     if traffic.application != Application::Pass && protocol != ListenerProtocol::Tcp {
-        return Err(ApiError::invalid("traffic.application", "is for TCP only"));
+        return Err(ApiError::invalid("traffic.application", "is supported for TCP only"));
     }
     if ends_tls == traffic.certificates.is_empty() {
-        return Err(ApiError::invalid("traffic.certificates", "are for https and tls, which need one"));
+        return Err(ApiError::invalid(
+            "traffic.certificates",
+            "must be set for https and tls, and only for them",
+        ));
     }
     Ok(())
 }
@@ -272,7 +276,7 @@ fn check_fits(listener: ListenerProtocol, pool: PoolProtocol) -> Result<(), ApiE
     if fits {
         Ok(())
     } else {
-        Err(ApiError::invalid("pool", "must have a protocol to which the listener's can be forwarded"))
+        Err(ApiError::invalid("pool", "must have a protocol to which this listener can forward traffic"))
     }
 }
 
@@ -341,11 +345,11 @@ fn check_monitor(monitor: Option<&HealthMonitor>) -> Result<(), ApiError> {
     if monitor.healthy_threshold == 0 || monitor.unhealthy_threshold == 0 {
         return Err(ApiError::invalid(
             "health_monitor.healthy_threshold",
-            "and unhealthy_threshold must be at least 1",
+            "must be at least 1, as must unhealthy_threshold",
         ));
     }
     if monitor.protocol == MonitorProtocol::Tcp && monitor.path.is_some() {
-        return Err(ApiError::invalid("health_monitor.path", "is for HTTP and HTTPS only"));
+        return Err(ApiError::invalid("health_monitor.path", "is supported for HTTP and HTTPS only"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Absence must be proven: wrong credentials, empty clouds and mass disappearance must delete nothing.
+//! Absence must be proven: wrong credentials, empty clouds and mass disappearance must cause no deletion.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::adapter::bench::{Bench, bench, live, until};
 
-/// Nodes of a large cluster, references in one request.
+/// Number of nodes of a large cluster, which is the number of references in one request.
 const NODES: u32 = 5000;
 const REFS: u32 = 500;
-/// Instances of other owners in the project.
+/// Number of instances of other owners in the project.
 const STRANGERS: u32 = 3;
 
 /// Time after which the consistency horizon of the bench has passed.
 const BEYOND_THE_HORIZON: Duration = Duration::from_secs(3);
 
-/// The cluster's nodes; the other instances have the first numbers.
+/// The cluster's nodes. The other instances have lower numbers.
 fn node(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{:04}", n + STRANGERS))
 }
@@ -27,14 +27,14 @@ async fn ask(bench: &Bench, refs: impl IntoIterator<Item = Ref>) -> Vec<Instance
     bench.adapter.batch_get(live(), refs).await.expect("possible").results
 }
 
-/// How many of all nodes have this existence.
+/// Number of nodes with this existence.
 async fn count(bench: &Bench, wanted: Existence) -> usize {
     let asking = (0..NODES / REFS).map(|n| ask(bench, (n * REFS + 1..=(n + 1) * REFS).map(node)));
     let results = join_all(asking).await.into_iter().flatten();
     results.filter(|result| result.existence() == wanted).count()
 }
 
-/// How many are GONE at any time until the consistency horizon has passed.
+/// Largest number of GONE nodes until the consistency horizon has passed.
 async fn ever_gone(bench: &Bench) -> usize {
     let (started, mut gone, mut rounds) = (tokio::time::Instant::now(), 0, 0);
     while started.elapsed() < BEYOND_THE_HORIZON || rounds < 3 {
@@ -44,7 +44,7 @@ async fn ever_gone(bench: &Bench) -> usize {
     gone
 }
 
-/// Acts as if the credentials were for another project: nothing is listed, and none of the nodes is found.
+/// Simulates credentials for another project: nothing is listed, and none of the nodes is found.
 async fn another_project(bench: &Bench) {
     let missing: Vec<String> = (1..=NODES + STRANGERS + 100).map(|n| format!("i-{n:04}")).collect();
     for (operation, body) in [
@@ -70,7 +70,7 @@ async fn becomes(bench: &Bench, one: Ref, wanted: Existence) -> InstanceResult {
     last
 }
 
-/// P22, from the start: the project has instances, none of which belongs to the cluster.
+/// P22 at the start: the project has instances, none of which belongs to the cluster.
 #[tokio::test]
 async fn foreign_credentials_at_start_delete_nothing() {
     let bench = bench().await;
@@ -79,7 +79,7 @@ async fn foreign_credentials_at_start_delete_nothing() {
     assert_eq!(count(&bench, Existence::NotVisible).await, NODES as usize);
 }
 
-/// P22, at run time, with any result of the self-check: another project, the same, or nothing.
+/// P22 while the adapter runs, for each result of the self-check: another project, the same project, or no result.
 #[tokio::test]
 async fn credentials_of_another_project_later_delete_nothing() {
     let project = |name: &str| json!({ "account": "sim", "project": name, "region": "sim-1" });
@@ -96,7 +96,12 @@ async fn credentials_of_another_project_later_delete_nothing() {
         another_project(&bench).await;
         assert_eq!(ever_gone(&bench).await, 0, "{check}");
         bench.cloud.admin(Http::DELETE, "faults", Value::Null).await;
-        assert_eq!(count(&bench, Existence::Exists).await, NODES as usize, "{check}: then all exist again");
+        assert_eq!(
+            count(&bench, Existence::Exists).await,
+            NODES as usize,
+            "{check}: afterwards all \
+        instances exist again"
+        );
     }
 }
 
@@ -130,7 +135,7 @@ async fn nodes_deleted_one_by_one_are_each_gone() {
         assert_eq!(
             evidence.witnesses > 0,
             witnesses,
-            "node {n}: for the last one, the credentials are the witness"
+            "node {n}: for the last node, the credentials are the witness"
         );
         assert_eq!(evidence.scope.map(|scope| scope.project), Some("demo".to_owned()));
     }

@@ -30,7 +30,7 @@ use crate::{
     support::wanted::{CLUSTER, key, owner},
 };
 
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);
@@ -57,7 +57,7 @@ pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     (file, options)
 }
 
-/// A running adapter; it ends when this is dropped.
+/// A running adapter. Dropping this value ends it.
 pub(crate) struct TestAdapter {
     pub(crate) channel: Channel,
     pub(crate) http: SocketAddr,
@@ -96,7 +96,7 @@ pub(crate) fn context() -> RequestContext {
     }
 }
 
-/// A context that demands a fresh answer from the vendor.
+/// A context that requires a fresh answer from the vendor.
 pub(crate) fn live() -> RequestContext {
     RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
 }
@@ -116,12 +116,12 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 impl TestAdapter {
-    /// Does not wait for the self-check.
+    /// Starts an adapter without waiting for the self-check.
     pub(crate) async fn start(url: &str) -> Self {
         Self::start_with(url, "").await
     }
 
-    /// The same, with an additional line of configuration.
+    /// Starts an adapter in the same way, with an additional line of configuration.
     pub(crate) async fn start_with(url: &str, config: &str) -> Self {
         let bucket = "{rate: 100000, burst: 10000}";
         let families = ["compute", "network", "loadbalancer", "identity"];
@@ -140,7 +140,7 @@ impl TestAdapter {
         Self::serve((config, options), driver, std::convert::identity).await
     }
 
-    /// An adapter with these flags and this driver, and a layer in front of its services.
+    /// Starts an adapter with these flags and this driver, and a layer in front of its services.
     pub(crate) async fn serve<D: Driver>(
         (config, options): (NamedTempFile, Options),
         driver: D,
@@ -156,7 +156,7 @@ impl TestAdapter {
         Self { channel, http, stop, serving, _config: config }
     }
 
-    /// Waits until it has passed its self-check.
+    /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
         until("the self-check", async || {
             let request = GetInfoRequest { context: Some(context()) };
@@ -267,7 +267,7 @@ impl TestAdapter {
         tokio::time::timeout(PATIENCE, patient).await.expect("ends")
     }
 
-    /// Ends at once, as if killed.
+    /// Ends the adapter at once, as if it were killed.
     pub(crate) async fn kill(mut self) {
         self.serving.shutdown().await;
     }
@@ -276,6 +276,6 @@ impl TestAdapter {
 /// The reason of a refusal.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, AdapterError>) -> (Reason, AdapterError) {
-    let error = result.expect_err("must be refused");
+    let error = result.expect_err("the call must be refused");
     (error.reason, error)
 }

@@ -1,4 +1,4 @@
-//! The cloud's token: it is sent to the cloud only, a rejected one stops all calls, and another one replaces it.
+//! The cloud's token: the adapter sends it to the cloud only, makes no calls with a rejected token, and accepts a new token.
 
 use std::{fs, process::Stdio, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
 
 const CANARY: &str = "canary-7f3a-secret";
 
-/// A cloud that requires the canary, and repeats it in all its errors.
+/// A cloud that requires the canary token, and repeats it in all its errors.
 async fn indiscreet_cloud(serving: &mut JoinSet<std::io::Result<()>>) -> (String, SharedCloud) {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
     let cloud = SharedCloud::new(Cloud::new(project).with_token(CANARY));
@@ -53,7 +53,7 @@ async fn admin(url: &str, path: &str, body: &Value) {
     assert!(request.send().await.expect("an answer").status().is_success());
 }
 
-/// Everything that callers receive.
+/// Collects everything that callers receive.
 async fn answers(channel: Channel) -> String {
     let mut told = String::new();
     let mut info = AdapterServiceClient::new(channel.clone());
@@ -146,5 +146,9 @@ async fn rejected_credentials_stop_calls_and_prove_no_absence() {
     let before = bench.cloud.counts().total;
     assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::VendorAuth);
     assert_eq!(refused(bench.adapter.batch_get(live(), node()).await).0, Reason::VendorAuth);
-    assert_eq!(bench.cloud.counts().total, before, "vendors lock accounts");
+    assert_eq!(
+        bench.cloud.counts().total,
+        before,
+        "rejected calls are not repeated, because vendors lock accounts"
+    );
 }

@@ -1,4 +1,4 @@
-//! Lost responses, refusals of the vendor, load balancers in ERROR.
+//! Lost responses, refusals by the vendor, and load balancers in ERROR.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -35,7 +35,7 @@ async fn lost(operation: &str, action: &Value) {
     assert_eq!(made.state(), LoadBalancerState::Active, "{operation} {action}");
     let balancer = bench.cloud.balancer().await;
     assert_eq!(balancer["listeners"].as_array().map(Vec::len), Some(1));
-    assert_eq!(bench.cloud.counts().writes, 3, "{operation} {action}: nothing was repeated");
+    assert_eq!(bench.cloud.counts().writes, 3, "{operation} {action}: no call was repeated");
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn failure_is_reported_while_waiting_for_reads() {
     bench.cloud.fault(down).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let (mut waits, mut refusal) = (None, None);
-    until("it waits for reads, and is refused now and then", async || {
+    until("the request waits for reads, and is refused now and then", async || {
         match bench.adapter.ensure(&request).await {
             Ok(answer) => {
                 let said = answer.conditions.into_iter().map(|it| it.message);
@@ -69,7 +69,12 @@ async fn failure_is_reported_while_waiting_for_reads() {
     let (waits, refusal) = (waits.expect("told"), refusal.expect("told"));
     assert!(waits.starts_with("create load balancer "), "{waits}");
     assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
-    assert_eq!(waits, format!("{refusal}; checks first whether it was done"), "the same message");
+    assert_eq!(
+        waits,
+        format!("{refusal}; the adapter first checks whether the write was made"),
+        "the \
+    message is the same"
+    );
 }
 
 #[tokio::test]
@@ -95,7 +100,11 @@ async fn deletion_works_before_reads_show_the_object() {
         () = made => (),
     }
     bench.adapter.deleted("web").await;
-    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "ABSENT must be true");
+    assert_eq!(
+        bench.cloud.state().await["load_balancers"],
+        json!([]),
+        "ABSENT must not be reported too early"
+    );
 }
 
 #[tokio::test]

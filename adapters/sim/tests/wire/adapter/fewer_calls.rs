@@ -17,7 +17,7 @@ use crate::{
     support::wanted::{backend, key, spec, tcp},
 };
 
-/// Nodes of a large cluster, and references in one request.
+/// Number of nodes of a large cluster, which is the number of references in one request.
 const NODES: u32 = 5000;
 const REFS: u32 = 500;
 
@@ -25,13 +25,13 @@ fn id(n: u32) -> Ref {
     Ref::ProviderId(format!("sim://sim-1/i-{n:04}"))
 }
 
-/// A context with this maximum age.
+/// A context that accepts answers up to this age.
 fn within(seconds: i64) -> RequestContext {
     let max_staleness = Some(prost_types::Duration { seconds, nanos: 0 });
     RequestContext { max_staleness, ..context() }
 }
 
-/// Requests all nodes, in ten concurrent requests. Returns how many exist.
+/// Requests all nodes in ten concurrent requests. Returns the number of existing instances.
 async fn ask_for_all(bench: &Bench, context: &RequestContext) -> usize {
     let asking = (0..NODES / REFS).map(|n| {
         let refs = (n * REFS + 1..=(n + 1) * REFS).map(id);
@@ -69,7 +69,7 @@ async fn a_thousand_identical_questions_at_once_cost_one_call() {
     assert_eq!(bench.cloud.counts().total, 1);
 }
 
-/// P11, the Karpenter case: a throttled batch never becomes single calls.
+/// P11, the Karpenter case: a throttled batch is never split into single calls.
 #[tokio::test]
 async fn a_throttled_batch_never_becomes_single_calls() {
     let bench = bench().await;
@@ -144,7 +144,11 @@ async fn reads_before_a_write_do_not_count_after_it() {
     bench.cloud.fault(rule).await;
     let second = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     refused(bench.adapter.ensure(&second).await);
-    assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(2), "it was written");
+    assert_eq!(
+        bench.cloud.balancer().await["listeners"].as_array().map(Vec::len),
+        Some(2),
+        "the cloud has the change"
+    );
     bench.adapter.ensured(&first).await;
     assert_eq!(bench.cloud.balancer().await["listeners"].as_array().map(Vec::len), Some(1));
 }
@@ -153,7 +157,7 @@ async fn many_pages() -> Bench {
     many_pages_after(0).await
 }
 
-/// A cloud with three load balancers and an adapter with a page size of one: a listing costs three calls. Reads lag by this much.
+/// A cloud with three load balancers, and an adapter with a page size of one: a listing costs three calls. Reads lag by this duration.
 async fn many_pages_after(consistency_ms: u64) -> Bench {
     let provisioning = json!({ "create_ms": 50, "update_ms": 50, "delete_ms": 0 });
     let settings = json!({ "provisioning": provisioning, "consistency_ms": consistency_ms });
@@ -166,7 +170,7 @@ async fn many_pages_after(consistency_ms: u64) -> Bench {
         let request = adapter.request(uid, spec([tcp(80)]), &[backend(1)]).await;
         adapter.ensured(&request).await;
     }
-    // An adapter whose listings are younger than the horizon lists all: the process before it may have written.
+    // If its listing is younger than the horizon, the adapter lists again, because the process before it may have written.
     let late = async || {
         let mut request = adapter.request("a", spec([tcp(80)]), &[backend(1)]).await;
         request.context = Some(within(0));
@@ -193,7 +197,7 @@ async fn create_with_lost_answer_waits_for_reads() {
     assert_eq!(state["load_balancers"].as_array().map(Vec::len), Some(4));
 }
 
-/// One read proves that the key does not exist yet; from then on only this key is read.
+/// One read proves that the key does not exist yet. From then on, the adapter reads only this key.
 #[tokio::test]
 async fn urgent_load_balancer_is_polled_alone() {
     let bench = many_pages().await;
@@ -211,7 +215,7 @@ async fn urgent_load_balancer_is_polled_alone() {
     assert_eq!(counts.of(Operation::ListLoadBalancers), 0, "{counts:?}");
 }
 
-/// The previous listing does not show it.
+/// The previous listing does not show the load balancer.
 #[tokio::test]
 async fn existing_load_balancer_is_found_before_a_create() {
     let bench = many_pages().await;
@@ -226,7 +230,7 @@ async fn existing_load_balancer_is_found_before_a_create() {
     assert_eq!(counts.of(Operation::ListLoadBalancers), 1, "{counts:?}");
 }
 
-/// Only a listing finds a load balancer without owner tags.
+/// Only a listing can find a load balancer without owner tags.
 #[tokio::test]
 async fn adoption_needs_the_whole_listing() {
     let bench = many_pages().await;
@@ -237,7 +241,7 @@ async fn adoption_needs_the_whole_listing() {
     assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
 }
 
-/// Where one listing is cheaper than single reads, it is made.
+/// If one listing is cheaper than single reads, the adapter lists.
 #[tokio::test]
 async fn many_urgent_load_balancers_are_polled_together() {
     let bench = many_pages().await;
@@ -249,11 +253,11 @@ async fn many_urgent_load_balancers_are_polled_together() {
     .await;
     let counts = bench.cloud.counts();
     let alone = counts.of(Operation::GetLoadBalancer);
-    assert!(alone < 3 * 12, "most were listed: {counts:?}");
+    assert!(alone < 3 * 12, "most keys were listed: {counts:?}");
     assert!(counts.of(Operation::ListLoadBalancers) > 4, "{counts:?}");
 }
 
-/// No user waits for what a resync changes.
+/// No user waits for changes that a resync makes.
 #[tokio::test]
 async fn background_work_uses_listings() {
     let bench = many_pages().await;

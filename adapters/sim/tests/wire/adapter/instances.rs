@@ -1,4 +1,4 @@
-//! Instances: the watch, and the existence of named ones.
+//! Instances: the watch, and the existence of single instances.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_watch_that_stops_when_synced_is_a_list() {
     assert_eq!(reset.scope.expect("told").region, "sim-1");
     let (mut sizes, mut names) = (Vec::new(), Vec::new());
     let synced = loop {
-        match next(&mut stream).await.expect("not over") {
+        match next(&mut stream).await.expect("the stream has not ended") {
             Event::Items(items) => {
                 sizes.push(items.items.len());
                 names.extend(items.items.into_iter().map(|item| item.name));
@@ -107,7 +107,7 @@ async fn watch_reports_changes_and_resumes_after_its_token() {
         assert_eq!((instance.name.as_str(), instance.vendor_state.as_str()), ("node-1", "stopped"));
         let Event::Gone(gone) = &events[1] else { panic!("{events:?}") };
         assert_eq!(gone.provider_id, "sim://sim-1/i-0002");
-        assert_eq!(gone.evidence, None, "a listing proves nothing");
+        assert_eq!(gone.evidence, None, "a listing proves no absence");
     }
 }
 
@@ -184,7 +184,11 @@ async fn each_reference_has_its_own_result_in_order() {
     assert_eq!(evidence(7).method(), Method::TerminalState);
     let error = answer.results[4].error.clone().expect("why");
     assert_eq!(error.reason(), Reason::FieldInvalid);
-    assert_eq!(bench.cloud.counts().total, calls + 2, "one listing, and one look-up for what it lacks");
+    assert_eq!(
+        bench.cloud.counts().total,
+        calls + 2,
+        "one listing, and one look-up of the instances that it lacks"
+    );
 }
 
 #[tokio::test]
@@ -193,7 +197,11 @@ async fn unseen_instance_is_gone_only_after_the_horizon() {
     bench.cloud.machines(1).await;
     let started = tokio::time::Instant::now();
     let first = bench.adapter.batch_get(live(), [id(1), id(99)]).await.expect("possible");
-    assert_eq!(first.results[1].existence(), Existence::NotVisible, "it may be too new to be visible");
+    assert_eq!(
+        first.results[1].existence(),
+        Existence::NotVisible,
+        "the instance may be too new to be visible"
+    );
     gone(&bench, id(99)).await;
     assert!(started.elapsed() >= Duration::from_secs(2), "the consistency horizon");
 }
@@ -218,7 +226,7 @@ async fn failed_listing_is_never_absence() {
     for (status, times, reason) in [
         (401, 1, Reason::VendorAuth),
         (403, 1, Reason::VendorForbidden),
-        // After the first one, the call is repeated.
+        // The call is repeated after the first failure.
         (429, 2, Reason::VendorThrottled),
         (503, 1, Reason::VendorUnavailable),
     ] {

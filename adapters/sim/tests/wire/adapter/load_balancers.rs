@@ -1,4 +1,4 @@
-//! Load balancers: created, changed, deleted, and the cost of that.
+//! Load balancers: creation, change and deletion, each with its cost.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 async fn order(bench: &Bench, request: EnsureLoadBalancerRequest) {
     let mut client = bench.adapter.balancers();
     let asked = tokio::time::timeout(Duration::from_millis(50), client.ensure_load_balancer(request));
-    assert!(asked.await.is_err(), "the caller gave up");
+    assert!(asked.await.is_err(), "the caller closed the connection");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn slow_load_balancer_stays_pending_until_active() {
     let bench = bench_with(provisioning).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let pending = bench.adapter.ensure(&request).await.expect("possible");
-    assert_eq!(pending.state(), LoadBalancerState::Pending, "an RPC waits for two seconds at most");
+    assert_eq!(pending.state(), LoadBalancerState::Pending, "a call waits for at most two seconds");
     assert_eq!((pending.step, pending.steps), (1, 3));
     assert_eq!(pending.conditions.len(), 1);
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
@@ -198,7 +198,7 @@ async fn watch_lists_own_load_balancers_and_their_changes() {
         }
     }
     let left = bench.cloud.balancer().await;
-    assert_eq!(left["name"], json!("theirs"), "foreign objects stay");
+    assert_eq!(left["name"], json!("theirs"), "foreign objects are not changed");
 }
 
 #[tokio::test]

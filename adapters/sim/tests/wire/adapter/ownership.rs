@@ -23,7 +23,7 @@ fn known(id: &str) -> Option<Known> {
     Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() })
 }
 
-/// Replaces the process by a new one, which knows only what the cloud shows.
+/// Replaces the process by a new one, which knows only the state of the cloud.
 async fn restart(bench: Bench) -> Bench {
     let Bench { cloud, adapter } = bench;
     adapter.kill().await;
@@ -33,7 +33,7 @@ async fn restart(bench: Bench) -> Bench {
     Bench { cloud, adapter }
 }
 
-/// One call of the vendor's API, as made by a user.
+/// Makes one call of the vendor's API, as a user would.
 async fn vendor(bench: &Bench, method: Method, path: &str, body: Value) -> Value {
     #[expect(
         clippy::disallowed_methods,
@@ -48,7 +48,7 @@ async fn vendor(bench: &Bench, method: Method, path: &str, body: Value) -> Value
     answer
 }
 
-/// Sets all tags of a load balancer, and waits until that is complete.
+/// Sets all tags of a load balancer, and waits until the change is complete.
 async fn tag(bench: &Bench, id: &str, tags: Value) {
     vendor(bench, Method::PATCH, &format!("load-balancers/{id}"), json!({ "tags": tags })).await;
     let path = format!("load-balancers/{id}");
@@ -57,7 +57,7 @@ async fn tag(bench: &Bench, id: &str, tags: Value) {
     bench.cloud.count_from_here();
 }
 
-/// A load balancer created by a user.
+/// Creates a load balancer as a user would.
 pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
     let made = json!({ "name": name, "scheme": "internet", "tags": tags });
     let made = vendor(bench, Method::POST, "load-balancers", made).await;
@@ -106,7 +106,7 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags() {
     for (name, fence, uid) in [
         ("an older epoch", fence(6, 9), "web"),
         ("an older request of the same holder", fence(7, 2), "web"),
-        ("an older epoch, for something new", fence(6, 9), "other"),
+        ("an older epoch, for a new load balancer", fence(6, 9), "other"),
     ] {
         let mut stale = bench.adapter.request(uid, spec([tcp(80), tcp(81)]), &[backend(1)]).await;
         stale.fence = Some(fence.clone());
@@ -132,7 +132,11 @@ async fn other_fence_scope_waits_for_work_in_progress() {
     let (reason, error) = refused(bench.adapter.ensure(&other).await);
     assert_eq!((reason, error.retry_after.is_some()), (Reason::OperationConflict, true), "{error}");
     let joined = EnsureLoadBalancerRequest { fence: other.fence.clone(), ..first.clone() };
-    assert_eq!(bench.adapter.ensured(&joined).await.state(), LoadBalancerState::Active, "the same joins");
+    assert_eq!(
+        bench.adapter.ensured(&joined).await.state(),
+        LoadBalancerState::Active,
+        "an identical request joins"
+    );
 }
 
 #[tokio::test]
@@ -233,7 +237,7 @@ async fn adoption_by_id_refuses_foreign_load_balancers() {
     );
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
 
-    // It existed before its owner, and stays.
+    // The load balancer existed before its owner, and is kept.
     bench.adapter.deleted("web").await;
     assert_eq!(bench.cloud.count(Operation::DeleteLoadBalancer), 0);
     let state = bench.cloud.state().await;
@@ -248,7 +252,7 @@ async fn untagged_load_balancer_is_deleted_by_name_or_id() {
     tag(&bench, "lb-0001", json!({})).await;
     let bench = restart(bench).await;
     bench.adapter.deleted("web").await;
-    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "found by its name");
+    assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "the adapter finds it by its name");
 
     let free = theirs(&bench, "renamed", json!({})).await;
     let foreign = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/owner-uid": "web" });
@@ -257,8 +261,8 @@ async fn untagged_load_balancer_is_deleted_by_name_or_id() {
         let answer = delete(&bench, |request| request.known = known(id)).await.expect("possible");
         answer.state() == LoadBalancerState::Absent
     };
-    until("the end of the renamed one", async || gone(&free).await).await;
-    until("no answer but ABSENT", async || gone(&foreign).await).await;
+    until("the end of the renamed load balancer", async || gone(&free).await).await;
+    until("the adapter answers only ABSENT", async || gone(&foreign).await).await;
     assert_eq!(bench.cloud.balancer().await["id"], json!(foreign));
 }
 
@@ -341,7 +345,7 @@ async fn priority_depends_on_purpose_and_faults_are_counted() {
     }
 }
 
-/// P15: there is one load balancer in the end, whichever process dies.
+/// P15: in the end there is one load balancer, whichever process dies.
 #[tokio::test]
 async fn killed_caller_leaves_one_load_balancer() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 150, "update_ms": 20 } })).await;
@@ -350,18 +354,18 @@ async fn killed_caller_leaves_one_load_balancer() {
         let mut client = bench.adapter.balancers();
         let asked = client.ensure_load_balancer(request.clone());
         let died = tokio::time::timeout(std::time::Duration::from_millis(40), asked).await;
-        assert!(died.is_err(), "it died before the answer");
+        assert!(died.is_err(), "the process died before the answer");
     }
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 1);
     assert_eq!(bench.cloud.counts().writes, 3);
 }
 
-/// P9: 0 vendor calls for a resync, and pages plus one after a restart.
+/// P9: 0 vendor calls for a resync; after a restart, one call per page plus one.
 #[tokio::test]
 async fn a_resync_of_two_hundred_services_costs_nothing() {
     const SERVICES: usize = 200;
-    /// Two full pages, and the last one.
+    /// Number of load balancers: two full pages, and a last page with one.
     const PAGES: u64 = 3;
     let bench = bench().await;
     let uids: Vec<String> = (0..SERVICES).map(|n| format!("web-{n}")).collect();

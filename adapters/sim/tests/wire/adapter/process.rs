@@ -1,4 +1,4 @@
-//! The program `adapter-sim`: flags, the cloud inside its process, signals, exit codes.
+//! The program `adapter-sim`: flags, the cloud inside the process, signals, exit codes.
 
 use std::{
     io::Write as _,
@@ -88,14 +88,17 @@ async fn without_endpoint_it_starts_its_own_cloud() {
     let url = format!("http://{}", grpc.await.expect("listens"));
     let mut client =
         AdapterServiceClient::new(tonic::transport::Endpoint::try_from(url).expect("a URL").connect_lazy());
-    until("the cloud inside", async || {
+    until("the cloud inside the process", async || {
         let info = client.get_info(GetInfoRequest { context: Some(context()) }).await;
         info.is_ok_and(|info| info.into_inner().scope.is_some())
     })
     .await;
     let id = adapter.id().expect("runs").to_string();
-    let signalled = Command::new("kill").args(["-TERM", &id]).status().await.expect("kill is there");
+    let signalled = Command::new("kill").args(["-TERM", &id]).status().await.expect("`kill` can be started");
     assert!(signalled.success());
-    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect("waited for");
+    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect(
+        "waiting \
+    for the process succeeds",
+    );
     assert_eq!(status.code(), Some(0));
 }

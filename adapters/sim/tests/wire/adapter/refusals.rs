@@ -1,4 +1,4 @@
-//! Refusals, with the reasons by which controllers decide.
+//! Refusals, and the reasons on which controllers base decisions.
 
 use cloud_api_proto::{
     Reason,
@@ -62,7 +62,7 @@ async fn invalid_fields_are_named_and_nothing_is_created() {
             error.violations.iter().any(|violation| violation.field.starts_with(field)),
             "{field}: {error:?}"
         );
-        assert_eq!(error.retry_after, None, "{field}: only a change helps");
+        assert_eq!(error.retry_after, None, "{field}: only a changed request can succeed");
     }
     assert_eq!(bench.cloud.counts().writes, 0);
 }

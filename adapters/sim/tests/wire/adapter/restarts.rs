@@ -1,4 +1,4 @@
-//! Restarts of an adapter: nothing is lost, and the cloud is listed once.
+//! Restarts of an adapter: no work is lost, and the cloud is listed once.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -44,10 +44,15 @@ async fn next_process_completes_work_of_a_killed_adapter() {
         client.ensure_load_balancer(request.clone()),
     );
     assert!(order.await.is_err());
-    until("half of the work", async || bench.cloud.count(Operation::CreateListener) >= 1).await;
+    until("the process did half of the work", async || bench.cloud.count(Operation::CreateListener) >= 1)
+        .await;
     let half = bench.cloud.balancer().await;
     assert_eq!(half["tags"]["cloudadapter.dev/owner-uid"], json!("web"));
-    assert_eq!(half["tags"]["cloudadapter.dev/hash"], json!(null), "it does not look complete");
+    assert_eq!(
+        half["tags"]["cloudadapter.dev/hash"],
+        json!(null),
+        "the load balancer is not marked as complete"
+    );
     bench.adapter.kill().await;
 
     let adapter = TestAdapter::start(&bench.cloud.url).await;

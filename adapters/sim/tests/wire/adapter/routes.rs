@@ -1,4 +1,4 @@
-//! Routes: created, moved, deleted, and foreign ones that are never changed.
+//! Routes: creation, move and deletion. Foreign routes are never changed.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn mirror(bench: &Bench) -> Vec<Route> {
     routes
 }
 
-/// A route created outside of the adapter.
+/// Creates a route without the adapter.
 async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
     #[expect(
         clippy::disallowed_methods,
@@ -137,7 +137,7 @@ async fn foreign_routes_are_reported_and_never_changed() {
     assert_eq!(
         owners,
         [RouteOwner::Unmanaged, RouteOwner::OtherCluster],
-        "outside of the CIDRs nothing is shown"
+        "routes outside of the CIDRs are not shown"
     );
     assert_eq!(bench.cloud.state().await["routes"].as_array().map(Vec::len), Some(3));
 }
@@ -244,8 +244,8 @@ async fn unlisted_foreign_route_costs_one_write() {
     let writes = || bench.cloud.count(Operation::BatchRoutes);
     let before = writes();
     let laid = async || outcomes(&bench, request([upsert(1, 2)], [])).await;
-    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses it, and the adapter lists");
-    assert_eq!(laid().await, [Outcome::Conflict], "now the adapter knows its owner");
+    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses the route, and the adapter lists");
+    assert_eq!(laid().await, [Outcome::Conflict], "now the adapter knows the owner of the route");
     assert_eq!(writes(), before + 1);
 }
 
@@ -268,7 +268,7 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags_of_routes() {
     assert_eq!(refused(apply(&bench, by(4, 99, vec![upsert(3, 3)])).await).0, Reason::StaleFence);
     let answer = apply(&bench, by(5, 8, vec![upsert(1, 2), upsert(2, 3)])).await.expect("possible");
     let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
-    assert_eq!(found, [Outcome::Applied, Outcome::Failed], "a newer request created the second");
+    assert_eq!(found, [Outcome::Applied, Outcome::Failed], "a newer request created the second route");
     assert_eq!(answer.results[1].error.as_ref().map(ItemError::reason), Some(Reason::StaleFence));
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
 }
@@ -290,7 +290,7 @@ async fn outcome_of_a_lost_answer_is_read_before_the_next_write() {
     assert!(doubtful.results[0].retry_after.is_some());
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
     let settled = async || outcomes(&bench, request([upsert(1, 1)], [])).await == [Outcome::Unchanged];
-    until("a listing that is late enough", settled).await;
+    until("a listing after the horizon", settled).await;
     assert_eq!(bench.cloud.count(Operation::BatchRoutes), 1);
 }
 
@@ -303,7 +303,7 @@ async fn a_throttled_batch_is_one_call_and_answers_item_by_item() {
     bench.cloud.fault(json!({ "match": { "operation": "BatchRoutes" }, "action": throttled })).await;
     bench.cloud.count_from_here();
     let asked = request([upsert(1, 1), upsert(2, 2), upsert(3, 3)], []);
-    let answer = apply(&bench, asked).await.expect("answered item by item");
+    let answer = apply(&bench, asked).await.expect("each item has an answer");
     let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
     assert_eq!(found, [Outcome::Failed, Outcome::Failed, Outcome::Unchanged]);
     for result in &answer.results[..2] {
@@ -313,7 +313,7 @@ async fn a_throttled_batch_is_one_call_and_answers_item_by_item() {
     }
     assert!(
         bench.cloud.count(Operation::BatchRoutes) <= 2,
-        "sent again once at most, and never route by route"
+        "the batch is sent at most once more, and never route by route"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What the adapter reports about itself: information, health, reflection, probes, metrics; and its start without a cloud.
+//! The adapter's reports about itself: information, health, reflection, probes, metrics; also if it starts without a cloud.
 
 use cloud_api_proto::{
     Reason,
@@ -124,7 +124,7 @@ async fn adapter_starts_without_cloud_and_waits() {
     assert!(error.retry_after.is_some());
     assert!(!serving(&adapter, &full("InstanceService")).await);
     let (status, ready) = page(&adapter, "/readyz").await;
-    assert_eq!(status, 200, "ready, because only this adapter can report the cause");
+    assert_eq!(status, 200, "the adapter is ready, because only it can report the cause");
     assert!(ready.contains("not reachable"), "{ready}");
     assert_eq!(page(&adapter, "/healthz").await.0, 200, "a restart would not help");
 
@@ -136,7 +136,7 @@ async fn adapter_starts_without_cloud_and_waits() {
     assert_eq!(page(&adapter, "/readyz").await, (200, "ok\n".to_owned()));
 }
 
-/// Clients of several replicas call only one that reports to serve: otherwise no caller would learn the cause.
+/// Clients of several replicas call only a replica that reports to serve. Otherwise no caller would get the cause.
 #[tokio::test]
 async fn leader_with_rejected_credentials_serves_and_reports_it() {
     let bench = bench().await;

@@ -63,7 +63,10 @@ async fn life(variables: &[(&str, &str)]) -> String {
     let mut stderr = adapter.stderr.take().expect("piped");
     let read = tokio::time::timeout(PATIENCE, stderr.read_to_string(&mut log)).await;
     read.expect("ends").expect("text");
-    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect("waited for");
+    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect(
+        "waiting \
+    for the process succeeds",
+    );
     assert_eq!(status.code(), Some(0), "{log}");
     log
 }
@@ -71,7 +74,7 @@ async fn life(variables: &[(&str, &str)]) -> String {
 #[tokio::test]
 async fn endpoint_enables_traces_and_last_spans_are_sent() {
     let collector = Collector::start().await.expect("a free port");
-    // Nothing is sent before the process ends.
+    // The process sends its spans when it ends.
     let seldom = ("OTEL_BSP_SCHEDULE_DELAY", "600000");
     let log = life(&[("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint()), seldom]).await;
     assert!(log.contains("Traces are sent") && !log.contains("cannot be sent"), "{log}");

@@ -1,4 +1,4 @@
-//! Load balancers that are changed and deleted.
+//! Faults in the change and deletion of load balancers.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -93,7 +93,7 @@ pub(crate) async fn foreign_deleted(world: World) -> bool {
     let ids = [("loadbalancer".to_owned(), made["id"].as_str().expect("an ID").to_owned())].into();
     let mut deletion = deletion();
     deletion.known = Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() });
-    // The result does not matter.
+    // Only the call matters, not its result.
     drop(world.adapter.balancers().delete_load_balancer(deletion).await);
     world.balancers().await == 0
 }
@@ -261,7 +261,7 @@ pub(crate) async fn made_twice(world: World) -> bool {
 pub(crate) async fn made_again_unseen(world: World) -> bool {
     world.cloud.settings(json!({ "consistency_ms": 700 })).await;
     world.adapter.ensured(&world.web().await).await;
-    // The second one may have been found and removed since.
+    // A second load balancer may have been found and removed since.
     world.balancers().await > 1 || world.cloud.count(Operation::DeleteLoadBalancer) > 0
 }
 

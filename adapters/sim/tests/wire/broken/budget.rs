@@ -1,4 +1,4 @@
-//! Vendor calls, and the reported cost.
+//! Faults in vendor calls and in the reported cost.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn throttled(seconds: &str) -> Value {
     json!({ "respond": { "status": 429, "headers": { "retry-after": seconds } } })
 }
 
-/// The code of a live request with this deadline.
+/// The gRPC code of a live request with this deadline.
 async fn asked(world: &World, patience: Duration) -> Code {
     let one = InstanceRef { r#ref: Some(id(1)), ..InstanceRef::default() };
     let mut request = Request::new(BatchGetInstancesRequest { context: Some(live()), refs: vec![one] });

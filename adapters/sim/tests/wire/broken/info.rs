@@ -65,5 +65,5 @@ pub(crate) async fn error_without_field(world: World) -> bool {
 pub(crate) async fn error_without_delay(world: World) -> bool {
     let mut request = world.web().await;
     request.spec.iter_mut().for_each(|spec| "nowhere".clone_into(&mut spec.backend_set_id));
-    world.adapter.ensure(&request).await.expect_err("no such set").retry_after.is_none()
+    world.adapter.ensure(&request).await.expect_err("the backend set is unknown").retry_after.is_none()
 }

@@ -1,4 +1,4 @@
-//! Instances: existence and listings.
+//! Faults in the existence and the listings of instances.
 
 use cloud_api_proto::v1alpha1::{
     Existence, WatchInstancesRequest, WatchInstancesResponse, instance_ref::Ref,
@@ -13,7 +13,7 @@ use crate::{
     broken::world::{WHILE, World, id, soon},
 };
 
-/// All messages of a listing; fewer if it breaks off or does not end.
+/// Returns all messages of a listing; fewer if the listing breaks off or does not end.
 async fn listing(world: &World) -> Vec<Event> {
     let request = WatchInstancesRequest {
         context: Some(live()),
@@ -27,7 +27,7 @@ async fn listing(world: &World) -> Vec<Event> {
             events.extend(event);
         }
     };
-    // A listing that does not end is evaluated as far as it came.
+    // If the listing does not end, the messages received so far are evaluated.
     drop(tokio::time::timeout(WHILE, all).await);
     events
 }
@@ -47,7 +47,7 @@ fn checksum(events: &[Event]) -> Option<u64> {
     })
 }
 
-/// Whether a listing is closed although it is not complete.
+/// Whether a listing ends with Synced although it is not complete.
 async fn cut(world: &World, wanted: usize) -> bool {
     let events = listing(world).await;
     checksum(&events).is_some() && items(&events).len() < wanted
@@ -83,7 +83,7 @@ pub(crate) async fn no_zone(world: World) -> bool {
     world.instance(1).await.zone.is_empty()
 }
 
-/// Two instances that were seen, one of which was deleted since.
+/// Two instances that the adapter has seen, one of which was deleted since.
 async fn one_less(world: &World) {
     world.cloud.machines(2).await;
     world.look_up([id(1), id(2)]).await.expect("there");

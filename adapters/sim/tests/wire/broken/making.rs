@@ -1,4 +1,4 @@
-//! Load balancers that are created and stay unchanged.
+//! Faults in the creation of load balancers, and in requests without changes.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{Reason, v1alpha1::Backend};

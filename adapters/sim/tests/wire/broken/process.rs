@@ -27,11 +27,11 @@ use crate::{
     support::wanted::CLUSTER,
 };
 
-/// Asserts that an adapter with these flags shows the symptom with the fault, and not without.
+/// Asserts that an adapter with these flags shows the symptom with the fault, and does not show it without the fault.
 async fn both(fault: Fault, shows: impl AsyncFn(&[String]) -> bool) {
     let broken = ["--break".to_owned(), fault.to_string()];
-    assert!(shows(&broken).await, "{fault}: no symptom");
-    assert!(!shows(&[]).await, "{fault}: symptom without the fault");
+    assert!(shows(&broken).await, "{fault}: the symptom is missing");
+    assert!(!shows(&[]).await, "{fault}: the symptom appears without the fault");
 }
 
 /// An adapter that requires tokens, and the key that signs them.
@@ -46,7 +46,7 @@ fn plenty() -> String {
     config("{rate: 100000, burst: 10000}")
 }
 
-/// A file with this content.
+/// Writes a file with this content.
 fn file(content: &str) -> NamedTempFile {
     let file = NamedTempFile::new().expect("a file");
     fs::write(file.path(), content).expect("room");
@@ -82,7 +82,7 @@ impl Guarded {
         Self { adapter, key, _cloud: cloud, _jwks: jwks }
     }
 
-    /// A request with this token.
+    /// Sends a request with this token.
     fn by<T>(token: Option<&str>, message: T) -> Request<T> {
         let mut request = Request::new(message);
         if let Some(token) = token {
@@ -118,7 +118,7 @@ async fn a_node_controller_reads_routes() {
     .await;
 }
 
-/// Waits until the adapter knows its cloud.
+/// Waits until the adapter has passed its self-check.
 async fn ready(channel: &Channel) {
     until("the self-check", async || {
         let request = GetInfoRequest { context: Some(context()) };
@@ -156,7 +156,7 @@ async fn sigterm_ends_the_process_at_once() {
     .await;
 }
 
-/// Longer than the adapter takes to notice a new file.
+/// Time longer than the adapter takes to notice a new file.
 const LOOKS: Duration = Duration::from_secs(12);
 
 #[tokio::test]
@@ -171,9 +171,9 @@ async fn invalid_config_file_ends_the_process() {
     .await;
 }
 
-/// Whether a page of metrics has this line in time.
+/// Whether the metrics have this line in time.
 async fn counts(adapter: &Program, what: &str) -> bool {
-    let counted = until("another count", async || adapter.page("/metrics").await.contains(what));
+    let counted = until("the count differs", async || adapter.page("/metrics").await.contains(what));
     tokio::time::timeout(LOOKS, counted).await.is_ok()
 }
 
@@ -200,7 +200,7 @@ async fn rotated_certificate_is_not_read() {
     .await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates are checked by the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "validity of certificates is checked against the wall clock")]
 fn tomorrow() -> SystemTime {
     SystemTime::now() + Duration::from_hours(24)
 }

@@ -1,4 +1,4 @@
-//! Own and foreign routes.
+//! Faults in routes of the cluster and in foreign routes.
 
 use cloud_api_proto::{
     AdapterError,
@@ -81,7 +81,7 @@ pub(crate) async fn foreign_removed(world: World) -> bool {
 pub(crate) async fn foreign_deleted(world: World) -> bool {
     world.cloud.machines(2).await;
     foreign(&world, "10.244.1.0/24", theirs()).await;
-    // The result does not matter.
+    // Only the call matters, not its result.
     drop(apply(&world, [], [RouteDelete { key: Some(key(1)), ..RouteDelete::default() }]).await);
     leads(&world, "10.244.1.0/24").await.is_none()
 }
@@ -89,7 +89,7 @@ pub(crate) async fn foreign_deleted(world: World) -> bool {
 pub(crate) async fn foreign_taken(world: World) -> bool {
     world.cloud.machines(2).await;
     foreign(&world, "10.244.1.0/24", theirs()).await;
-    // The result does not matter.
+    // Only the call matters, not its result.
     drop(apply(&world, [upsert(1, 1)], []).await);
     leads(&world, "10.244.1.0/24").await.as_deref() == Some("i-0001")
 }

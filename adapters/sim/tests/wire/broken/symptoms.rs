@@ -1,4 +1,4 @@
-//! The symptom of each fault. The compiler checks that every fault has one.
+//! The symptom of each fault. The compiler checks that every fault has a symptom.
 
 use std::{future::Future, panic::AssertUnwindSafe, pin::Pin};
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 type Seen = Pin<Box<dyn Future<Output = bool>>>;
-/// Whether the fault shows.
+/// Whether the symptom appears.
 type Symptom = Box<dyn FnOnce(World) -> Seen>;
 
 fn shows<F: Future<Output = bool> + 'static>(symptom: fn(World) -> F) -> Option<Symptom> {
     Some(Box::new(move |world| Box::pin(symptom(world))))
 }
 
-/// `None`: it needs a separate process, see `process`.
+/// The test in a shared process. `None`: the fault needs a separate process, see `process`.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn symptom(fault: Fault) -> Option<Symptom> {
     match fault {
@@ -118,7 +118,7 @@ fn symptom(fault: Fault) -> Option<Symptom> {
     }
 }
 
-/// As many worlds at once as do not disturb each other.
+/// Number of worlds at once that do not disturb each other.
 const AT_ONCE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,14 +134,14 @@ async fn each_fault_has_a_symptom_only_where_injected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong with a symptom.
+/// The failures of a symptom's test.
 async fn seen(fault: Fault, made: Option<Fault>) -> Option<String> {
     let symptom = symptom(fault)?;
     let seen = AssertUnwindSafe(async { symptom(World::of(made).await).await }).catch_unwind().await;
     match (seen, made) {
         (Ok(true), Some(_)) | (Ok(false), None) => None,
-        (Ok(_), Some(_)) => Some(format!("{fault}: no symptom")),
-        (Ok(_), None) => Some(format!("{fault}: symptom without the fault")),
-        (Err(_told), made) => Some(format!("{fault}, injected: {}: broke", made.is_some())),
+        (Ok(_), Some(_)) => Some(format!("{fault}: the symptom is missing")),
+        (Ok(_), None) => Some(format!("{fault}: the symptom appears without the fault")),
+        (Err(_told), made) => Some(format!("{fault}, injected: {}: the test panicked", made.is_some())),
     }
 }

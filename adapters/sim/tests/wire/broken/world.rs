@@ -1,4 +1,4 @@
-//! An adapter with or without a fault, in front of a cloud of its own.
+//! An adapter with or without a fault, and its own cloud.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use crate::{
     support::wanted::{backend, spec, tcp},
 };
 
-/// Time to wait for something that must not happen.
+/// Time to wait for an event that must not happen.
 pub(crate) const WHILE: Duration = Duration::from_secs(5);
-/// Consistency lag of its cloud.
+/// Consistency lag of the cloud.
 const HORIZON_MS: &str = "50";
-/// A bucket that only excessive calls exceed.
+/// A bucket that only an excessive number of calls exceeds.
 const PLENTY: &str = "{rate: 100000, burst: 10000}";
 
 #[derive(Debug, Parser)]
@@ -43,7 +43,7 @@ pub(crate) struct World {
     fault: Option<Fault>,
 }
 
-/// The configuration file; one family may have a limit of its own.
+/// The configuration file. One family may have a different limit.
 pub(crate) fn config(compute: &str) -> String {
     format!(
         "limits: {{buckets: {{compute: {compute}, network: {PLENTY}, loadbalancer: {PLENTY}, identity: {PLENTY}}}}}"
@@ -52,7 +52,7 @@ pub(crate) fn config(compute: &str) -> String {
 
 async fn adapter(cloud: &str, fault: Option<Fault>, config: &str) -> TestAdapter {
     let flags = ["test", "--endpoint", cloud, "--consistency-horizon-ms", HORIZON_MS];
-    let cloud = Flags::try_parse_from(flags).expect("good flags").cloud;
+    let cloud = Flags::try_parse_from(flags).expect("the flags are valid").cloud;
     let (file, options) = options(config);
     let adapter = match fault {
         None => {
@@ -75,7 +75,7 @@ impl World {
         Self::limited(fault, PLENTY).await
     }
 
-    /// With another limit for reading instances.
+    /// Starts both with another limit for reading instances.
     pub(crate) async fn limited(fault: Option<Fault>, compute: &str) -> Self {
         let quick = json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } });
         let cloud = TestCloud::start(quick).await;
@@ -84,7 +84,7 @@ impl World {
         Self { cloud, adapter, fault }
     }
 
-    /// The same, with a limit for reading instances, in front of an existing cloud.
+    /// Starts the adapter with a limit for reading instances, and an existing cloud.
     pub(crate) async fn with_limit(self, compute: &str) -> Self {
         Self::limited(self.fault, compute).await
     }
@@ -98,7 +98,7 @@ impl World {
         Self { cloud, adapter, fault }
     }
 
-    /// The next call of an operation fails, or all calls do.
+    /// Makes the next call of an operation fail, or all calls of it.
     pub(crate) async fn spoil(&self, operation: &str, when: Value, action: Value) {
         self.cloud
             .fault(json!({ "match": { "operation": operation }, "when": when, "action": action }))
@@ -109,7 +109,7 @@ impl World {
         self.spoil(operation, json!({ "next": 1 }), json!({ "respond": { "status": status } })).await;
     }
 
-    /// One call of the vendor's API, as made by a user.
+    /// Makes one call of the vendor's API, as a user would.
     pub(crate) async fn vendor(&self, method: Method, path: &str, body: Value) -> Value {
         #[expect(
             clippy::disallowed_methods,
@@ -133,7 +133,7 @@ impl World {
         self.cloud.state().await["load_balancers"][0].take()
     }
 
-    /// A context that demands a fresh answer from the vendor.
+    /// A context that requires a fresh answer from the vendor.
     pub(crate) async fn look_up(
         &self,
         refs: impl IntoIterator<Item = Ref>,
@@ -159,7 +159,7 @@ impl World {
         self.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await
     }
 
-    /// Ensures it until it is ACTIVE.
+    /// Repeats Ensure until the load balancer is ACTIVE.
     pub(crate) async fn made(&self) -> EnsureLoadBalancerRequest {
         let request = self.web().await;
         self.adapter.ensured(&request).await;

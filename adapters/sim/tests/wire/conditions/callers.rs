@@ -1,4 +1,4 @@
-//! Callers without permission, and callers without identity.
+//! Callers without permission, and callers without an identity.
 
 use cloud_adapter_security::testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks};
 use cloud_api_proto::v1alpha1::{
@@ -30,7 +30,7 @@ impl Guarded {
         Self { _cloud: Some(cloud), ..guarded }
     }
 
-    /// Starts it in front of this cloud.
+    /// Starts the adapter with this cloud.
     pub(crate) async fn before(cloud: &str, more: &[&str]) -> Self {
         let key = TokenKey::elliptic("a");
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -54,7 +54,7 @@ impl Guarded {
         Self { adapter, key, _cloud: None, _jwks: file }
     }
 
-    /// Waits until the adapter knows its cloud.
+    /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
         until("the self-check", async || {
             let token = self.token("operator");
@@ -73,7 +73,7 @@ impl Guarded {
         AdapterServiceClient::new(self.adapter.channel.clone())
     }
 
-    /// The refusal of a deletion by the owner of this token.
+    /// The refusal of a deletion by the caller with this token.
     async fn delete(&self, token: &str, change: impl FnOnce(&mut DeleteLoadBalancerRequest)) -> Status {
         let mut request = DeleteLoadBalancerRequest {
             context: Some(context()),

@@ -1,5 +1,5 @@
-//! Secrets are not disclosed: the cloud's token and callers' tokens are in no answer, log line (at trace, of all targets) or metric,
-//! whatever the vendor does with a token that it received.
+//! Secrets are not disclosed: the cloud's token and callers' tokens are in no answer, log line (at level trace, of all targets) or metric,
+//! even if the vendor repeats a token that it received.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ use crate::{
 /// The cloud's token.
 const CANARY: &str = "canary-7c0ffee-b1rd-of-the-mine";
 
-/// A vendor whose responses repeat, in body and header, the token that it received, once it is set to refuse.
+/// A vendor whose responses repeat the received token in body and header, once it is set to refuse.
 #[derive(Clone, Default)]
 struct Echo {
     /// The status of all responses except that to the self-check.
@@ -71,13 +71,13 @@ async fn answer(State(echo): State<Echo>, uri: Uri, headers: HeaderMap) -> Respo
         200 => json!({ "instances": [], "next": null, "load_balancers": [] }).to_string().into_response(),
         // An HTML page, as from a proxy.
         502 => (status, format!("<html>{words}</html>")).into_response(),
-        // A success with a body that is not a listing.
+        // A success whose body is not a listing.
         203 => (StatusCode::OK, json!({ "instances": words }).to_string()).into_response(),
         _ => (status, [("x-request-id", words)], refusal.to_string()).into_response(),
     }
 }
 
-/// All that callers receive.
+/// Collects everything that callers receive.
 #[derive(Default)]
 struct Heard(String);
 
@@ -87,7 +87,7 @@ impl Heard {
     }
 }
 
-/// Everything that a caller with all roles can request.
+/// Sends every request that a caller with all roles can make.
 async fn ask(guarded: &Guarded, heard: &mut Heard) {
     let (operator, node, service) =
         (guarded.token("operator"), guarded.token("node-controller"), guarded.token("service-controller"));
@@ -127,7 +127,7 @@ async fn ask(guarded: &Guarded, heard: &mut Heard) {
     }
 }
 
-/// Tokens that are refused, each for another reason.
+/// Tokens that are refused, each for a different reason.
 fn bad_tokens(guarded: &Guarded) -> Vec<String> {
     let account = "kube-system:service-controller";
     let wrong = |claim: &str, value: serde_json::Value| {
@@ -172,13 +172,13 @@ async fn no_secret_is_disclosed() {
     }
     heard.note(&guarded.adapter.page("/metrics").await);
     let good = ["operator", "node-controller", "service-controller"].map(|name| guarded.token(name));
-    assert!(echo.heard.load(Ordering::Relaxed) > 8, "the cloud got its token");
+    assert!(echo.heard.load(Ordering::Relaxed) > 8, "the cloud received its token");
     let log = guarded.adapter.ended().await;
 
     for proof in [r#""level":"TRACE""#, r#""target":"h2::"#, "Vendor request"] {
-        assert!(log.contains(proof), "the log is not at its most verbose: no {proof}");
+        assert!(log.contains(proof), "the log is not at its most verbose level: {proof} is missing");
     }
-    // Vendor messages are passed on without the secret: of refusals, of a proxy's page, of a success that cannot be read.
+    // The adapter passes vendor messages on without the secret: refusals, a proxy's page, and a success that it cannot read.
     for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot read the response"] {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
@@ -186,7 +186,7 @@ async fn no_secret_is_disclosed() {
     kept(secrets, &[("an answer", &heard.0), ("the log", &log)]);
 }
 
-/// Fails if a part of a secret is in one of the texts. For a token, that is its signature; each part would be a leak.
+/// Asserts that no part of a secret is in one of the texts. For a token, the signature is tested, because each part of it would be a leak.
 #[track_caller]
 fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) {
     for part in secrets.into_iter().flat_map(|secret| secret.split('.')).filter(|part| part.len() > 12) {
@@ -197,7 +197,7 @@ fn kept<'a>(secrets: impl IntoIterator<Item = &'a str>, texts: &[(&str, &str)]) 
     }
 }
 
-/// What the API server receives: the token of the adapter, and the reviewed token.
+/// The tokens that the API server receives: the adapter's own, and the token to review.
 type Asked = Arc<Mutex<String>>;
 
 /// An API server that accepts all tokens, and has no Lease.
@@ -223,7 +223,7 @@ async fn review(State(asked): State<Asked>, uri: Uri, headers: HeaderMap, body: 
     review.to_string().into_response()
 }
 
-/// A replica has two more tokens: its own for the API server, and the one for the leader's watches.
+/// Tests two more tokens of a replica: its own for the API server, and the one for its watches of the leader.
 #[tokio::test]
 async fn tokens_for_the_api_server_are_not_disclosed() {
     const OWN: &str = "canary-of-the-pod-itself-0123456789";
@@ -258,13 +258,13 @@ async fn tokens_for_the_api_server_are_not_disclosed() {
     let mut heard = Heard::default();
     let mut info = AdapterServiceClient::new(adapter.channel.clone());
     let request = GetInfoRequest { context: Some(context()) };
-    heard.note(&info.get_info(bearing(&token, request)).await.expect("the review was good"));
+    heard.note(&info.get_info(bearing(&token, request)).await.expect("the token review succeeded"));
     until("a request for the Lease", async || asked.lock().expect("whole").lines().count() > 1).await;
     heard.note(&adapter.page("/metrics").await);
     heard.note(&adapter.page("/readyz").await);
     let log = adapter.ended().await;
     let asked = asked.lock().expect("whole").clone();
-    assert!(asked.contains(OWN) && asked.contains(&token), "the API server was asked:\n{asked}");
+    assert!(asked.contains(OWN) && asked.contains(&token), "the API server received:\n{asked}");
     assert!(log.contains("Access to the Lease is forbidden"), "{log}");
     kept([OWN, PEER, &token], &[("an answer", &heard.0), ("the log", &log)]);
 }

@@ -1,4 +1,4 @@
-//! A failed item of a batch has the same error as a whole call would have, and fails alone.
+//! A failed item of a batch has the same error as a whole call would have, and the other items succeed.
 
 use cloud_api_proto::{
     Reason,
@@ -73,7 +73,7 @@ async fn a_bad_reference_fails_alone() {
     assert!(error.message.contains("refs[1]"), "{error:?}");
 }
 
-/// One call writes many routes, and its log line names none: each route has a line of its own.
+/// One call writes many routes, and its log line names none of them: each failed route has its own line.
 #[tokio::test]
 async fn log_names_the_writer_of_each_route_change() {
     let world = World::start().await;

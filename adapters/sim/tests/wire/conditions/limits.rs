@@ -1,4 +1,4 @@
-//! Too many calls, for the adapter's limits or for the vendor's.
+//! More calls than the adapter's limits or the vendor's limits permit.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     conditions::world::World,
 };
 
-/// The vendor's Retry-After: longer than a caller waits, and shorter.
+/// Two values of the vendor's Retry-After: longer and shorter than a caller waits.
 pub(crate) const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub(crate) async fn wait_beyond_the_deadline() -> Status {
     let asked = tokio::time::Instant::now();
     let status = world.look(Duration::from_secs(8)).await.expect_err("in 10 s");
     assert!(asked.elapsed() < Duration::from_secs(4), "the refusal comes at once");
-    assert_eq!(world.cloud.counts().total, sent, "and makes no vendor call");
+    assert_eq!(world.cloud.counts().total, sent, "the refusal causes no vendor call");
     status
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn throttled_read() -> Status {
     let status = world.look(Duration::from_secs(20)).await.expect_err("not before the deadline");
     Told::read(&status).quotes_the_vendor("injected");
     let sent = world.cloud.counts().total;
-    let again = world.look(Duration::from_secs(20)).await.expect_err("the pause lasts");
+    let again = world.look(Duration::from_secs(20)).await.expect_err("the pause is not over");
     Told::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
     assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none during the pause");
     status
@@ -78,7 +78,7 @@ pub(crate) async fn throttled_write() -> Status {
     status
 }
 
-/// Callers that obey the retry delay are served in the end, without an extra call.
+/// Callers that obey the retry delay are served in the end, without an additional call.
 #[tokio::test]
 async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
@@ -90,7 +90,7 @@ async fn obeying_the_retry_delay_succeeds() {
     world.look(Duration::from_secs(1)).await.expect("served after the delay");
 }
 
-/// A request whose callers have all left is not sent when the bucket permits.
+/// If all callers of a request have left, the request is not sent when the bucket permits it.
 #[tokio::test]
 async fn abandoned_request_makes_no_vendor_call() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
@@ -102,7 +102,7 @@ async fn abandoned_request_makes_no_vendor_call() {
     }
     world.look(patient).await.expect("sent when the bucket permits");
     world.look(patient).await.expect("sent when the bucket permits");
-    assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that waited");
+    assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that still wait");
 }
 
 /// The condition and the retry delay of a load balancer that waits for something other than the cloud.

@@ -1,4 +1,4 @@
-//! The program as a separate process, with all its output.
+//! The program as a separate process. The test reads all its output.
 
 use std::{
     io::Write as _,
@@ -16,12 +16,12 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two evaluations of a condition.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// A running adapter; it is killed when this is dropped.
+/// A running adapter. It is killed when this value is dropped.
 pub(crate) struct Program {
     pub(crate) channel: Channel,
     http: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Returns when its ports are open. `config`: the content of its configuration file.
+    /// Starts the program, and returns when its ports are open. `config`: the content of its configuration file.
     pub(crate) async fn start(cloud: &str, config: &str, flags: &[&str]) -> Self {
         let mut file = NamedTempFile::new().expect("a file");
         writeln!(file, "{config}").expect("room");
@@ -69,7 +69,7 @@ impl Program {
         Self { channel, http, child, log, reading, _config: file }
     }
 
-    /// A page of the plain port.
+    /// Reads a page of the port of metrics and probes.
     pub(crate) async fn page(&self, path: &str) -> String {
         #[expect(
             clippy::disallowed_methods,
@@ -80,20 +80,20 @@ impl Program {
         answer.text().await.expect("text")
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) async fn stop(&self) {
         let id = self.child.id().expect("runs").to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().await.expect("kill is there");
+        let told = Command::new("kill").args(["-TERM", &id]).status().await.expect("`kill` can be started");
         assert!(told.success());
     }
 
-    /// The exit code.
+    /// Waits for the exit code.
     pub(crate) async fn exited(&mut self) -> Option<i32> {
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        status.expect("ends").expect("waited for").code()
+        status.expect("ends").expect("waiting for the process succeeds").code()
     }
 
-    /// Ends it, and returns all its output.
+    /// Ends the program, and returns all its output.
     pub(crate) async fn ended(mut self) -> String {
         self.stop().await;
         assert_eq!(self.exited().await, Some(0));
@@ -102,7 +102,7 @@ impl Program {
     }
 }
 
-/// The addresses, if this line has them.
+/// Parses the addresses, if this line has them.
 fn listens(line: &str) -> Option<(String, SocketAddr)> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| line["fields"][name].as_str().map(str::to_owned);

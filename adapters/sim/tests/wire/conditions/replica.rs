@@ -1,4 +1,4 @@
-//! Adapters that do not serve: not yet, not any more, or because another replica leads.
+//! Adapters that do not serve: during the start, during the shutdown, or because another replica leads.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const SOME: Duration = Duration::from_secs(20);
 
-/// A local port without listener.
+/// A local port on which no process listens.
 fn nobody() -> String {
     format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
@@ -25,7 +25,7 @@ pub(crate) async fn starting() -> Status {
     look(&adapter, SOME).await.expect_err("no cloud is reachable yet")
 }
 
-/// A replica that never learns the leader, because its API server cannot be reached.
+/// A replica that never learns which replica leads, because its API server cannot be reached.
 pub(crate) async fn standby() -> Status {
     let cloud = cloud().await;
     let mut kubeconfig = tempfile::NamedTempFile::new().expect("a file");
@@ -44,7 +44,7 @@ pub(crate) async fn standby() -> Status {
     status
 }
 
-/// A watch ends with an error that has the reason.
+/// Asserts that a watch ends with an error that has the reason.
 pub(crate) async fn draining() -> Status {
     let world = World::start().await;
     let mut client = InstanceServiceClient::new(world.adapter.channel.clone());

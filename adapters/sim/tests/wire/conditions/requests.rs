@@ -1,4 +1,4 @@
-//! Requests that are invalid, come at the wrong time or from the wrong writer.
+//! Requests that are invalid, come at the wrong time or come from the wrong writer.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
@@ -17,7 +17,7 @@ use crate::{
     support::wanted::{backend, tcp},
 };
 
-/// Longer than a test takes.
+/// A duration longer than a test takes.
 const NEVER_MS: u64 = 600_000;
 
 fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
@@ -93,11 +93,11 @@ pub(crate) async fn owned_by_another() -> Status {
     let made: Value = answer.expect("an answer").json().await.expect("JSON");
     let id = made["id"].as_str().expect("an ID").to_owned();
     let status = refusal(&world, |request| adopt(request, &id)).await;
-    assert_eq!(world.cloud.balancer().await["tags"], tags, "it is not changed");
+    assert_eq!(world.cloud.balancer().await["tags"], tags, "the load balancer is not changed");
     status
 }
 
-/// A world whose only load balancer is being created and never becomes ready, and the request for it.
+/// A world whose only load balancer never completes its creation, and the request for it.
 async fn busy() -> (World, EnsureLoadBalancerRequest) {
     let world = World::start().await;
     world.cloud.settings(json!({ "provisioning": { "create_ms": NEVER_MS } })).await;
@@ -128,7 +128,7 @@ pub(crate) async fn another_operation_in_progress() -> Status {
 
 pub(crate) async fn newer_state_took_over() -> Status {
     let (world, request) = busy().await;
-    // It cannot be observed whether the older request already waits when the newer one arrives, so the test repeats until it does.
+    // The test cannot observe whether the older request already waits when the newer one arrives, so it repeats both until this happens.
     for pair in 1..=50 {
         let (mut older, mut newer) = (request.clone(), request.clone());
         older.fence = Some(fence(1, 2 * pair));
@@ -197,13 +197,13 @@ pub(crate) async fn delta_of_an_unknown_set() -> Status {
     world.balancers().put_backend_set(request).await.expect_err("refused")
 }
 
-/// gRPC's own limit of the message size: no reason, no retry, and a defect of the sender.
+/// A message above gRPC's own size limit: the error has no reason and no retry delay, and is a defect of the sender.
 #[tokio::test]
 async fn too_large_message_is_refused_by_grpc() {
     const LIMIT: usize = 4 * 1024 * 1024;
     let world = World::start().await;
-    world.put(&"x".repeat(LIMIT - 1024)).await.expect("just small enough");
-    let status = world.put(&"x".repeat(LIMIT + 1)).await.expect_err("too large");
+    world.put(&"x".repeat(LIMIT - 1024)).await.expect("a message just below the limit");
+    let status = world.put(&"x".repeat(LIMIT + 1)).await.expect_err("a message above the limit");
     Told::read(&status).is_grpcs_own(Code::ResourceExhausted);
     until("the adapter keeps running", async || world.put("small").await.is_ok()).await;
 }

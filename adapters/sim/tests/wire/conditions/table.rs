@@ -1,4 +1,4 @@
-//! The contract's table of conditions: how each is provoked, and which error it must have. Each row is a test.
+//! The contract's table of conditions: how to provoke each one, and which error it must have. Each row is a test.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
     conditions::vendor,
 };
 
-/// Reasons that no request to one adapter can provoke, and why.
+/// Reasons that no request to one adapter can provoke, each with an explanation.
 const NOT_HERE: [(Reason, &str); 1] =
-    [(Reason::Unspecified, "is what a client makes of a reason that it does not know")];
+    [(Reason::Unspecified, "clients use it for a reason that they do not know")];
 
 const NEVER: Retry = Retry::Never;
 const AT_ONCE: Retry = Retry::AtOnce;
@@ -89,5 +89,9 @@ fn every_reason_of_the_contract_has_a_row() {
     let told: BTreeSet<Reason> = PROVOKED.iter().copied().chain(elsewhere).collect();
     let missing: Vec<_> = all.difference(&told).collect();
     assert!(missing.is_empty(), "no row provokes {missing:?}");
-    assert!(NOT_HERE.iter().all(|(reason, _why)| !PROVOKED.contains(reason)), "there is a row after all");
+    assert!(
+        NOT_HERE.iter().all(|(reason, _why)| !PROVOKED.contains(reason)),
+        "the reason has a row \
+    now: remove it from NOT_HERE"
+    );
 }

@@ -1,4 +1,4 @@
-//! An error as it is on the wire, read without the contract's own parser.
+//! An error as it is sent over gRPC, parsed without the contract's own parser.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,10 +6,10 @@ use cloud_api_proto::Reason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// When a caller may retry.
+/// When the caller may retry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Retry {
-    /// Not before something changes.
+    /// Not before the request or the state changes.
     Never,
     AtOnce,
     /// After at least this delay.
@@ -52,7 +52,7 @@ impl Told {
         }
     }
 
-    /// Asserts what the contract demands of the condition.
+    /// Asserts the properties that the contract requires for the condition.
     #[track_caller]
     pub(crate) fn is(&self, reason: Reason, code: Code, retry: Retry) {
         let info = Some(("cloudadapter.dev".to_owned(), reason.word().to_owned()));
@@ -70,7 +70,7 @@ impl Told {
         assert_eq!(self.quota, reason == Reason::VendorQuota, "QuotaFailure: {self:#?}");
     }
 
-    /// Asserts that the vendor's message and code are included.
+    /// Asserts that the error includes the vendor's message and code.
     #[track_caller]
     pub(crate) fn quotes_the_vendor(&self, code: &str) {
         assert_eq!(self.metadata.get("vendor_code").map(String::as_str), Some(code), "{self:#?}");

@@ -13,9 +13,9 @@ use crate::{
     conditions::world::{PLENTY, World, cloud, look},
 };
 
-/// How long the breaker of a failing vendor stays open.
+/// How long the breaker stays open for a failing vendor.
 const REST: Duration = Duration::from_secs(40);
-/// Longer than any call here takes.
+/// A duration longer than any call here takes.
 const SOME: Duration = Duration::from_secs(20);
 
 fn respond(status: u16) -> serde_json::Value {
@@ -30,7 +30,7 @@ async fn create_answered(status: u16) -> Status {
     let refused = world.settled(&request).await.expect_err("refused");
     let told = Told::read(&refused);
     told.quotes_the_vendor("injected");
-    assert!(told.message.contains("create load balancer"), "the step that failed: {told:?}");
+    assert!(told.message.contains("create load balancer"), "the failed step: {told:?}");
     refused
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn unauthorized_from_the_start() -> Status {
     let adapter = Program::start(&cloud.url, PLENTY, &[]).await;
     let mut told = None;
     until("the rejection", async || {
-        let status = look(&adapter, SOME).await.expect_err("no call succeeds");
+        let status = look(&adapter, SOME).await.expect_err("all calls fail");
         let is_it = Told::read(&status).metadata.contains_key("vendor_code");
         told = Some(status);
         is_it
@@ -71,14 +71,14 @@ pub(crate) async fn quota() -> Status {
 pub(crate) async fn server_error() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(503)).await;
-    let status = world.look(SOME).await.expect_err("no call succeeds");
+    let status = world.look(SOME).await.expect_err("all calls fail");
     Told::read(&status).quotes_the_vendor("injected");
     status
 }
 
 pub(crate) async fn connection_refused() -> Status {
     let world = World::start().await;
-    // The open connection is closed, and no new one can be opened.
+    // The open connection is closed, and no new connection can be opened.
     world.always("*", json!("close_before")).await;
     let World { cloud, adapter } = world;
     drop(cloud);
@@ -96,22 +96,22 @@ pub(crate) async fn breaker_open() -> Status {
     let world = World::configured(&PLENTY.replace("limits: {", &rest)).await;
     world.always("*Instances", respond(503)).await;
     for _ in 0..3 {
-        world.look(SOME).await.expect_err("no call succeeds");
+        world.look(SOME).await.expect_err("all calls fail");
     }
     let sent = world.cloud.counts().total;
     let status = world.look(SOME).await.expect_err("the breaker is open");
-    assert_eq!(world.cloud.counts().total, sent, "nothing is sent");
+    assert_eq!(world.cloud.counts().total, sent, "the adapter sends no call");
     let told = Told::read(&status);
     told.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(REST / 2));
     assert!(told.message.contains("compute"), "{told:?}");
-    world.settled(&world.web("web").await).await.expect("load balancers are another family");
+    world.settled(&world.web("web").await).await.expect("load balancers belong to another family");
     status
 }
 
 pub(crate) async fn nonsense() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(404)).await;
-    world.look(SOME).await.expect_err("not an API of this cloud")
+    world.look(SOME).await.expect_err("the response does not come from the API of this cloud")
 }
 
 pub(crate) async fn lost_answers() -> Status {

@@ -65,7 +65,7 @@ impl World {
         self.balancers().put_backend_set(request).await.map(drop)
     }
 
-    /// A load balancer for the Service `shop/<uid>`, whose backend set was put.
+    /// A load balancer for the Service `shop/<uid>`, whose backend set is already uploaded.
     pub(crate) async fn web(&self, uid: &str) -> EnsureLoadBalancerRequest {
         self.put(SET).await.expect("put");
         EnsureLoadBalancerRequest {

@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::crash::world::{Conditions, HORIZON_MS};
 
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Process {
@@ -23,7 +23,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Returns when its port is open.
+    /// Starts the process, and returns when its port is open.
     pub(crate) async fn start(cloud: &str, conditions: Conditions) -> Self {
         let horizon = HORIZON_MS.to_string();
         let create_horizon = conditions.create_horizon_ms.to_string();
@@ -54,8 +54,8 @@ impl Process {
         Self { channel, child, _reader: reader }
     }
 
-    /// SIGKILL. Returns when it is gone.
+    /// Sends SIGKILL, and returns when the process is gone.
     pub(crate) async fn kill(&mut self) {
-        self.child.kill().await.expect("was running");
+        self.child.kill().await.expect("the process was running");
     }
 }

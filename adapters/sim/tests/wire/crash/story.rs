@@ -1,4 +1,4 @@
-//! The desired states of the controllers, chapter by chapter, and the requests until each is reached.
+//! The desired states of the controllers, chapter by chapter, and the requests that lead to each state.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -17,14 +17,14 @@ use tonic::{Status, transport::Channel};
 
 use crate::support::wanted::{CLUSTER, backend, key, owner, spec, tcp, udp};
 
-/// Between two attempts.
+/// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The desired state at the end of a chapter.
 pub(crate) struct Chapter {
     pub(crate) balancers: Vec<(&'static str, LoadBalancerSpec, Vec<Backend>)>,
     pub(crate) gone: Vec<&'static str>,
-    /// Node and instance.
+    /// Name of the node, and its instance.
     pub(crate) routes: Vec<(u8, u8)>,
     pub(crate) removed: Vec<u8>,
 }

@@ -13,15 +13,15 @@ use crate::{
 
 /// The consistency horizon of the adapter.
 pub(crate) const HORIZON_MS: u64 = 300;
-/// Load balancers that the story creates: `web`, `dns`, and `dns` again, which becomes internal.
+/// Load balancers that the story creates: `web`, `dns`, and `dns` again, because it becomes internal.
 pub(crate) const EVER_MADE: usize = 3;
-/// Delay of a late create: long after [`HORIZON_MS`].
+/// Delay of a late create, much longer than [`HORIZON_MS`].
 const LATE_MS: u64 = 900;
-/// Long enough for a busy machine.
+/// Time limit for every wait, long enough for a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(2);
-/// Longer than a killed adapter lives: its write is executed, and it never receives the response.
+/// Delay longer than a killed adapter lives: the cloud executes its write, and the adapter never receives the response.
 const NEVER_MS: u64 = 600_000;
 
 /// The fault after a write.
@@ -31,14 +31,14 @@ pub(crate) enum Blow {
     Kill,
     /// The connection closes instead of a response.
     LoseAnswer,
-    /// SIGKILL, after a create that the cloud executes later than reads lag. Only for creates of load balancers.
+    /// SIGKILL, after a create that the cloud executes later than the maximum lag of reads. Only for creates of load balancers.
     KillLate,
 }
 
 /// The properties of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
-    /// Reads show writes this much later.
+    /// Lag of reads behind writes.
     pub(crate) lag_ms: u64,
     /// Whether the cloud ignores a repeated create.
     pub(crate) client_tokens: bool,
@@ -63,7 +63,7 @@ impl World {
         Self { cloud, adapter, conditions, controllers: Controllers::default() }
     }
 
-    /// Runs the story with a fault at the write of this number. False: the story has no such write.
+    /// Runs the story with a fault at the write of this number. Returns false if the story has no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
         let (operation, action) = match blow {
             Blow::Kill => ("*", json!({ "delay_ms": NEVER_MS })),
@@ -74,7 +74,8 @@ impl World {
         self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
         for chapter in chapters() {
             let told = tokio::time::timeout(PATIENCE, self.tell(&chapter, (blow, write)));
-            told.await.unwrap_or_else(|_| panic!("{blow:?} after write {write}: does not converge"));
+            told.await
+                .unwrap_or_else(|_| panic!("{blow:?} after write {write}: the story does not converge"));
             self.check(&chapter, &format!("{blow:?} after write {write}")).await;
         }
         let struck = writes(&self.cloud, blow) >= write;
@@ -124,7 +125,7 @@ impl World {
         assert_eq!(list(&state, "routes").len(), chapter.routes.len(), "{when}: no duplicates");
     }
 
-    /// The cloud numbers its objects, so the number of the next one shows how many were created.
+    /// Counts the objects created so far. The cloud numbers its objects, so the number of a new object shows this.
     async fn ever_made(&self) -> usize {
         self.cloud.admin(reqwest::Method::DELETE, "faults", Value::Null).await;
         #[expect(
@@ -140,7 +141,7 @@ impl World {
     }
 }
 
-/// Number of the writes with which this fault is possible that the cloud has received.
+/// Counts the writes received by the cloud with which this fault is possible.
 fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     match blow {
         Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,
@@ -159,7 +160,7 @@ fn list<'a>(state: &'a Value, what: &str) -> &'a [Value] {
     state[what].as_array().expect("a list")
 }
 
-/// Owner, ports, and members over all pools.
+/// Owner, ports, and number of members in all pools.
 fn balancer(tree: &Value) -> (String, BTreeSet<u64>, usize) {
     let owner = tree["tags"]["cloudadapter.dev/owner-uid"].as_str().unwrap_or_default().to_owned();
     let ports = list(tree, "listeners").iter().filter_map(|listener| listener["port"].as_u64()).collect();

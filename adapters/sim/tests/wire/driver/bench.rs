@@ -1,4 +1,4 @@
-//! A driver with a cloud, and the simplest form of what the runtime does with it.
+//! A driver with a cloud, and a minimal version of the runtime's loop.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 
 pub(crate) type Record = LoadBalancerRecord<<SimDriver as Driver>::Detail>;
 
-/// More iterations than any test needs.
+/// Maximum number of iterations, more than any test needs.
 const TURNS_MAX: usize = 200;
 
 pub(crate) struct Bench {
@@ -97,15 +97,15 @@ impl Bench {
         page.expect("a listing").items
     }
 
-    /// Observes, plans, makes the first write, and repeats until nothing is left; returns the load balancer and the writes.
+    /// Observes, plans, makes the first write, and repeats until no write is left. Returns the load balancer and the writes.
     pub(crate) async fn ensure(&self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let mut writes = Vec::new();
         for _ in 0..TURNS_MAX {
             let mut records = self.balancers().await;
-            assert!(records.len() <= 1, "a second one was created");
+            assert!(records.len() <= 1, "a second load balancer was created");
             let record = records.pop();
             if record.as_ref().is_some_and(|record| record.summary.state() == LoadBalancerState::Pending) {
-                // Polls a condition; it does not wait for a time.
+                // The loop polls a condition; it does not wait for a fixed time.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -118,7 +118,7 @@ impl Bench {
                 }
             }
         }
-        panic!("does not settle: {writes:#?}");
+        panic!("writes do not end: {writes:#?}");
     }
 
     /// Deletes the load balancer; returns the writes.
@@ -134,7 +134,7 @@ impl Bench {
                 }
             }
         }
-        panic!("is not deleted");
+        panic!("the load balancer is not deleted");
     }
 
     /// Adds and removes routes in one call.

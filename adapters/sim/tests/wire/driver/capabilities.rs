@@ -1,4 +1,4 @@
-//! Each claim of `describe`, verified in the cloud itself.
+//! Verifies each capability of `describe` in the cloud itself.
 
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::{
@@ -16,7 +16,7 @@ use crate::{
     support::wanted::{backend, spec, tcp, udp},
 };
 
-/// Defines one test for each claim, and the list of all.
+/// Defines one test for each capability, and the list of all tests.
 macro_rules! capabilities {
     ($($name:literal => $test:ident,)*) => {
         const TESTED: &[&str] = &[$($name),*];

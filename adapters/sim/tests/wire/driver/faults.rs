@@ -1,4 +1,4 @@
-//! How the driver classifies a cloud that misbehaves.
+//! How the driver classifies the errors of a faulty cloud.
 
 use std::time::Duration;
 
@@ -47,13 +47,17 @@ async fn repeated_create_is_idempotent() {
     let wanted = desired(spec([tcp(80)]), [backend(1)]);
     let steps = bench.driver.plan(&wanted, &Fence::default(), None).expect("possible");
     for _ in 0..3 {
-        bench.driver.execute(&bench.session, &steps[0]).await.expect("the token makes it harmless");
+        bench
+            .driver
+            .execute(&bench.session, &steps[0])
+            .await
+            .expect("with the client token, a repetition is harmless");
     }
     // The desired state may have changed since.
     let mut other = desired(spec([tcp(81)]), [backend(1)]);
     other.cluster_name = "renamed".into();
     let steps = bench.driver.plan(&other, &Fence::default(), None).expect("possible");
-    let refused = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("other content");
+    let refused = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("the content differs");
     assert_eq!(refused.fault, Fault::Busy);
     let (record, _) = bench.ensure(&other).await;
     assert_eq!(
@@ -82,7 +86,7 @@ async fn failed_listing_reports_the_cause() {
 #[tokio::test]
 async fn throttled_answer_has_retry_after_and_request_id() {
     let bench = bench().await;
-    // After the first one, the runtime repeats the call when the pause is over.
+    // The runtime repeats the call after the pause, when it was throttled once.
     for seconds in ["1", "7"] {
         let action = json!({ "respond": { "status": 429, "headers": { "retry-after": seconds } } });
         let rule = json!({ "match": { "operation": "List*" }, "when": { "next": 1 }, "action": action });

@@ -69,7 +69,7 @@ async fn batch_applies_removals_before_additions() {
         [
             Ok(()),              // removed
             Ok(()),              // removes a route that does not exist: success
-            Ok(()),              // replaces the removed one
+            Ok(()),              // replaces the removed route
             Err(Fault::Busy),    // another route exists
             Err(Fault::Invalid), // the cloud refuses the instance
             Err(Fault::Invalid), // is never requested
@@ -93,7 +93,7 @@ async fn self_check_reads_the_scope_in_one_call() {
     let other = crate::support::cloud::TestCloud::start(json!({})).await;
     let there = driver(&other.url, None, "sim-1");
     let elsewhere = there.self_check(&session(&there)).await.expect("valid credentials");
-    assert_ne!(elsewhere.fingerprint, scope.fingerprint, "another endpoint is another scope");
+    assert_ne!(elsewhere.fingerprint, scope.fingerprint, "the scope depends on the endpoint");
 }
 
 #[tokio::test]

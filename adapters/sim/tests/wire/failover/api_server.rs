@@ -1,5 +1,5 @@
-//! An API server over HTTP with a single Lease: get, watch, and merge patch of a version. Each replica has a connection of its own to it,
-//! which can be blocked.
+//! An API server over HTTP with a single Lease: get, watch, and a merge patch based on a resource version. Each replica has its own
+//! connection to it, which the test can block.
 
 use std::{convert::Infallible, io::Write as _, sync::Arc};
 
@@ -18,12 +18,12 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// The API server; it ends when this is dropped.
+/// The API server. Dropping this value ends it.
 pub(crate) struct ApiServer {
     lease: Arc<watch::Sender<Value>>,
 }
 
-/// One replica's connection to it.
+/// One replica's connection to the API server.
 pub(crate) struct Way {
     /// The kubeconfig file for this connection.
     pub(crate) kubeconfig: NamedTempFile,
@@ -84,7 +84,7 @@ impl Way {
 
 async fn answer(State(served): State<Served>, method: Method, uri: Uri, body: Bytes) -> Response {
     let mut cut = served.cut.subscribe();
-    cut.wait_for(|cut| !cut).await.expect("the way lasts as long as its server");
+    cut.wait_for(|cut| !cut).await.expect("the connection lasts as long as its server");
     let named = uri.path() == format!("{COLLECTION}/cloud-adapter");
     let watches = uri.path() == COLLECTION && uri.query().is_some_and(|query| query.contains("watch=true"));
     match method.as_str() {
@@ -126,7 +126,7 @@ fn watch_lease(served: &Served) -> Response {
     ([(CONTENT_TYPE, "application/json")], Body::from_stream(lines)).into_response()
 }
 
-/// A JSON merge patch. Source: RFC 7386.
+/// Applies a JSON merge patch. Source: RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
@@ -135,7 +135,7 @@ fn merge(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = json!({});
     }
-    let target = target.as_object_mut().expect("just made one");
+    let target = target.as_object_mut().expect("the value is an object");
     for (key, value) in patch {
         if value.is_null() {
             target.remove(key);

@@ -1,4 +1,4 @@
-//! Controllers under load: they follow the replica that serves, as the adapter's client does.
+//! Controllers under load: they follow the serving replica, as the adapter's client does.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::{failover::replica::Replica, failover::until};
 
-/// Running controllers; they end when this is dropped.
+/// Running controllers. Dropping this value ends them.
 pub(crate) struct Load {
     answers: Arc<AtomicU64>,
     failures: Arc<Mutex<Vec<String>>>,
@@ -28,7 +28,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Repeats live requests for an instance, to the one of these replicas that serves.
+    /// Repeats live requests for an instance, to the serving one of these replicas.
     pub(crate) fn start(replicas: &[&Replica]) -> Self {
         let addresses: Vec<_> = replicas.iter().map(|replica| replica.address.as_str()).collect();
         let target: Target = format!("static:///{}", addresses.join(",")).parse().expect("addresses");
@@ -46,7 +46,7 @@ impl Load {
                         Ok(_) => {
                             answers.fetch_add(1, Ordering::Relaxed);
                         }
-                        // Too many requests at once are the fault of the load itself, and reported to the caller.
+                        // The load itself causes too many concurrent requests, so this error is no failure of the adapter.
                         Err(error) if error.reason == Reason::BudgetExhausted => {
                             let pause = error.retry_after.unwrap_or(Duration::from_millis(500));
                             tokio::time::sleep(pause).await;
@@ -59,7 +59,7 @@ impl Load {
         Self { answers, failures, _callers: callers }
     }
 
-    /// Waits for this many more answers.
+    /// Waits for this many further answers.
     pub(crate) async fn answers(&self, more: u64) {
         let wanted = self.answers.load(Ordering::Relaxed) + more;
         until("answers", async || self.answers.load(Ordering::Relaxed) >= wanted).await;

@@ -1,4 +1,4 @@
-//! A leader that runs and cannot reach the API server.
+//! A leader that is running but cannot reach the API server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// How long a leader sends calls after the start of its last renewal. Source: docs/replicas.md.
+/// How long a leader sends calls after the beginning of its last renewal. Source: docs/replicas.md.
 const SENDS: Duration = Duration::from_secs(6);
 
 #[tokio::test]
@@ -41,10 +41,15 @@ async fn leader_without_renewal_stops_before_the_next_begins() {
     assert!(leader.is_alive());
     let later = calls(&cloud).await.get(sent.len()).copied().expect("of the next leader");
     let silence = Duration::from_millis(later - sent.last().expect("some"));
-    assert!(silence >= Duration::from_secs(3), "only {silence:?} between the two leaders\n{}", leader.log());
+    assert!(
+        silence >= Duration::from_secs(3),
+        "a pause of only {silence:?} between the two leaders\n{}",
+        leader.log()
+    );
 
     leader.way.cut(false);
-    until("the former leader is a standby", async || leader.log().contains("Standing by")).await;
+    until("the former leader is a standby", async || leader.log().contains("This replica is a standby"))
+        .await;
     load.without_failures();
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub(crate) const RATE: f64 = 5.0;
 pub(crate) const BURST: f64 = 10.0;
 
-/// A running process; it is killed when this is dropped.
+/// A running process. It is killed when this value is dropped.
 pub(crate) struct Replica {
     pub(crate) address: String,
     pub(crate) http: String,
@@ -59,12 +59,12 @@ impl Replica {
         Self { address, http, channel, way, process, _config: config, log }
     }
 
-    /// Waits until it has started, whether it is leader or standby.
+    /// Waits until the process has started, as leader or as standby.
     pub(crate) async fn is_up(&self) {
         until("the process", async || self.health("").await == Some(ServingStatus::Serving)).await;
     }
 
-    /// Waits until it serves controllers.
+    /// Waits until the replica serves controllers.
     pub(crate) async fn serves(&self) {
         let what = "leadership";
         tokio::time::timeout(PATIENCE, until(what, async || self.is_serving().await))
@@ -82,7 +82,7 @@ impl Replica {
         ServingStatus::try_from(answer.into_inner().status).ok()
     }
 
-    /// The first report of its status.
+    /// The first status that the replica reports.
     pub(crate) async fn status(&self) -> WatchStatusResponse {
         let context = RequestContext { cluster_id: "c-1".into(), ..RequestContext::default() };
         let request = WatchStatusRequest { context: Some(context) };
@@ -93,25 +93,26 @@ impl Replica {
 
     pub(crate) async fn instances(&self) -> SnapshotStatus {
         let snapshots = self.status().await.snapshots;
-        snapshots.into_iter().find(|one| one.collection == "instances").expect("one of them")
+        snapshots.into_iter().find(|one| one.collection == "instances").expect("one of the replicas leads")
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub(crate) async fn kill(&mut self) {
-        self.process.kill().await.expect("it ran");
+        self.process.kill().await.expect("the process was running");
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) async fn terminate(&self) {
-        let id = self.process.id().expect("it runs").to_string();
-        let signalled = Command::new("kill").args(["-TERM", &id]).status().await.expect("kill is there");
+        let id = self.process.id().expect("the process is running").to_string();
+        let signalled =
+            Command::new("kill").args(["-TERM", &id]).status().await.expect("`kill` can be started");
         assert!(signalled.success());
     }
 
     /// Waits until the process has ended.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
         let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await.expect("ends");
-        ended.expect("waited for").code()
+        ended.expect("waiting for the process succeeds").code()
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
@@ -127,7 +128,7 @@ fn free_port() -> String {
     test_support::ports::loopback().expect("a free port").to_string()
 }
 
-/// Times of the requests for instances, from any replica, in milliseconds since the cloud was switched on.
+/// Times of all replicas' requests for instances, in milliseconds since the cloud was started.
 pub(crate) fn asked_for_instances(log: &Value) -> Vec<u64> {
     let requests = log["requests"].as_array().expect("a list").iter();
     requests
@@ -140,7 +141,7 @@ pub(crate) fn asked_for_instances(log: &Value) -> Vec<u64> {
 #[track_caller]
 pub(crate) fn within_budget(calls: &[u64]) {
     const SLACK: f64 = 0.05;
-    assert!(calls.len() > 20, "too little load: {calls:?}");
+    assert!(calls.len() > 20, "the load is too small: {calls:?}");
     let seconds: Vec<f64> =
         calls.iter().map(|at| std::time::Duration::from_millis(*at).as_secs_f64()).collect();
     for (first, begin) in seconds.iter().enumerate() {
@@ -148,7 +149,7 @@ pub(crate) fn within_budget(calls: &[u64]) {
         for end in seconds.iter().skip(first) {
             count += 1.0;
             let may = BURST + RATE * (end - begin + SLACK);
-            assert!(count <= may, "{count} calls in {} s, at most {may} allowed: {calls:?}", end - begin);
+            assert!(count <= may, "{count} calls in {} s, above the limit of {may}: {calls:?}", end - begin);
         }
     }
 }

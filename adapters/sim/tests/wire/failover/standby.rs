@@ -1,4 +1,4 @@
-//! The answers of a standby replica, and what it knows.
+//! The answers of a standby replica, and the data that it has.
 
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
@@ -62,7 +62,7 @@ async fn standby_follows_the_leader_without_vendor_calls() {
     let second = Replica::start(&cloud.url, &api).await;
     second.is_up().await;
     until("the leader's instances", async || second.instances().await.items == 5).await;
-    assert_eq!(cloud.count(Operation::ListInstances), 1, "the same as the leader's");
+    assert_eq!(cloud.count(Operation::ListInstances), 1, "the standby has the same instances as the leader");
     let theirs = first.instances().await.observed_at.expect("listed");
     let ours = second.instances().await.observed_at.expect("followed");
     assert!((theirs.seconds - ours.seconds).abs() <= 1, "{theirs:?} {ours:?}");

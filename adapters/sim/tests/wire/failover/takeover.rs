@@ -1,4 +1,4 @@
-//! A leader that is killed, and leaders that are replaced one after another, under load.
+//! Under load, a leader is killed, and leaders are replaced one after another.
 
 use std::time::Duration;
 

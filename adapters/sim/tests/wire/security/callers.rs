@@ -1,4 +1,4 @@
-//! Decisions that depend on the request's content, and flags that decide who may connect.
+//! Decisions that depend on the content of a request, and flags that control which callers may connect.
 
 use cloud_adapter_security::testing::{ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
@@ -144,7 +144,7 @@ async fn the_port_of_probes_serves_no_api() {
     for (path, refusal) in [
         ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
         ("/grpc.health.v1.Health/Check", 404),
-        // Pages may be read.
+        // Reading pages is allowed.
         ("/", 405),
         ("/status.json", 405),
     ] {

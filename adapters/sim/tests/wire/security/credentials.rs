@@ -1,4 +1,4 @@
-//! The cloud's token is replaced while the adapter runs. A gateway in front of two clouds knows the cloud of each token.
+//! The cloud's token is replaced while the adapter runs. A gateway in front of two clouds selects the cloud by the token.
 
 use std::{
     path::Path,
@@ -119,7 +119,7 @@ async fn new_token_is_checked_and_other_projects_refused() {
     told("failed", 1).await;
     put(&path, "mistyped");
     told("failed", 2).await;
-    // The valid token is still in force: nothing is stopped, and a live request is answered.
+    // The valid token stays active: calls continue, and a live request is answered.
     let asked = existence(&adapter, Ref::ProviderId("sim://sim-1/i-0001".into())).await;
     assert_eq!(asked.expect("answered"), Existence::Exists);
     assert_eq!(gateway.seen.lock().expect("whole").last().map(String::as_str), Some("ours-1"));
@@ -132,7 +132,7 @@ async fn new_token_is_checked_and_other_projects_refused() {
     put(&path, "ours-2");
     told("ok", 1).await;
     assert!(info(&adapter.channel()).await);
-    // The next listing uses the new one only.
+    // The next listing uses only the new token.
     gateway.seen.lock().expect("whole").clear();
     let by_name = Ref::NodeName("a".into());
     until("a listing", async || {

@@ -1,4 +1,4 @@
-//! Hostile peers. Each gets an error, uses bounded memory, and delays no other caller.
+//! Hostile clients. Each gets an error, uses bounded memory, and delays no other caller.
 
 mod attacks;
 mod raw;
@@ -17,13 +17,13 @@ use crate::{
     support::cloud::TestCloud,
 };
 
-/// Memory limit of an attack, in bytes: 11,000 streams of about 10 KiB in an unoptimised build need most.
+/// Memory limit of an attack, in bytes. The largest need is 11,000 streams of about 10 KiB in an unoptimised build.
 const MEMORY: usize = 160 * 1024 * 1024;
-/// Maximum delay of another caller, on a busy machine.
+/// Maximum delay of another caller, on a busy host.
 const SOON: Duration = Duration::from_secs(5);
-/// Maximum delay of a scrape of the plain port.
+/// Maximum delay of a request to the port of metrics and probes.
 const PROBE: Duration = Duration::from_secs(2);
-/// Connections that the plain port may have, plus a few other files.
+/// Maximum number of connections to the port of metrics and probes, plus a few other files.
 const PLAIN: usize = 64 + 20;
 
 /// The attacked adapter.
@@ -31,7 +31,7 @@ pub(crate) struct Target {
     pub(crate) address: SocketAddr,
 }
 
-/// Runs an attack, calls as a normal client at the same time, and measures the remaining memory.
+/// Runs an attack, makes calls as a normal client at the same time, and measures the memory afterwards.
 async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(Target) -> F) {
     let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
     adapter.ready().await;
@@ -47,7 +47,7 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
     let kept = adapter.channel();
     let (mut answers, mut most) = (0, before);
     while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
-        // One over an existing connection, one over a new one.
+        // One call over an existing connection, one over a new connection.
         for channel in [kept.clone(), adapter.channel()] {
             let answer = tokio::time::timeout(SOON, info(&channel)).await;
             assert!(answer.expect("soon"), "a normal caller is answered");
@@ -103,8 +103,8 @@ async fn malformed_messages_are_refused() {
     attacked(attacks::malformed_messages).await;
 }
 
-/// A listing is sent in parts: a client that does not read uses the memory of one part, however large the cloud is. 256 watches are
-/// allowed.
+/// The adapter sends a listing in parts: a client that does not read uses the memory of one part, regardless of the size of the cloud. 256
+/// watches are allowed.
 #[tokio::test]
 async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     let cloud = TestCloud::start(serde_json::json!({})).await;
@@ -125,7 +125,7 @@ async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     drop((one, many));
 }
 
-/// The plain port does not authenticate, so it must withstand any client.
+/// The port of metrics and probes does not authenticate callers, so it must withstand any client.
 #[tokio::test]
 async fn thousands_of_half_sent_requests_delay_no_probe() {
     let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
@@ -134,10 +134,10 @@ async fn thousands_of_half_sent_requests_delay_no_probe() {
     let (mut kept, mut most) = (VecDeque::new(), files);
     for half in 0..3_000 {
         let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
-        // The server may already have closed it for a newer one.
+        // The server may already have closed this connection in favour of a newer one.
         let _sent = stream.write_all(b"GET /metrics HTTP/1.1\r\nx-never: ").await.is_ok();
         kept.push_back(stream);
-        // As many as a process can hold open with usual limits.
+        // The number of connections that a process can hold open with usual limits.
         if kept.len() > 500 {
             kept.pop_front();
         }
@@ -147,7 +147,7 @@ async fn thousands_of_half_sent_requests_delay_no_probe() {
             most = most.max(adapter.open_files());
         }
     }
-    assert!(most < files + PLAIN, "{most} open files, {files} before");
+    assert!(most < files + PLAIN, "{most} open files, {files} before the attack");
     let cost = adapter.memory().saturating_sub(memory);
     assert!(cost < MEMORY, "memory grew by {cost} bytes");
 }

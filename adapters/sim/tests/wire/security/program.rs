@@ -17,15 +17,15 @@ use tokio::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-/// Longer than any step of a test takes.
+/// Time limit, longer than any step of a test takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 pub(crate) const CLUSTER: &str = "c1";
 
-/// A running adapter; it is killed when this is dropped.
+/// A running adapter. It is killed when this value is dropped.
 pub(crate) struct Program {
     child: Child,
-    /// The address in its log: an IP address, or a socket.
+    /// The address from its log: an IP address, or a socket.
     pub(crate) grpc: String,
     pub(crate) http: SocketAddr,
     /// Reads the log, so that the program never blocks on it.
@@ -38,7 +38,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// The exit code and the log.
+/// Waits for the exit code and the log.
 pub(crate) async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
     let output = tokio::time::timeout(PATIENCE, command(arguments).output());
     let Output { status, stderr, .. } = output.await.expect("ends").expect("runs");
@@ -46,7 +46,7 @@ pub(crate) async fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 impl Program {
-    /// Uses free ports, and a cloud of its own unless the flags set another one.
+    /// Starts the program with free ports, and a cloud inside its process unless the flags set another cloud.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         let given = ["--http-address", "127.0.0.1:0", "--log-format", "json"];
         let given = [&given[..], arguments].concat();
@@ -80,7 +80,7 @@ impl Program {
         answer.text().await.expect("text")
     }
 
-    /// Resident memory, in bytes. Source: proc(5), statm.
+    /// Resident memory in bytes. Source: proc(5), statm.
     pub(crate) fn memory(&self) -> usize {
         const PAGE: usize = 4096;
         let id = self.child.id().expect("runs");
@@ -89,20 +89,20 @@ impl Program {
         pages * PAGE
     }
 
-    /// Number of sockets and other files that it has open. Source: proc(5), fd.
+    /// Number of open sockets and other files. Source: proc(5), fd.
     pub(crate) fn open_files(&self) -> usize {
         let id = self.child.id().expect("runs");
         fs::read_dir(format!("/proc/{id}/fd")).expect("it runs").count()
     }
 
-    /// Waits until it has passed its self-check.
+    /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
         let channel = self.channel();
         until("the self-check", async || info(&channel).await).await;
     }
 }
 
-/// Whether a normal client is answered, and the cloud is known.
+/// Whether a normal client gets an answer, and the adapter knows its cloud.
 pub(crate) async fn info(channel: &Channel) -> bool {
     let request = GetInfoRequest { context: Some(context()) };
     let answer = AdapterServiceClient::new(channel.clone()).get_info(request).await;

@@ -1,4 +1,4 @@
-//! A simulated cloud on a loopback port, whose objects and faults are set by its admin API.
+//! A simulated cloud on a loopback port. Tests set its objects and faults by its admin API.
 
 use adapter_sim::simcloud::{Cloud, Operation, SharedCloud, counts::Counts, model::Project, serve};
 use reqwest::{Client, Method};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// A running cloud; it ends when this is dropped.
+/// A running cloud. Dropping this value ends it.
 pub(crate) struct TestCloud {
     pub(crate) url: String,
     cloud: SharedCloud,
@@ -15,12 +15,12 @@ pub(crate) struct TestCloud {
 }
 
 impl TestCloud {
-    /// A cloud with these settings on top of the defaults.
+    /// Starts a cloud with these settings on top of the defaults.
     pub(crate) async fn start(settings: Value) -> Self {
         Self::start_at("127.0.0.1:0", settings).await
     }
 
-    /// The same, at a given address.
+    /// Starts a cloud in the same way, at a given address.
     pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
         let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
         let cloud = SharedCloud::new(Cloud::new(project));
@@ -38,7 +38,7 @@ impl TestCloud {
         started
     }
 
-    /// One call of the admin API.
+    /// Makes one call of the admin API.
     pub(crate) async fn admin(&self, method: Method, path: &str, body: Value) -> Value {
         let request = self.admin.request(method, format!("{}/admin/{path}", self.url)).json(&body);
         let response = request.send().await.expect("an answer");
@@ -56,17 +56,17 @@ impl TestCloud {
         self.admin(Method::POST, "faults", rule).await;
     }
 
-    /// Creates instances `node-1` and so on, with IDs `i-0001` and so on if they are the first.
+    /// Creates instances `node-1` and so on. If they are the first ones, their IDs are `i-0001` and so on.
     pub(crate) async fn machines(&self, count: u64) {
         self.admin(Method::POST, "instances", json!({ "count": count, "name": "node-{n}" })).await;
     }
 
-    /// All objects, independent of the consistency lag.
+    /// Returns all objects, regardless of the consistency lag.
     pub(crate) async fn state(&self) -> Value {
         self.admin(Method::GET, "state", Value::Null).await
     }
 
-    /// The only load balancer.
+    /// Returns the only load balancer.
     pub(crate) async fn balancer(&self) -> Value {
         let mut all = self.state().await["load_balancers"].take();
         let all = all.as_array_mut().expect("a list");

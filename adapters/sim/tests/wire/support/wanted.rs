@@ -1,4 +1,4 @@
-//! Load balancers to request. Reads as a sentence: `web().listeners([tcp(80)])`.
+//! Load balancers to request. Calls read as a sentence: `web().listeners([tcp(80)])`.
 
 use cloud_api_proto::v1alpha1::{
     Backend, IpFamily, Listener, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
@@ -30,7 +30,7 @@ pub(crate) fn udp(port: u32) -> Listener {
     Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
-/// Public, with IPv4.
+/// A public load balancer with IPv4.
 pub(crate) fn spec(listeners: impl Into<Vec<Listener>>) -> LoadBalancerSpec {
     LoadBalancerSpec {
         scheme: Scheme::Internet.into(),

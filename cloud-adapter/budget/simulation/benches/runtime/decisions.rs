@@ -1,4 +1,4 @@
-//! Duration of a decision of the scheduler with full queues.
+//! Benchmark: duration of a decision of the scheduler with full queues.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use cloud_budget::{
     Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
 
-/// As many as the scheduler accepts, evenly over its leaves.
+/// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
 const QUEUED: u32 = 8192;
 const CONTROLLERS: [&str; 4] = ["node-controller", "service-controller", "route-controller", "adapter"];
 const FAMILIES: [&str; 4] = ["compute", "network", "loadbalancer", "identity"];
@@ -24,7 +24,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut times = full.run(DECISIONS);
     times.sort_unstable();
     let quantile = |of_1000: usize| times.get(times.len() * of_1000 / 1000).copied().unwrap_or_default();
-    let what = "scheduler decision to send or to wait, 8,192 queued";
+    let what = "scheduler decision to send or to wait, 8,192 calls queued";
     vec![
         Row::told("P18", format!("{what}: p50"), time(quantile(500))),
         Row::told("P18", format!("{what}: p99"), time(quantile(990)))
@@ -87,8 +87,8 @@ impl Full {
         }
     }
 
-    /// Makes this many decisions and returns the duration of each. Each call is answered at once and queued again; a decision to wait
-    /// counts, too, and time advances until its end.
+    /// Makes this many decisions and returns the duration of each. Each call is answered at once and queued again. A decision to wait
+    /// counts, too; the time then advances to its end.
     fn run(&mut self, decisions: u32) -> Vec<Duration> {
         (0..decisions).map(|_| self.decide()).collect()
     }

@@ -1,4 +1,4 @@
-//! Waiting times during a storm, in the budget and in one plain queue.
+//! Benchmark: waiting times during a storm, with the budget and with one plain queue.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Prints the figures of the budget: throttling and fairness in virtual time, the cost of a decision in real time.
+//! Prints the figures of the budget: throttling and fairness in virtual time, and the cost of a decision in real time.
 
 #![expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
 

@@ -1,4 +1,4 @@
-//! Five clients against vendors that allow less than the clients are configured for.
+//! Benchmark: five clients against vendors that allow less than the clients' configured rate.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Each client against each vendor, over the whole run.
+/// Runs each client against each vendor; the figures are for the whole run.
 fn strategies() -> Vec<Row> {
     let locking = || Vendor::new(6.0).with_lockout(LOCKOUT);
     let vendors = [
@@ -48,8 +48,8 @@ fn strategies() -> Vec<Row> {
     vendors.iter().flat_map(|vendor| Strategy::ALL.map(|strategy| row(vendor, strategy))).collect()
 }
 
-/// The vendor changes its limit during the run. The duration of the rise depends on the client's plateau, which each failed exploration has
-/// doubled.
+/// The vendor changes its limit during the run. The duration of the rise depends on the client's plateau, which doubles with each failed
+/// exploration.
 fn changes() -> Vec<Row> {
     let raise = |minutes: u64| {
         let found = raised(4.0, Duration::from_mins(minutes));

@@ -1,4 +1,4 @@
-//! Additive increase, multiplicative decrease, without memory: it runs into the limit repeatedly.
+//! Additive increase, multiplicative decrease (AIMD) without memory. This client runs into the limit repeatedly.
 
 use cloud_budget::Time;
 
@@ -6,12 +6,12 @@ use crate::{Client, Next, Verdict, pace::Pace};
 
 /// Factor by which a throttle reduces the rate.
 const DECREASE: f64 = 0.7;
-/// Part of the ceiling that is regained each second.
+/// Share of the ceiling that is regained each second.
 const INCREASE: f64 = 0.02;
 /// Lowest rate, in calls per second.
 const FLOOR: f64 = 0.2;
 
-/// Plain AIMD.
+/// A client with plain AIMD.
 #[derive(Debug)]
 pub struct Aimd {
     pace: Pace,
@@ -20,7 +20,7 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// A limiter with this maximum rate and burst.
+    /// Creates a limiter with this maximum rate and burst.
     #[must_use]
     pub fn new(ceiling: f64, burst: f64) -> Self {
         Self { pace: Pace::new(ceiling, burst), ceiling, at: Time::ZERO }

@@ -1,5 +1,5 @@
-//! The rate limiter of the AWS SDKs' adaptive retry mode. Source: "Retry behavior" in the AWS SDKs and tools reference
-//! guide, and the SDKs' own description of it: CUBIC with beta 0.7 and scale 0.4 over a measured rate.
+//! The rate limiter of the AWS SDKs' adaptive retry mode: CUBIC with beta 0.7 and scale 0.4 over a measured rate. Source: "Retry behavior"
+//! in the AWS SDKs and tools reference guide, and the SDKs' description of this mode.
 
 use cloud_budget::Time;
 
@@ -12,22 +12,22 @@ const SMOOTHING: f64 = 0.8;
 /// Lowest rate, in calls per second.
 const FLOOR: f64 = 0.5;
 
-/// CUBIC. Until the first throttle only the ceiling limits it.
+/// A client with CUBIC. Until the first throttle, only the ceiling limits the rate.
 #[derive(Debug)]
 pub struct Cubic {
     pace: Pace,
     ceiling: f64,
-    /// The rate at the last throttle, and the time of it.
+    /// The rate at the last throttle, and the time of that throttle.
     last_max: f64,
     throttled_at: Option<Time>,
-    /// Calls in the current half second, its number, and the measured rate so far.
+    /// Number of calls in the current half second, the number of that half second, and the measured rate.
     calls: f64,
     half_second: f64,
     measured: f64,
 }
 
 impl Cubic {
-    /// A limiter with this maximum rate, and with this burst before the first throttle.
+    /// Creates a limiter with this maximum rate, and with this burst before the first throttle.
     #[must_use]
     pub fn new(ceiling: f64, burst: f64) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Cubic {
         }
     }
 
-    /// The rate after an answer. `None`: there was no throttle yet.
+    /// The rate after an answer. `None`: there has been no throttle yet.
     fn calculate(&mut self, now: Time, throttled: bool) -> Option<f64> {
         if throttled {
             let rate = match self.throttled_at {

@@ -1,15 +1,15 @@
-//! A static rate, as in a configuration. A throttled call is queued again.
+//! A static rate, as a user would configure it. A throttled call is queued again.
 
 use cloud_budget::Time;
 
 use crate::{Client, Next, Verdict, pace::Pace};
 
-/// A static limiter.
+/// A client with a static rate limit.
 #[derive(Debug)]
 pub struct Fixed(Pace);
 
 impl Fixed {
-    /// A limiter with this rate and burst.
+    /// Creates a limiter with this rate and burst.
     #[must_use]
     pub fn new(rate: f64, burst: f64) -> Self {
         Self(Pace::new(rate, burst))

@@ -1,4 +1,4 @@
-//! The budget, with queues that are always full.
+//! A client that uses the budget, with queues that are always full.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::{
 /// Number of calls that wait in each queue.
 const BACKLOG: u32 = 16;
 
-/// The budget.
+/// A client that uses the budget.
 #[derive(Debug)]
 pub struct Ours {
     budget: Budget,
     queues: Vec<Saturated>,
-    /// The queue of each call.
+    /// The queue of each call in flight.
     calls: BTreeMap<u64, usize>,
 }
 
-/// A queue that is refilled.
+/// A queue that is refilled whenever a call is sent.
 #[derive(Debug)]
 struct Saturated {
     work: Work,
@@ -30,13 +30,13 @@ struct Saturated {
 }
 
 impl Ours {
-    /// One queue of urgent calls.
+    /// Creates one queue of urgent calls.
     #[must_use]
     pub fn new(rate: f64, burst: u32) -> Self {
         Self::with_queues(rate, burst, &[(Class::Traffic, "service-controller")])
     }
 
-    /// One queue for each class of a controller.
+    /// Creates one queue for each class of a controller.
     #[must_use]
     pub fn with_queues(rate: f64, burst: u32, queues: &[(Class, &'static str)]) -> Self {
         let queue = |&(class, controller): &(Class, &'static str)| Saturated {
@@ -48,13 +48,13 @@ impl Ours {
         Self { budget: Budget::new(rate, burst), queues, calls: BTreeMap::new() }
     }
 
-    /// The report of its bucket.
+    /// The report of the client's bucket.
     #[must_use]
     pub fn bucket(&self, now: Time) -> Option<BucketReport> {
         self.budget.bucket(now)
     }
 
-    /// Number of calls of one class sent so far.
+    /// Number of calls of one class that were sent so far.
     #[must_use]
     pub fn sent(&self, class: Class) -> u64 {
         self.queues.iter().filter(|queue| queue.work.class == class).map(|queue| queue.sent).sum()

@@ -1,4 +1,4 @@
-//! Workers that send one call after the other and back off when they are throttled: what most controllers do.
+//! Workers that send one call after the other and back off when they are throttled, as most controllers do.
 
 use std::{
     cmp::Reverse,
@@ -10,22 +10,22 @@ use cloud_budget::Time;
 
 use crate::{Client, Next, Verdict, chance::Chance};
 
-/// The first back-off, doubled with each throttle up to the longest, with jitter, as in the AWS SDKs.
+/// The first back-off and the longest. The back-off doubles with each throttle, with jitter, as in the AWS SDKs.
 const FIRST: f64 = 1.0;
 const LONGEST: f64 = 20.0;
 
-/// Workers without a limiter.
+/// A client with several workers and without a rate limiter.
 #[derive(Debug)]
 pub struct Workers {
-    /// Idle workers, and when they send.
+    /// Idle workers by the time at which they send.
     ready: BinaryHeap<Reverse<(Time, u64)>>,
-    /// Consecutive throttles, by worker.
+    /// Number of consecutive throttles of each worker.
     throttles: BTreeMap<u64, i32>,
     chance: Chance,
 }
 
 impl Workers {
-    /// Creates this many workers.
+    /// Creates a client with this many workers.
     #[must_use]
     pub fn new(workers: u64) -> Self {
         let ready = (0..workers).map(|worker| Reverse((Time::ZERO, worker))).collect();

@@ -1,4 +1,4 @@
-//! Guarantees of the budget for calls that wait during a storm.
+//! Guarantees of the budget for calls that are queued during a storm.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn a_slow_vendor_keeps_a_reserve_for_services() {
     assert_at_most(times, Duration::from_secs(3), Duration::from_secs(3));
 }
 
-/// Validates the model: a plain queue must be bad in it.
+/// Validates the model: a plain queue must show bad results.
 #[test]
 fn one_plain_queue_delays_services_by_minutes() {
     let times = blow(&nodes_at_once(Class::Lifecycle), Fifo::new(FAST.0, FAST.1));

@@ -1,4 +1,4 @@
-//! The budget with a model vendor, compared with clients that have no budget.
+//! Tests the budget with a model vendor, and compares it with clients without a budget.
 
 mod fairness;
 mod throttling;

@@ -1,4 +1,4 @@
-//! Guarantees of the budget about vendors that throttle.
+//! Guarantees of the budget with vendors that throttle.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use cloud_budget_simulation::{
 
 const MINUTES: Duration = Duration::from_mins(5);
 
-/// At most this many throttled calls per minute, and at least this share of what the vendor allows.
+/// The limits: maximum number of throttled calls per minute, and minimum share of the allowed calls.
 #[track_caller]
 fn assert_within(figures: Figures, throttled: f64, used: f64) {
     assert!(figures.throttled <= throttled && figures.used >= used, "{figures:?}");
@@ -74,7 +74,7 @@ fn a_throttled_batch_is_not_split_into_single_calls() {
     assert!((1..=2).contains(&calls), "{calls}");
 }
 
-/// Validates the model: clients that are known to be bad must be bad in it.
+/// Validates the model: clients that are known to be bad must show bad results.
 #[test]
 fn clients_without_a_memory_are_throttled_constantly() {
     for (strategy, at_least) in

@@ -1,4 +1,4 @@
-//! Reports of waiting calls.
+//! Tests of the reports on queued calls.
 
 use super::*;
 use crate::QueueReport;
@@ -11,7 +11,7 @@ fn said(scheduler: &mut Scheduler, now: Time, ticket: Ticket) -> Option<String> 
     scheduler.wait(now, ticket).map(|wait| wait.to_string())
 }
 
-/// The seconds are those after which the call is really sent, and what goes before is counted.
+/// The reported seconds are those after which the call is really sent, and the reported number of calls ahead is right.
 #[test]
 fn a_waiting_call_reports_calls_ahead_and_expected_time() {
     let mut scheduler = Scheduler::new(config([("compute", 0.5, 1)]), at(0.0));
@@ -51,7 +51,7 @@ fn calls_delayed_by_other_causes_do_not_wait_for_the_budget() {
     submit(&mut scheduler, at(0.0), call("Get", "a"));
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
     let behind = submit(&mut scheduler, at(0.0), call("Get", "b"));
-    assert_eq!(said(&mut scheduler, at(0.0), behind), None, "calls in flight");
+    assert_eq!(said(&mut scheduler, at(0.0), behind), None, "the limit of calls in flight delays the call");
 
     let mut scheduler = Scheduler::new(config([("compute", 10.0, 10)]), at(0.0));
     let first = submit(&mut scheduler, at(0.0), call("Get", "a"));
@@ -61,14 +61,14 @@ fn calls_delayed_by_other_causes_do_not_wait_for_the_budget() {
         scheduler.answered(at(0.1), first, answer(Outcome::Throttled { retry_after, bucket: None })),
         Next::Again
     );
-    assert_eq!(said(&mut scheduler, at(0.2), first), None, "the vendor's pause");
+    assert_eq!(said(&mut scheduler, at(0.2), first), None, "the vendor's pause delays the call");
 
     let mut shadow = config([("compute", 0.1, 1)]);
     shadow.mode = Mode::Shadow;
     let mut scheduler = Scheduler::new(shadow, at(0.0));
     submit(&mut scheduler, at(0.0), call("Get", "a"));
     let second = submit(&mut scheduler, at(0.0), call("Get", "b"));
-    assert_eq!(said(&mut scheduler, at(0.0), second), None, "nothing is delayed");
+    assert_eq!(said(&mut scheduler, at(0.0), second), None, "no call is delayed");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_refusal_says_the_same_words() {
     submit(&mut scheduler, at(0.0), call("Get", "a"));
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
     let hurried = Call { deadline: Some(at(5.0)), ..call("Get", "b") };
-    let refusal = scheduler.submit(at(0.0), hurried).expect_err("not in time");
+    let refusal = scheduler.submit(at(0.0), hurried).expect_err("the call would be too late");
     assert_eq!(refusal.reason, RefusalReason::Budget);
     assert_eq!(
         refusal.message,

@@ -1,4 +1,4 @@
-//! Flights whose calls are queued.
+//! Tests of flights whose calls are queued.
 
 use cloud_adapter_security::{Caller, Role};
 use tokio::time::timeout;
@@ -6,8 +6,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::vendor::tests as wire;
 
-/// A batch or a page takes a third of all instances: three calls. In a storm the first call of a flow is sent at once; the others are
-/// queued fairly: those of low priority get a ninth of the rate.
+/// A batch or a page contains a third of all instances, so all instances take three calls. In a storm, the first call of a flow is sent at
+/// once. The others are queued fairly; those of low priority get a ninth of the rate.
 async fn busy(listed: bool) -> Bed {
     let (_, vendor) = wire::vendor(&wire::limits(10.0, 1));
     let count = 3 * if listed { PAGE } else { BATCH };
@@ -31,7 +31,7 @@ impl Bed {
         self.vendor.session(Purpose { deadline, ..Purpose::own(priority, "test") })
     }
 
-    /// Looks up instances after this many milliseconds, and returns the duration.
+    /// Looks up instances after this many milliseconds, and returns the duration of the look-up.
     async fn after(
         &self,
         millis: u64,
@@ -45,7 +45,7 @@ impl Bed {
     }
 }
 
-/// How long an urgent caller waits for three calls in a storm, with or without a low-priority flight in progress.
+/// Time for which an urgent caller waits for three calls in a storm, with or without a low-priority flight in progress.
 async fn urgent(listed: bool, leisurely: bool) -> Duration {
     let bed = busy(listed).await;
     let began = async {
@@ -59,7 +59,7 @@ async fn urgent(listed: bool, leisurely: bool) -> Duration {
         () = bed.storm() => Duration::MAX,
         ((), (found, waited)) = futures::future::join(began, joins) => {
             assert!(found.is_ok(), "{found:?}");
-            assert_eq!((bed.pages(), bed.batches().len()), if listed { (3, 0) } else { (0, 3) }, "one flight");
+            assert_eq!((bed.pages(), bed.batches().len()), if listed { (3, 0) } else { (0, 3) }, "one flight is made");
             waited
         }
     }
@@ -90,7 +90,7 @@ async fn waiters_of_a_flight_have_their_own_deadlines() {
             let error = refused.expect_err("three queued calls take two seconds");
             assert_eq!((error.fault, error.retry_after.is_some()), (Fault::Budget, true), "{error:?}");
         }
-        assert_eq!(hasty_waited, Duration::ZERO, "at once");
+        assert_eq!(hasty_waited, Duration::ZERO, "the first call is sent at once");
         assert!(began_waited < Duration::from_millis(1_100), "before its third call: {began_waited:?}");
         assert!(patient.is_ok(), "{patient:?}");
     }
@@ -103,7 +103,7 @@ async fn look_ups_of_different_instances_queue_separately() {
     let (_, vendor) = wire::vendor(&limits);
     let bed = Bed { vendor, ..Bed::over(Source { queued: true, ..Source::default() }, 4 * BATCH) };
     let session = bed.session(Priority::Lifecycle);
-    // One call is sent at once, the others wait.
+    // One call is sent at once; the others are queued.
     let flights = (0..4).map(|n| bed.lookups.get(ids(n * BATCH..(n + 1) * BATCH), None, &session));
     for answers in join_all(flights).await {
         assert_eq!(answers.map(|answers| found(&answers)), Ok(BATCH));

@@ -1,4 +1,4 @@
-//! Each field that needs a capability, on clouds with no capability, one, or one value of it.
+//! Tests each field that needs a capability, on clouds with no capability, with one, or with one value of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,8 @@ use crate::driver::{Driver as _, testing::WriteOnly};
 
 type Change = fn(&mut LoadBalancerSpec);
 
-/// The capability, the field that is refused without it, and the request. `tls_refs` require an application, and are refused first.
+/// Rows: the capability, the field that is refused without it, and the request. `tls_refs` need an application protocol, which is refused
+/// first.
 const ROWS: [(&str, &str, Change); 24] = [
     ("lb.internal", "spec.scheme", |spec| spec.set_scheme(Scheme::Internal)),
     ("lb.source-ranges", "spec.source_ranges", |spec| spec.source_ranges.push("10.0.0.0/8".into())),
@@ -53,7 +54,7 @@ const ROWS: [(&str, &str, Change); 24] = [
         spec.listeners[0].set_application(Application::Http);
     }),
     ("lb.mixed-protocols", "spec.listeners.protocol", |spec| {
-        // Unknown protocols are refused before; here one counts as a different value.
+        // Unknown protocols are refused earlier; here an unknown protocol only serves as a different value.
         spec.listeners.push(Listener::default());
     }),
 ];
@@ -73,7 +74,7 @@ fn changed(change: Change) -> LoadBalancerSpec {
     spec
 }
 
-/// A cloud with these capabilities and their values; no values: all.
+/// A cloud with these capabilities and their values; a capability without values supports all values.
 fn cloud(capabilities: &[(&str, &str)]) -> Description {
     let capability = |&(name, values): &(&str, &str)| Capability {
         name: name.to_owned(),

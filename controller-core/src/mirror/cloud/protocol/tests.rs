@@ -1,8 +1,8 @@
-//! The protocol, step by step.
+//! Tests the protocol, step by step.
 
 use super::*;
 
-/// A mirror and its state machine; each event returns the changes as `key old>new`.
+/// A mirror and its state machine. Each event returns the changes as `key old>new`.
 #[derive(Default)]
 struct Bench {
     protocol: Protocol<u32>,
@@ -72,7 +72,7 @@ fn an_incomplete_listing_is_ignored() {
     bench.step(some(&[("b", 2)])).expect("items");
     bench.protocol.disconnected(false);
     assert_eq!(bench.keys(), ["a", "b"]);
-    // The token still belongs to the current content, so the other side may resume from it.
+    // The token still belongs to the current content, so the other side may resume from the token.
     assert_eq!(bench.protocol.token(), "t1");
     assert_eq!(bench.step(Event::Upsert("c".to_owned(), 3)), Ok(vec!["c >3".to_owned()]));
     assert!(matches!(bench.step(end(&[("b", 2)], "t2")), Err(Violation::Misplaced { .. })));
@@ -94,7 +94,7 @@ fn a_listing_that_does_not_match_its_end_is_dropped() {
         assert!(matches!(violation, Violation::Count { .. } | Violation::Checksum), "{name}: {violation}");
         assert_eq!(bench.keys(), ["old"], "{name}");
         bench.protocol.disconnected(true);
-        assert_eq!(bench.protocol.token(), "", "{name}: nothing to resume from");
+        assert_eq!(bench.protocol.token(), "", "{name}: there is no token to resume from");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A mirror over two replicas of an adapter: real servers, of which one is killed.
+//! Tests a mirror with two replicas of an adapter: real servers, of which one is killed.
 
 use std::{net::SocketAddr, sync::PoisonError, time::Duration};
 
@@ -12,7 +12,7 @@ use super::*;
 
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
 
-/// One replica in a runtime of its own. Dropping it is like killing it.
+/// One replica in a runtime of its own. Dropping this value is like killing the replica.
 struct Replica {
     cloud: FakeCloud,
     health: HealthReporter,
@@ -44,7 +44,7 @@ impl Drop for Replica {
     }
 }
 
-/// The new leader does not know the resume token of the old one's watch: it lists again, and the mirror shows no gap.
+/// The new leader does not know the resume token of the old leader's watch, so it lists again. The mirror shows no gap.
 #[tokio::test]
 async fn a_mirror_resumes_at_the_new_leader() {
     let old = Replica::start(ServingStatus::Serving).await;
@@ -77,7 +77,7 @@ async fn a_mirror_resumes_at_the_new_leader() {
     assert_eq!(woken, ["sim://north/i-1", "sim://north/i-2"], "no unchanged item is reported as changed");
 }
 
-/// Real servers need real time.
+/// Waits in real time, which real servers need.
 async fn soon(what: &str, condition: impl Fn() -> bool) {
     let waits = async {
         while !condition() {

@@ -1,4 +1,4 @@
-//! Valid and invalid values, and that each valid value prints as a text that parses to the same value.
+//! Valid and invalid values. Each valid value must be printed as text that parses to the same value.
 
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ fn names_of_go_controllers_are_refused() {
         "A7C1FF02E0C8B4C6E9C39B1B1A0D0C00",
     ] {
         assert_eq!(chosen_name(bad), Err(why.to_owned()), "{bad}");
-        assert_eq!(name(bad).as_deref(), Ok(bad), "the operator's template may give it");
+        assert_eq!(name(bad).as_deref(), Ok(bad), "the operator's template may produce the name");
     }
     for good in [
         "kube-service_prod",
@@ -104,7 +104,7 @@ fn tagged(tags: &BTreeMap<String, String>) -> String {
     tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// Prints a parsed value, parses that, and expects the same value.
+/// Prints a parsed value, parses the text again, and expects the same value.
 fn again<T: PartialEq + fmt::Debug>(
     text: &str,
     read: impl Fn(&str) -> Result<T, Fault>,
@@ -150,11 +150,11 @@ proptest! {
 fn long_lists_are_refused_before_they_are_read() {
     let entries = |count: usize| (0..count).map(|n| format!("c-{n}")).collect::<Vec<_>>().join(",");
     assert_eq!(texts(&entries(500)).map(|all| all.len()), Ok(500));
-    assert_eq!(texts(&entries(501)), Err("501 entries are more than 500: use fewer".to_owned()));
+    assert_eq!(texts(&entries(501)), Err("501 entries exceed the limit of 500: use fewer".to_owned()));
     let pairs = |count: usize| (0..count).map(|n| format!("k-{n}=v")).collect::<Vec<_>>().join(",");
     assert_eq!(tags(&pairs(500)).map(|all| all.len()), Ok(500));
-    assert_eq!(tags(&pairs(501)), Err("501 entries are more than 500: use fewer".to_owned()));
+    assert_eq!(tags(&pairs(501)), Err("501 entries exceed the limit of 500: use fewer".to_owned()));
     assert_eq!(certificates(&entries(100)).map(|all| all.len()), Ok(100));
     let error = certificates(&entries(101));
-    assert_eq!(error, Err("101 certificates are more than 100: use fewer".to_owned()));
+    assert_eq!(error, Err("101 certificates exceed the limit of 100: use fewer".to_owned()));
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// A random change of the same Service.
+    /// Returns a random change of the same Service.
     pub(super) fn another_wish(&mut self, service: &Service) -> Service {
         let cloud = &self.bench.cloud;
         let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// Requests objects of others.
+/// Returns a request for objects of others.
 fn ask_for_what_is_of_others(chance: &mut Chance, spec: &mut LoadBalancerSpec) {
     if chance.one_in(4) {
         let closed = [

@@ -54,7 +54,7 @@ impl Front {
         Ok(None)
     }
 
-    /// Finds the load balancers of the owner, as this fault identifies owners.
+    /// Finds all load balancers that this fault attributes to the owner.
     fn renamed_deletion(&self, request: &mut DeleteLoadBalancerRequest) {
         if let (Some(key), Some(owner)) = (&mut request.key, &request.owner) {
             self.rename(key, &owner.name.clone());
@@ -73,7 +73,7 @@ impl Front {
             message.context.iter_mut().for_each(|context| context.cluster_id.clone_from(&other));
             message.key = Some(LoadBalancerKey { cluster_id: other, owner_uid });
             message.known = None;
-            // The result does not matter.
+            // Only the call matters, not its result.
             drop(self.balancers().delete_load_balancer(beside(request, message)).await);
         }
     }

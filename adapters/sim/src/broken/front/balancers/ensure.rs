@@ -135,7 +135,7 @@ impl Front {
         }
     }
 
-    /// Takes the load balancer that the request names as owned by the caller.
+    /// Treats the load balancer that the request names as owned by the caller.
     pub(super) fn claim_balancer(&self, key: Option<LoadBalancerKey>, known: Option<Known>) {
         if !self.is(Fault::TouchesForeign) {
             return;
@@ -166,12 +166,16 @@ impl Front {
             notes.given_up.insert(key.clone());
         }
         if away.is_none() && self.is(Fault::GivesUpInOutages) && notes.given_up.contains(key) {
-            return Err(AdapterError::new(Reason::ResourceGone, "it failed before and was given up").into());
+            return Err(AdapterError::new(
+                Reason::ResourceGone,
+                "the request failed before and is not retried",
+            )
+            .into());
         }
         Ok(())
     }
 
-    /// Treats two owners with the same name as the first of them.
+    /// Treats a later owner with the same namespace and name as the first owner.
     pub(super) fn take_for_the_first(&self, key: &mut LoadBalancerKey, owner: &Owner) {
         if !self.is(Fault::OwnersByName) {
             return;
@@ -217,7 +221,7 @@ impl Front {
     }
 }
 
-/// The key of the stored answer, independent of the caller.
+/// The key of a stored answer: the request without the parts that depend on the caller.
 fn question(request: &EnsureLoadBalancerRequest) -> Vec<u8> {
     EnsureLoadBalancerRequest { context: None, fence: None, known: None, ..request.clone() }.encode_to_vec()
 }
@@ -226,7 +230,7 @@ fn clip(word: &mut String) {
     word.truncate(word.floor_char_boundary(WORD));
 }
 
-/// A waiting caller. If it is dropped before the answer, the caller closed its connection.
+/// A waiting caller. Dropping this value before the answer means that the caller closed its connection.
 struct Waiting {
     memory: Arc<Memory>,
     key: Key,

@@ -9,7 +9,7 @@ use super::Front;
 use crate::broken::Fault;
 
 impl Front {
-    /// Changes the messages of a watch consistently: count and checksum match the remaining items.
+    /// Changes the messages of a watch consistently: count and checksum match the items that are left.
     pub(super) fn listed(
         &self,
     ) -> impl FnMut(WatchLoadBalancersResponse) -> Option<WatchLoadBalancersResponse> + Send + use<> {
@@ -40,7 +40,7 @@ fn is_finished(one: &LoadBalancer) -> bool {
     one.state() == LoadBalancerState::Active && !one.applied_hash.is_empty()
 }
 
-/// An item's part of the checksum. Source: `Synced.checksum` in the contract.
+/// An item's contribution to the checksum. Source: `Synced.checksum` in the contract.
 fn digest(key: &str) -> u64 {
     Sha256::digest(key).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! The attacks, each with the error that it must end in.
+//! The attacks, each with the error in which it must end.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const WATCH_INSTANCES: &str = "/cloudadapter.v1alpha1.InstanceService/WatchInsta
 const PUT: &str = "/cloudadapter.v1alpha1.LoadBalancerService/PutBackendSet";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The same numbers in each run. Source: Marsaglia, "Xorshift RNGs".
+/// A random generator with the same numbers in each run. Source: Marsaglia, "Xorshift RNGs".
 struct Chance(u64);
 
 impl Chance {
@@ -41,7 +41,7 @@ impl Chance {
     }
 }
 
-/// Random bytes, with and without the preface of HTTP/2 before them.
+/// Sends random bytes, with and without the HTTP/2 preface before them.
 pub(super) async fn random_bytes(target: Target) {
     let mut chance = Chance(0x5eed);
     for round in 0..200 {
@@ -53,12 +53,15 @@ pub(super) async fn random_bytes(target: Target) {
         let _sent = stream.write_all(&noise).await.is_ok();
         let _closed = stream.shutdown().await.is_ok();
         let mut said = Vec::new();
-        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("is ended");
+        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect(
+            "the \
+        server ends the connection",
+        );
         assert!(read.is_err() || !said.starts_with(b"HTTP/1.1 2"), "round {round}: {said:?}");
     }
 }
 
-/// Far more headers than a connection may have.
+/// Sends far more headers than a connection may have.
 pub(super) async fn huge_headers(target: Target) {
     for round in 0..20 {
         let mut connection = Connection::open(&target, &Builder::new()).await;
@@ -72,7 +75,7 @@ pub(super) async fn huge_headers(target: Target) {
     }
 }
 
-/// Calls that are reset immediately.
+/// Makes calls that are reset immediately.
 pub(super) async fn reset_flood(target: Target) {
     let mut peers = JoinSet::new();
     for _ in 0..4 {
@@ -89,7 +92,7 @@ pub(super) async fn reset_flood(target: Target) {
     }
 }
 
-/// Response streams that the client does not read.
+/// Opens response streams and does not read them.
 pub(super) async fn slow_readers(target: Target) {
     let request = cloud_api_proto::v1alpha1::WatchStatusRequest { context: Some(context()) };
     let content = prost_bytes(&request);
@@ -111,7 +114,7 @@ pub(super) async fn slow_readers(target: Target) {
     }
 }
 
-/// Watches of all instances that are open and accept only one byte each. They last until this is dropped.
+/// Open watches of all instances that accept only one byte each. They last until this value is dropped.
 pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connection, Vec<h2::RecvStream>)> {
     let (mut kept, mut left) = (Vec::new(), count);
     while left > 0 {
@@ -126,7 +129,7 @@ pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connect
     kept
 }
 
-/// One more watch than allowed: it is refused with a retry delay.
+/// Opens one watch more than allowed: it is refused with a retry delay.
 pub(super) async fn one_watcher_too_many(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
     let refusal = deaf_watcher(&mut connection).await.expect_err("no watch is free");
@@ -135,7 +138,7 @@ pub(super) async fn one_watcher_too_many(target: &Target) {
     assert_eq!(refusal["grpc-retry-pushback-ms"], "500", "{refusal:?}");
 }
 
-/// A watch that retries until it is allowed.
+/// Retries a watch until it is allowed.
 pub(super) async fn one_watcher_in_time(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
     let room = async { while deaf_watcher(&mut connection).await.is_err() {} };
@@ -148,7 +151,7 @@ fn deaf() -> Builder {
     builder
 }
 
-/// An open watch; else the headers that refuse it.
+/// Opens a watch. Returns the watch, or the headers of its refusal.
 async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, http::HeaderMap> {
     let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
     let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
@@ -163,7 +166,7 @@ async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, htt
     Ok(watch)
 }
 
-/// As many calls as a connection may have, none of which continues.
+/// Begins as many calls as a connection may have, and continues none of them.
 pub(super) async fn idle_streams(target: Target) {
     let (mut connections, mut answers, mut streams) = (Vec::new(), JoinSet::new(), Vec::new());
     for _ in 0..110 {
@@ -182,7 +185,7 @@ pub(super) async fn idle_streams(target: Target) {
     }
 }
 
-/// Messages beyond the limit, and many within it that never end.
+/// Sends messages above the limit, and many below the limit that never end.
 pub(super) async fn oversized_messages(target: Target) {
     const LIMIT: u32 = 4 * 1024 * 1024;
     let mut connection = Connection::open(&target, &Builder::new()).await;
@@ -212,7 +215,7 @@ pub(super) async fn oversized_messages(target: Target) {
     assert!(full > 0 && late > 0 && full + late == 30, "{full} {late}");
 }
 
-/// Invalid messages, and invalid calls.
+/// Sends invalid messages, and invalid calls.
 pub(super) async fn malformed_messages(target: Target) {
     let mut chance = Chance(0xbad);
     let good = cloud_api_proto::v1alpha1::GetInfoRequest {
@@ -226,7 +229,7 @@ pub(super) async fn malformed_messages(target: Target) {
     for cut in 1..whole.len() {
         let part = message(u32::try_from(cut).expect("small"), &whole[..cut]);
         let ended = connection.call(post(GET_INFO), part).await;
-        // A cut between two fields is a smaller message: INVALID_ARGUMENT, or even valid.
+        // A cut between two fields leaves a smaller message, which is refused with INVALID_ARGUMENT or even valid.
         let Some(code) = grpc(&ended) else { panic!("cut at {cut}: {ended:?}") };
         assert!(["0", "3", "13"].contains(&code), "cut at {cut}: {ended:?}");
     }
@@ -255,7 +258,7 @@ fn grpc(end: &End) -> Option<&str> {
     if let End::Grpc(code) = end { Some(code) } else { None }
 }
 
-/// A message, framed.
+/// A message with its gRPC frame.
 fn prost_bytes(content: &impl prost::Message) -> Bytes {
     let content = content.encode_to_vec();
     message(u32::try_from(content.len()).expect("small"), &content)

@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use super::Target;
 
-/// One connection; it ends when this is dropped.
+/// One connection. Dropping this value ends it.
 pub(super) struct Connection {
     pub(super) send: SendRequest<Bytes>,
     _driving: JoinSet<()>,
@@ -18,7 +18,7 @@ impl Connection {
         let stream = TcpStream::connect(target.address).await.expect("taken");
         let (send, connection) = builder.handshake(stream).await.expect("HTTP/2");
         let mut driving = JoinSet::new();
-        // However it ends, the streams report it.
+        // An error of the connection also appears at its streams.
         driving.spawn(async move {
             let _told_by_streams = connection.await.is_ok();
         });
@@ -43,14 +43,14 @@ impl Connection {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum End {
-    /// By the gRPC code in its trailers.
+    /// The gRPC code in the trailers.
     Grpc(String),
-    /// By another HTTP status than 200.
+    /// An HTTP status other than 200.
     Http(u16),
-    /// Without a response.
+    /// No response.
     Broken,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn post(path: &str) -> Request<()> {
         .expect("a request")
 }
 
-/// One gRPC message. Source: gRPC over HTTP/2, "Length-Prefixed-Message".
+/// Frames one gRPC message. Source: gRPC over HTTP/2, "Length-Prefixed-Message".
 pub(super) fn message(declared: u32, content: &[u8]) -> Bytes {
     let mut framed = vec![0];
     framed.extend(declared.to_be_bytes());
