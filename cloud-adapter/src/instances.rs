@@ -21,7 +21,7 @@ use self::{
     answer::Verdict,
     existence::{Facts, Proof, Seen},
     jury::Jury,
-    lookups::{Answer, Answers, LookUps, Wanted},
+    lookups::{Answers, LookUps, LookupResult, Wanted},
 };
 use crate::{
     clock::Clock,
@@ -29,7 +29,7 @@ use crate::{
     driver::{Driver, Fault, Item as _, Location, VendorError},
     metrics::{Coalesced, Metrics},
     rpc::Rpc,
-    snapshot::{Sight, Snapshot, View},
+    snapshot::{ObservedAt, Snapshot, View},
     strings,
     vendor::Session,
 };
@@ -204,7 +204,7 @@ impl<D: Driver> Finder<D> {
     /// Looks up the IDs that have no fresh observation, and records the vendor's answers.
     async fn look_up(
         &self,
-        (targets, sights): (&[Target], &[Option<Sight<Instance>>]),
+        (targets, sights): (&[Target], &[Option<ObservedAt<Instance>>]),
         bound: Option<Instant>,
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
@@ -227,7 +227,7 @@ impl<D: Driver> Finder<D> {
     }
 
     /// For each target with an ID, returns the instance if it was observed at `bound` or later.
-    fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<Sight<Instance>>> {
+    fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<ObservedAt<Instance>>> {
         let ids = targets.iter().map(|target| match target {
             Target::Id { provider_id, .. } => Some(provider_id.as_str()),
             Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
@@ -260,18 +260,20 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    fn answered(&self, provider_id: &str, answer: &Answer, asked: Instant) -> Known {
+    fn answered(&self, provider_id: &str, answer: &LookupResult, asked: Instant) -> Known {
         match answer {
-            Answer::Found(instance) => {
+            LookupResult::Found(instance) => {
                 self.seen([provider_id]);
                 Known::Found(Arc::clone(instance), asked)
             }
-            Answer::Gone => Known::Missing(provider_id.to_owned(), self.missed(provider_id, asked, true)),
-            Answer::NotListed => {
+            LookupResult::Gone => {
+                Known::Missing(provider_id.to_owned(), self.missed(provider_id, asked, true))
+            }
+            LookupResult::NotListed => {
                 self.missed(provider_id, asked, false);
                 Known::Plain(Seen::NotListed, Some(asked))
             }
-            Answer::Unsaid => {
+            LookupResult::Unsaid => {
                 let error = VendorError::new(Fault::Unavailable, "the cloud did not return this instance");
                 Known::Plain(Seen::Failed(error.into()), Some(asked))
             }

@@ -4,9 +4,9 @@ mod audit;
 mod doubts;
 mod plan;
 mod service;
+mod table_lock;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod write;
 
 use std::{sync::Arc, time::Duration};
@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use self::plan::{Item, Verdict};
-pub(crate) use self::{doubts::Doubts, service::Service, turns::Turns};
+pub(crate) use self::{doubts::Doubts, service::Service, table_lock::TableLock};
 use crate::{
     driver::{Driver, RouteChanges, planned},
     fence::{Fences, check_tag},
@@ -49,7 +49,7 @@ pub(crate) struct Applier<D> {
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
     pub(crate) replica: Replica,
-    pub(crate) turns: Turns,
+    pub(crate) turns: TableLock,
     pub(crate) places: Places,
     pub(crate) doubts: Doubts,
 }

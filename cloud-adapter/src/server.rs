@@ -237,7 +237,7 @@ impl<D: Driver> Adapter<D> {
             fences: crate::fence::Fences::default(),
             tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
-            turns: routes::Turns::default(),
+            turns: routes::TableLock::default(),
             places: routes::Places::default(),
             doubts: routes::Doubts::default(),
         };

@@ -6,12 +6,12 @@
 mod feed;
 mod listing;
 mod log;
-mod places;
 mod refresh;
 mod state;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watch_slots;
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ use std::{
 
 use tokio::{sync::watch as signal, time::Instant};
 
-use self::{listing::Listing, log::Change, places::Places, state::State};
+use self::{listing::Listing, log::Change, state::State, watch_slots::WatchSlots};
 pub(crate) use self::{
-    state::{Departed, LookedUp, Sight},
+    state::{Departed, LookedUp, ObservedAt},
     watch::{Frame, WatchOptions, Watcher, checksum},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub(crate) struct Snapshot<T> {
     waiters: Arc<Waiters>,
     /// Incremented at each change of the state, which wakes watches.
     revision: signal::Sender<u64>,
-    watches: Places,
+    watches: WatchSlots,
     /// Interval between listings; `None`: the collection is not refreshed automatically.
     target: Mutex<Option<Duration>>,
     settings: Mutex<CollectionSettings>,
@@ -68,7 +68,7 @@ impl<T: Item> Snapshot<T> {
             listing: tokio::sync::Mutex::default(),
             waiters: Arc::default(),
             revision: signal::Sender::new(0),
-            watches: Places::default(),
+            watches: WatchSlots::default(),
             target: Mutex::default(),
             settings: Mutex::new(settings),
             metrics,
@@ -268,7 +268,7 @@ impl<T: Item> Snapshot<T> {
     }
 
     /// An item, if it exists, and the time at which the read that showed it began.
-    pub(crate) fn sight(&self, key: &str) -> Option<Sight<T>> {
+    pub(crate) fn sight(&self, key: &str) -> Option<ObservedAt<T>> {
         self.with(|state| state.sight(key))
     }
 
@@ -278,9 +278,9 @@ impl<T: Item> Snapshot<T> {
         &self,
         keys: impl IntoIterator<Item = Option<&'a str>>,
         bound: Option<Instant>,
-    ) -> Vec<Option<Sight<T>>> {
+    ) -> Vec<Option<ObservedAt<T>>> {
         self.with(|state| {
-            let fresh = |(_, seen): &Sight<T>| bound.is_none_or(|bound| *seen >= bound);
+            let fresh = |(_, seen): &ObservedAt<T>| bound.is_none_or(|bound| *seen >= bound);
             keys.into_iter().map(|key| state.sight(key?).filter(fresh)).collect()
         })
     }

@@ -9,7 +9,7 @@ mod flight;
 mod hurry;
 mod meter;
 mod operation;
-mod place;
+mod position;
 mod report;
 mod scrub;
 #[cfg(test)]
@@ -36,7 +36,7 @@ use tokio::{
 
 pub(crate) use self::{
     audit::object,
-    place::Place,
+    position::QueuePosition,
     report::{CREDENTIALS, HeldUp},
     waiters::{Waiter, Waiters},
     writes::Write,
@@ -44,7 +44,7 @@ pub(crate) use self::{
 use self::{
     dispatch::{Dispatcher, Permit, Waiting},
     flight::{Flight, Job},
-    hurry::{Hurry, News},
+    hurry::{Hurry, PriorityChange},
     trace::Sent,
     wire::{Transport, Wire},
     writes::Writes,
@@ -227,7 +227,7 @@ pub struct Session {
     /// The priority of further waiters, which raises that of the calls without changing their purpose otherwise.
     hurry: Option<Hurry>,
     /// The queue position of the current call, for reports.
-    place: Option<Place>,
+    place: Option<QueuePosition>,
 }
 
 impl Session {
@@ -290,8 +290,8 @@ impl Session {
     }
 
     /// Notifications of events that may change the priority of queued calls.
-    fn news(&self) -> News {
-        News::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
+    fn news(&self) -> PriorityChange {
+        PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
     }
 
     /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and has no
@@ -338,7 +338,7 @@ impl Session {
     }
 
     /// A session that records the queue position of its calls at `place`.
-    pub(crate) fn standing_at(self, place: &Place) -> Self {
+    pub(crate) fn standing_at(self, place: &QueuePosition) -> Self {
         Self { place: Some(place.clone()), ..self }
     }
 

@@ -13,7 +13,7 @@ use kube::{
 use tokio::time::timeout;
 
 use crate::{
-    http::{self, Answer},
+    http::{self, HttpResponse},
     kubeconfig::config,
     missing::Missing,
 };
@@ -158,7 +158,7 @@ impl Cluster {
         (namespace, pod): (&str, &str),
         port: u16,
         path: &str,
-    ) -> Result<Answer, String> {
+    ) -> Result<HttpResponse, String> {
         let pods: Api<Pod> = self.namespaced(namespace);
         let mut forward = pods.portforward(pod, &[port]).await.map_err(|error| refused(&error, namespace))?;
         let told = forward.take_error(port);

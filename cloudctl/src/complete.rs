@@ -20,7 +20,7 @@ const NO_FILES: u8 = 4;
 pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     command.build();
     let (last, before) = words.split_last().map_or(("", words), |(last, before)| (*last, before));
-    let place = Place::after(&command, before);
+    let place = Position::after(&command, before);
     let (candidates, directive) = place.candidates(last);
     let mut text = String::new();
     for (name, help) in candidates.into_iter().filter(|(name, _)| name.starts_with(last)) {
@@ -32,7 +32,7 @@ pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
 }
 
 /// The position of the next word.
-struct Place<'a> {
+struct Position<'a> {
     command: &'a Command,
     /// The flag whose value is expected.
     flag: Option<&'a Arg>,
@@ -40,7 +40,7 @@ struct Place<'a> {
     arguments: usize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     fn after(root: &'a Command, words: &[&str]) -> Self {
         let mut place = Self { command: root, flag: None, arguments: 0 };
         for word in words {

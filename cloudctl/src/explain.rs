@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     missing::Missing,
-    objects::{self, Told as Event},
+    objects::{self, ObjectEvent as Event},
     options::{Common, Component},
     session::{Page, Session, Usage},
-    status::Told,
+    status::ProcessReport,
 };
 
 /// Maximum number of Events shown.
@@ -60,7 +60,7 @@ pub struct ExplainReport {
     /// Time at which the pages were read.
     pub at: Timestamp,
     /// The answers of all controllers, each from the replica that holds the object's shard if possible.
-    pub explanations: Vec<Told<Explanation>>,
+    pub explanations: Vec<ProcessReport<Explanation>>,
     /// The progress of the load balancer, if it is converging.
     pub task: Option<Task>,
     /// The part of the budget that delays the object.
@@ -161,7 +161,7 @@ fn newer_words(page: &mut Explanation, task: &Task) {
 }
 
 /// Returns, for each controller, the answer of the replica that holds the shard, or else of a replica that has the object.
-fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
+fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<ProcessReport<Explanation>> {
     let mut best: Vec<Page<Explanation>> = Vec::new();
     for page in pages.into_iter().filter(|page| page.content.known) {
         match best.iter_mut().find(|it| it.process.component == page.process.component) {
@@ -170,12 +170,12 @@ fn by_who_knows(pages: Vec<Page<Explanation>>) -> Vec<Told<Explanation>> {
             Some(_) => (),
         }
     }
-    best.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
+    best.into_iter().map(|it| ProcessReport { process: it.process.name, page: it.content }).collect()
 }
 
 /// Returns the adapter's lines about the cause of the wait.
 fn of_budget(
-    explanations: &[Told<Explanation>],
+    explanations: &[ProcessReport<Explanation>],
     task: Option<&Task>,
     leader: AdapterStatus,
 ) -> Option<OfBudget> {

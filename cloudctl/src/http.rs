@@ -20,7 +20,7 @@ const PAGE: usize = 32 * 1024 * 1024;
 
 /// An answer with any status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
 }
@@ -40,7 +40,7 @@ pub(crate) enum HttpError {
 }
 
 /// Connects to `HOST:PORT` and gets a page.
-pub(crate) async fn get_from(authority: &str, path: &str) -> Result<Answer, HttpError> {
+pub(crate) async fn get_from(authority: &str, path: &str) -> Result<HttpResponse, HttpError> {
     let failed = |why: String| HttpError::Connect(authority.to_owned(), why);
     let connected = tokio::time::timeout(CONNECTED_WITHIN, TcpStream::connect(authority)).await;
     let stream = match connected {
@@ -56,7 +56,7 @@ pub(crate) async fn get(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
     path: &str,
-) -> Result<Answer, HttpError> {
+) -> Result<HttpResponse, HttpError> {
     let broken = |error: hyper::Error| HttpError::Broken(error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let mut request = Request::get(path).body(Empty::<Bytes>::new())?;
@@ -66,7 +66,7 @@ pub(crate) async fn get(
         let status = answer.status();
         let body = Limited::new(answer.into_body(), PAGE).collect().await;
         let body = body.map_err(|error| HttpError::Broken(error.to_string()))?.to_bytes();
-        Ok(Answer { status, body })
+        Ok(HttpResponse { status, body })
     };
     match select(std::pin::pin!(exchange), std::pin::pin!(connection)).await {
         Either::Left((answer, _connection)) => answer,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     /// Runs a server that sends only this answer and closes the connection.
-    async fn of(answer: &str) -> Result<Answer, HttpError> {
+    async fn of(answer: &str) -> Result<HttpResponse, HttpError> {
         let (ours, mut theirs) = duplex(64 * 1024);
         let server = async move {
             let mut request = [0; 1024];
@@ -108,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_and_its_status_are_read() {
         let read = of("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno").await.expect("an answer");
-        assert_eq!(read, Answer { status: StatusCode::NOT_FOUND, body: Bytes::from_static(b"no") });
+        assert_eq!(read, HttpResponse { status: StatusCode::NOT_FOUND, body: Bytes::from_static(b"no") });
         let read =
             of("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nuntil it closes").await.expect("an answer");
         assert_eq!(read.body, "until it closes");

@@ -35,9 +35,9 @@ pub use self::{
     clusters::ClustersReport,
     explain::{ExplainReport, OfBudget},
     missing::Missing,
-    objects::Told as ToldEvent,
+    objects::ObjectEvent as ToldEvent,
     orphans::{OrphansReport, Outcome},
     plan::{PlanReport, Planned, Planner, Price},
     program::run,
-    status::{Shard, StatusReport, Told},
+    status::{ProcessReport, Shard, StatusReport},
 };

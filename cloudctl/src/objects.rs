@@ -37,7 +37,7 @@ pub(crate) enum Object {
 /// An Event of the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct ObjectEvent {
     /// Time of its last occurrence.
     pub at: Option<Timestamp>,
     /// `Normal` or `Warning`.
@@ -131,7 +131,7 @@ impl fmt::Display for Object {
 
 /// Returns the Events of the controllers about the object, oldest first. If the object no longer exists, returns the Events about all
 /// objects that had its name.
-pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Told>, Missing> {
+pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<ObjectEvent>, Missing> {
     // Without permission to read the object, the Events about all objects with its name are shown.
     let uid = uid(cluster, object).await.unwrap_or_default();
     let events: Api<Event> = cluster.namespaced(object.namespace());
@@ -139,7 +139,7 @@ pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Tol
     let about = ListParams::default().fields(&about);
     let events = cluster.ask("events", async { events.list(&about).await }).await?;
     let about = events.items.into_iter().filter(|event| is_about(event, uid.as_deref()));
-    let mut told: Vec<Told> = about.filter_map(told).collect();
+    let mut told: Vec<ObjectEvent> = about.filter_map(told).collect();
     told.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
     Ok(told)
 }
@@ -167,14 +167,14 @@ fn is_about(event: &Event, uid: Option<&str>) -> bool {
 }
 
 /// Converts an Event of a controller. Returns `None` for Events of other components.
-fn told(event: Event) -> Option<Told> {
+fn told(event: Event) -> Option<ObjectEvent> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());
     let at = in_series.or(event.event_time).map(|MicroTime(at)| at);
     let at = event.last_timestamp.map(|Time(at)| at).max(at);
     let count = event.series.and_then(|it| it.count).or(event.count).unwrap_or(1).max(1);
     let (r#type, reason) = (event.type_.unwrap_or_default(), event.reason.unwrap_or_default());
-    Some(Told { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
+    Some(ObjectEvent { at, r#type, reason, from, count, message: event.message.unwrap_or_default() })
 }
 
 /// Returns why no controller has the object, according to the API server.

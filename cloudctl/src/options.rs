@@ -59,7 +59,7 @@ pub(crate) struct Common {
     /// Read the pages of a component at this URL instead of by port-forward, such as service-controller=http://10.0.0.1:10271. May be
     /// repeated, also for several replicas of a component
     #[arg(long, global = true, value_name = "COMPONENT=URL")]
-    pub(crate) url: Vec<Place>,
+    pub(crate) url: Vec<PagesUrl>,
     /// Format of the report
     #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
@@ -152,13 +152,13 @@ impl Component {
 
 /// The address of a component's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PagesUrl {
     pub(crate) component: Component,
     /// `HOST:PORT`.
     pub(crate) authority: String,
 }
 
-impl FromStr for Place {
+impl FromStr for PagesUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -200,8 +200,11 @@ mod tests {
 
     #[test]
     fn a_place_is_a_component_and_a_url() {
-        let place: Place = "cloud-adapter=http://[::1]:10273/".parse().expect("a place");
-        assert_eq!(place, Place { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() });
+        let place: PagesUrl = "cloud-adapter=http://[::1]:10273/".parse().expect("a place");
+        assert_eq!(
+            place,
+            PagesUrl { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() }
+        );
         for (text, told) in [
             ("http://10.0.0.1:1", "unknown component 'http://"),
             ("cloud-adapter", "COMPONENT=URL"),
@@ -211,7 +214,7 @@ mod tests {
             ("cloud-adapter=https://a:1", "plain HTTP"),
             ("cloud-adapter=http://a:1/status", "http://HOST:PORT"),
         ] {
-            let refused = text.parse::<Place>().expect_err(text);
+            let refused = text.parse::<PagesUrl>().expect_err(text);
             assert!(refused.contains(told) || text.starts_with("http"), "{text}: {refused}");
         }
     }

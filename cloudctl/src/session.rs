@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use self::pages::{Signed, read};
 use crate::{
     cluster::{API_SERVER, Cluster, Unconnected},
-    http::{self, Answer},
+    http::{self, HttpResponse},
     missing::Missing,
-    options::{Common, Component, Place},
+    options::{Common, Component, PagesUrl},
 };
 
 /// Time limit for a page that needs no calls.
@@ -150,7 +150,7 @@ impl Session {
         answer.and_then(|answer| read(process.component, &answer, path)).map_err(|why| process.lacks(why))
     }
 
-    async fn get(&self, process: &Process, path: &str) -> Result<Answer, String> {
+    async fn get(&self, process: &Process, path: &str) -> Result<HttpResponse, String> {
         let within = if path.starts_with("/plan") { TRIED_WITHIN } else { PAGE_WITHIN };
         let got = async {
             match (&process.reach, &self.cluster) {
@@ -171,7 +171,7 @@ impl Session {
 
 impl Process {
     /// Creates a process whose pages are at a URL.
-    fn at(place: &Place) -> Self {
+    fn at(place: &PagesUrl) -> Self {
         Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
     }
 

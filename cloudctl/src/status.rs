@@ -34,9 +34,9 @@ pub struct StatusReport {
     /// Time at which the pages were read.
     pub at: Timestamp,
     /// The replicas of the adapter.
-    pub adapters: Vec<Told<AdapterStatus>>,
+    pub adapters: Vec<ProcessReport<AdapterStatus>>,
     /// The replicas of the controllers.
-    pub controllers: Vec<Told<ControllerStatus>>,
+    pub controllers: Vec<ProcessReport<ControllerStatus>>,
     /// The shards of all controllers and their holders.
     pub shards: Vec<Shard>,
     /// Problems, one line for each.
@@ -48,7 +48,7 @@ pub struct StatusReport {
 /// A page of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told<T> {
+pub struct ProcessReport<T> {
     /// The name of its pod, or its address.
     pub process: String,
     /// The page.
@@ -123,12 +123,12 @@ fn report(
     StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
 }
 
-fn told<T>(pages: Vec<Page<T>>) -> Vec<Told<T>> {
-    pages.into_iter().map(|it| Told { process: it.process.name, page: it.content }).collect()
+fn told<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
+    pages.into_iter().map(|it| ProcessReport { process: it.process.name, page: it.content }).collect()
 }
 
 /// Returns the shards according to the Leases; if the Leases cannot be read, according to the replicas.
-fn shards(controllers: &[Told<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
+fn shards(controllers: &[ProcessReport<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
     let mut all = Vec::new();
     for component in [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat() {
         let its = || controllers.iter().filter(|it| it.page.controller == component.name());
@@ -174,16 +174,16 @@ fn is_idle(page: &ControllerStatus, shards: &[Shard]) -> bool {
     page.held.is_empty() && !shards.iter().any(|it| it.controller == page.controller)
 }
 
-fn idle(Told { process, page }: &Told<ControllerStatus>) -> String {
+fn idle(ProcessReport { process, page }: &ProcessReport<ControllerStatus>) -> String {
     format!("{} {process}: it holds no shard, and no holder of a shard is known", page.controller)
 }
 
-fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {
+fn of_adapters(adapters: &[ProcessReport<AdapterStatus>]) -> Vec<String> {
     let mut all = Vec::new();
     if !adapters.is_empty() && !adapters.iter().any(|it| it.page.leader) {
         all.push("cloud-adapter: no replica leads, so no vendor calls are made".to_owned());
     }
-    for Told { process, page } in adapters {
+    for ProcessReport { process, page } in adapters {
         all.extend(page.trouble.iter().map(|why| format!("cloud-adapter {process}: {why}")));
         let open = page.breakers.iter().filter(|it| it.state != BreakerState::Closed);
         all.extend(open.map(|it| {
@@ -199,13 +199,16 @@ fn of_adapters(adapters: &[Told<AdapterStatus>]) -> Vec<String> {
     all
 }
 
-fn of_controller(Told { process, page }: &Told<ControllerStatus>) -> Vec<String> {
+fn of_controller(ProcessReport { process, page }: &ProcessReport<ControllerStatus>) -> Vec<String> {
     let all = page.adapter.trouble.iter().chain(&page.held_back);
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
 }
 
 /// Returns objects that have not been in sync for long. In a dry run, returns none.
-fn long_waits(Told { process, page }: &Told<ControllerStatus>, now: Timestamp) -> Vec<String> {
+fn long_waits(
+    ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
+    now: Timestamp,
+) -> Vec<String> {
     let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG);
     let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
     let line = |it: &&Waiting| {

@@ -35,7 +35,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Result of a call.
-pub type Answer<T> = Result<T, CallError>;
+pub type CallResult<T> = Result<T, CallError>;
 
 /// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,7 +195,7 @@ impl Api {
     ///
     /// # Errors
     /// Returns the error of the adapter, or `DEADLINE_EXCEEDED` if the call hangs. The same holds for every call of this type.
-    pub async fn info(&self, context: &RequestContext) -> Answer<GetInfoResponse> {
+    pub async fn info(&self, context: &RequestContext) -> CallResult<GetInfoResponse> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = GetInfoRequest { context: Some(context.clone()) };
         self.unary("GetInfo", request, |request| async move { client.get_info(request).await }).await
@@ -208,7 +208,7 @@ impl Api {
     pub async fn batch_get_instances(
         &self,
         request: BatchGetInstancesRequest,
-    ) -> Answer<BatchGetInstancesResponse> {
+    ) -> CallResult<BatchGetInstancesResponse> {
         let mut client = InstanceServiceClient::new(self.channel());
         let send = |request| async move { client.batch_get_instances(request).await };
         self.unary("BatchGetInstances", request, send).await
@@ -218,7 +218,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`].
-    pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> Answer<PutBackendSetResponse> {
+    pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> CallResult<PutBackendSetResponse> {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.put_backend_set(request).await };
         self.unary("PutBackendSet", request, send).await
@@ -231,7 +231,7 @@ impl Api {
     pub async fn ensure_load_balancer(
         &self,
         request: EnsureLoadBalancerRequest,
-    ) -> Answer<EnsureLoadBalancerResponse> {
+    ) -> CallResult<EnsureLoadBalancerResponse> {
         self.tracker.ensure(&request);
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.ensure_load_balancer(request).await };
@@ -245,7 +245,7 @@ impl Api {
     pub async fn delete_load_balancer(
         &self,
         request: DeleteLoadBalancerRequest,
-    ) -> Answer<DeleteLoadBalancerResponse> {
+    ) -> CallResult<DeleteLoadBalancerResponse> {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.delete_load_balancer(request).await };
         self.unary("DeleteLoadBalancer", request, send).await
@@ -255,7 +255,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`].
-    pub async fn apply_routes(&self, request: ApplyRoutesRequest) -> Answer<ApplyRoutesResponse> {
+    pub async fn apply_routes(&self, request: ApplyRoutesRequest) -> CallResult<ApplyRoutesResponse> {
         self.tracker.apply(&request);
         let mut client = RouteServiceClient::new(self.channel());
         let send = |request| async move { client.apply_routes(request).await };
@@ -266,7 +266,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`]; returned if the stream cannot be opened.
-    pub async fn watch_status(&self, context: &RequestContext) -> Answer<Watch<WatchStatusResponse>> {
+    pub async fn watch_status(&self, context: &RequestContext) -> CallResult<Watch<WatchStatusResponse>> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = WatchStatusRequest { context: Some(context.clone()) };
         self.stream("WatchStatus", request, |request| async move { client.watch_status(request).await }).await
@@ -279,7 +279,7 @@ impl Api {
     pub async fn watch_instances(
         &self,
         request: WatchInstancesRequest,
-    ) -> Answer<Watch<WatchInstancesResponse>> {
+    ) -> CallResult<Watch<WatchInstancesResponse>> {
         let mut client = InstanceServiceClient::new(self.channel());
         let send = |request| async move { client.watch_instances(request).await };
         self.stream("WatchInstances", request, send).await
@@ -292,7 +292,7 @@ impl Api {
     pub async fn watch_load_balancers(
         &self,
         request: WatchLoadBalancersRequest,
-    ) -> Answer<Watch<WatchLoadBalancersResponse>> {
+    ) -> CallResult<Watch<WatchLoadBalancersResponse>> {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.watch_load_balancers(request).await };
         self.stream("WatchLoadBalancers", request, send).await
@@ -302,7 +302,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`]; returned if the stream cannot be opened.
-    pub async fn watch_routes(&self, request: WatchRoutesRequest) -> Answer<Watch<WatchRoutesResponse>> {
+    pub async fn watch_routes(&self, request: WatchRoutesRequest) -> CallResult<Watch<WatchRoutesResponse>> {
         let mut client = RouteServiceClient::new(self.channel());
         let send = |request| async move { client.watch_routes(request).await };
         self.stream("WatchRoutes", request, send).await
@@ -312,7 +312,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`]; `NOT_FOUND` for an unknown service.
-    pub async fn health(&self, service: &str) -> Answer<i32> {
+    pub async fn health(&self, service: &str) -> CallResult<i32> {
         let mut client = HealthClient::new(self.channel());
         let request = HealthCheckRequest { service: service.to_owned() };
         let send = |request| async move { client.check(request).await };
@@ -324,7 +324,7 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`].
-    pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
+    pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> CallResult<Vec<u8>> {
         let channel = self.channel();
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
@@ -333,7 +333,12 @@ impl Api {
     ///
     /// # Errors
     /// See [`Self::info`].
-    pub async fn raw_as(&self, authorization: &str, path: &'static str, message: Vec<u8>) -> Answer<Vec<u8>> {
+    pub async fn raw_as(
+        &self,
+        authorization: &str,
+        path: &'static str,
+        message: Vec<u8>,
+    ) -> CallResult<Vec<u8>> {
         let channel = self.channel();
         let send = |mut request: Request<Vec<u8>>| {
             if let Ok(value) = authorization.parse() {
@@ -349,7 +354,7 @@ impl Api {
         method: &'static str,
         message: Q,
         send: impl FnOnce(Request<Q>) -> F,
-    ) -> Answer<A>
+    ) -> CallResult<A>
     where
         Q: fmt::Debug,
         A: fmt::Debug,
@@ -379,7 +384,7 @@ impl Api {
         method: &'static str,
         message: Q,
         send: impl FnOnce(Request<Q>) -> F,
-    ) -> Answer<Watch<T>>
+    ) -> CallResult<Watch<T>>
     where
         Q: fmt::Debug,
         T: fmt::Debug,

@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::{
-    api::{Answer, Api, Listing, Role},
+    api::{Api, CallResult, Listing, Role},
     check::{Check, Need, Stop},
     cluster::{Balancer, Cluster, uuid},
     expect,
@@ -308,7 +308,7 @@ impl Context {
     ///
     /// # Errors
     /// Returns the error of the adapter; skips the check without an identity.
-    pub async fn ensure(&self, balancer: &Balancer) -> Result<Answer<EnsureLoadBalancerResponse>, Stop> {
+    pub async fn ensure(&self, balancer: &Balancer) -> Result<CallResult<EnsureLoadBalancerResponse>, Stop> {
         let api = self.service()?;
         match api.ensure_load_balancer(balancer.request.clone()).await {
             Err(error) if error.reason == Reason::BackendSetUnknown => {

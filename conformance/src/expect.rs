@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use cloud_api_proto::Reason;
 
 use crate::{
-    api::{Answer, CallError},
+    api::{CallError, CallResult},
     check::{Stop, Verdict},
 };
 
@@ -37,7 +37,7 @@ pub fn some<T>(value: Option<T>, wants: &str) -> Result<T, Stop> {
 ///
 /// # Errors
 /// Returns an error if the call succeeds or is refused in another way.
-pub fn refused<T: Debug>(answer: Answer<T>, reason: Reason) -> Result<CallError, Stop> {
+pub fn refused<T: Debug>(answer: CallResult<T>, reason: Reason) -> Result<CallError, Stop> {
     let wants = format!("the call is refused with {reason} ({:?})", reason.code());
     match answer {
         Ok(answer) => Err(Stop::failed(wants, format!("OK: {answer:?}"))),

@@ -98,12 +98,12 @@ pub struct Recorder {
 /// One queue per kind, so that a Warning does not wait behind a thousand Normal Events.
 #[derive(Clone, Debug)]
 struct Senders {
-    normal: mpsc::Sender<Told>,
-    warning: mpsc::Sender<Told>,
+    normal: mpsc::Sender<Message>,
+    warning: mpsc::Sender<Message>,
 }
 
 impl Senders {
-    fn of(&self, kind: Kind) -> &mpsc::Sender<Told> {
+    fn of(&self, kind: Kind) -> &mpsc::Sender<Message> {
         match kind {
             Kind::Normal => &self.normal,
             Kind::Warning => &self.warning,
@@ -132,7 +132,7 @@ impl Recorder {
     pub fn tell(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
         let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else { return };
-        let told = Told { component: self.component, about: about.clone(), notice };
+        let told = Message { component: self.component, about: about.clone(), notice };
         if writer.try_send(told).is_err() {
             self.dropped.inc();
         }
@@ -150,7 +150,7 @@ impl Recorder {
             return false;
         };
         log(about, &notice);
-        place.send(Told { component: self.component, about: about.clone(), notice });
+        place.send(Message { component: self.component, about: about.clone(), notice });
         true
     }
 }
@@ -166,7 +166,7 @@ fn log(about: &ObjectReference, notice: &Notice) {
 
 /// A notice from a component about an object.
 #[derive(Clone, Debug)]
-struct Told {
+struct Message {
     /// The emitting component: `source.component`, which `kubectl describe` shows as «From».
     component: &'static str,
     about: ObjectReference,
@@ -179,8 +179,8 @@ pub struct Writer {
     /// The identity of this replica: `reportingInstance`.
     instance: String,
     clock: Clock,
-    normal: mpsc::Receiver<Told>,
-    warning: mpsc::Receiver<Told>,
+    normal: mpsc::Receiver<Message>,
+    warning: mpsc::Receiver<Message>,
     /// Number of notices taken so far.
     taken: u32,
     dropped: Counter,
@@ -192,8 +192,8 @@ pub struct Writer {
 }
 
 /// The reason why the writer wakes up.
-enum Next {
-    Told(Box<Told>),
+enum Wakeup {
+    Told(Box<Message>),
     /// The quiet time of a repeated notice is over.
     Overdue,
     /// All recorders have been dropped.
@@ -249,11 +249,11 @@ impl Writer {
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
             stop.run_until_cancelled(self.pace()).await;
             match next {
-                Next::Told(told) => self.write(&mut series, *told).await,
-                Next::Overdue => {
+                Wakeup::Told(told) => self.write(&mut series, *told).await,
+                Wakeup::Overdue => {
                     self.catch_up(&mut series, Instant::now()).await;
                 }
-                Next::End => break,
+                Wakeup::End => break,
             }
         }
         while let Ok(told) = self.warning.try_recv().or_else(|_none| self.normal.try_recv()) {
@@ -263,7 +263,7 @@ impl Writer {
     }
 
     /// Waits for either source. `select!` picks at random if both are ready, so neither source starves the other.
-    async fn next(&mut self, series: &Series) -> Next {
+    async fn next(&mut self, series: &Series) -> Wakeup {
         let due = series.due();
         let overdue = async {
             match due {
@@ -272,14 +272,14 @@ impl Writer {
             }
         };
         tokio::select! {
-            told = self.take() => told.map_or(Next::End, |told| Next::Told(Box::new(told))),
-            () = overdue => Next::Overdue,
+            told = self.take() => told.map_or(Wakeup::End, |told| Wakeup::Told(Box::new(told))),
+            () = overdue => Wakeup::Overdue,
         }
     }
 
     /// Returns the next notice: Warnings first, except for a share that prevents the starvation of Normal Events. `None`: all recorders
     /// have been dropped.
-    async fn take(&mut self) -> Option<Told> {
+    async fn take(&mut self) -> Option<Message> {
         let turn = self.taken.wrapping_add(1);
         let (first, second) = if turn.is_multiple_of(NORMAL_SHARE) {
             (&mut self.normal, &mut self.warning)
@@ -306,7 +306,7 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, series: &mut Series, told: Told) {
+    async fn write(&mut self, series: &mut Series, told: Message) {
         let now = self.clock.now();
         let mut result = match series.next(&told, Instant::now(), || self.serial_name()) {
             Write::Nothing => return,
@@ -335,7 +335,7 @@ impl Writer {
         true
     }
 
-    fn note(&self, series: &mut Series, told: &Told, result: Result<(), kube_api::Error>) {
+    fn note(&self, series: &mut Series, told: &Message, result: Result<(), kube_api::Error>) {
         match result {
             Ok(()) => drop(self.written.inc()),
             Err(error) => {
@@ -352,7 +352,7 @@ impl Writer {
         format!("{:x}{:04x}", self.clock.now().as_millisecond(), self.serial & 0xffff)
     }
 
-    async fn create(&self, told: &Told, suffix: &str) -> Result<(), kube_api::Error> {
+    async fn create(&self, told: &Message, suffix: &str) -> Result<(), kube_api::Error> {
         let event = self.event(told, suffix, self.clock.now());
         within(self.events(&told.about).create(&PostParams::default(), &event)).await.map(drop)
     }
@@ -373,8 +373,8 @@ impl Writer {
         Api::namespaced(self.client.clone(), namespace(about))
     }
 
-    fn event(&self, told: &Told, suffix: &str, now: Timestamp) -> Event {
-        let Told { component, about, notice } = told;
+    fn event(&self, told: &Message, suffix: &str, now: Timestamp) -> Event {
+        let Message { component, about, notice } = told;
         Event {
             metadata: ObjectMeta {
                 name: Some(event_name(about, suffix)),

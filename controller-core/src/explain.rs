@@ -41,7 +41,7 @@ use crate::{
     adapter::Adapter,
     leadership::Shards,
     mirror::{Mirror, ObjectName},
-    queue::{Key, Load, Place, Queue},
+    queue::{Key, KeyState, Load, Queue},
 };
 
 /// Maximum number of objects on one page.
@@ -52,7 +52,7 @@ const ORPHANS: usize = 200;
 const NAMED: usize = 10;
 
 /// How a controller describes an object from its mirrors. Called only on request.
-pub trait Look: Send + Sync + 'static {
+pub trait Describe: Send + Sync + 'static {
     /// The UID of the object with this name. `None`: the mirror has no such object.
     fn uid(&self, name: &ObjectName) -> Option<String>;
 
@@ -63,7 +63,7 @@ pub trait Look: Send + Sync + 'static {
     fn listed(&self) -> bool;
 
     /// Returns what the caches show of an object, which may exist in the cloud only.
-    fn look(&self, object: &Object) -> Seen;
+    fn describe(&self, object: &Object) -> Seen;
 
     /// Returns the load balancers of all shards that no Service needs any more. Empty for a controller without load balancers.
     fn orphans(&self) -> Vec<Orphan> {
@@ -105,7 +105,7 @@ impl ObjectKey for ObjectName {
 
 /// The part of a queue's state that is shown.
 trait Places: Send + Sync {
-    fn place(&self, object: &Object) -> Place;
+    fn place(&self, object: &Object) -> KeyState;
     fn changed(&self) -> Vec<((ObjectName, Option<String>), Instant)>;
     fn load(&self) -> Load;
 }
@@ -114,7 +114,7 @@ trait Places: Send + Sync {
 struct Each<K>(Queue<K>);
 
 impl<K: ObjectKey> Places for Each<K> {
-    fn place(&self, object: &Object) -> Place {
+    fn place(&self, object: &Object) -> KeyState {
         self.0.place(&K::of(object))
     }
 
@@ -132,10 +132,10 @@ struct All<K>(Queue<K>, K);
 
 impl<K: Key> Places for All<K> {
     /// A pass covers all objects, so the next pass says nothing about a single object.
-    fn place(&self, _object: &Object) -> Place {
+    fn place(&self, _object: &Object) -> KeyState {
         match self.0.place(&self.1) {
-            later @ Place::Later { .. } => later,
-            Place::Nowhere | Place::Waits { .. } | Place::Runs => Place::Nowhere,
+            later @ KeyState::Later { .. } => later,
+            KeyState::Nowhere | KeyState::Waits { .. } | KeyState::Runs => KeyState::Nowhere,
         }
     }
 
@@ -151,7 +151,7 @@ impl<K: Key> Places for All<K> {
 /// The sources of all that is shown about a controller's objects.
 pub struct Sources {
     kind: Kind,
-    look: Arc<dyn Look>,
+    look: Arc<dyn Describe>,
     ledgers: Vec<Ledger>,
     places: Box<dyn Places>,
     link: Box<dyn Fn() -> Link + Send + Sync>,
@@ -211,7 +211,7 @@ impl Sources {
     /// For a controller whose queue has one key per object.
     pub fn of_each<K: ObjectKey>(
         kind: Kind,
-        look: Arc<dyn Look>,
+        look: Arc<dyn Describe>,
         ledgers: Vec<Ledger>,
         queue: &Queue<K>,
     ) -> Self {
@@ -222,7 +222,7 @@ impl Sources {
     /// For a controller that compares all objects in one pass, under one key.
     pub fn of_all<K: Key>(
         kind: Kind,
-        look: Arc<dyn Look>,
+        look: Arc<dyn Describe>,
         ledgers: Vec<Ledger>,
         (queue, key): (&Queue<K>, K),
     ) -> Self {
@@ -453,7 +453,7 @@ impl Explain {
         let (Identity { shards, clock, adapter, .. }, sources) = (self.identity()?, self.sources()?);
         let held = shards.has(&object.uid);
         let known = sources.knows(object);
-        let Seen { wanted, cloud, unseen, apart } = sources.look.look(object);
+        let Seen { wanted, cloud, unseen, apart } = sources.look.describe(object);
         let blank = Explanation { known, held, wanted, cloud, ..self.unknown(&object.name)? };
         let blank = Explanation { shard: number(shards.of(&object.uid)), ..blank };
         if !held {
@@ -463,11 +463,11 @@ impl Explain {
         let mut entries = sources.ledgers.iter().filter_map(|ledger| ledger.get(object)).peekable();
         if entries.peek().is_none() {
             let (state, since) = match place {
-                Place::Runs => (State::Working, None),
-                Place::Waits { since, changed: true } => (State::NotLookedAt, Some(before(clock, since))),
+                KeyState::Runs => (State::Working, None),
+                KeyState::Waits { since, changed: true } => (State::NotLookedAt, Some(before(clock, since))),
                 _ if unseen => (State::NotLookedAt, None),
                 _ if apart => (State::NotOurs, None),
-                Place::Nowhere | Place::Later { .. } | Place::Waits { .. } => (State::Settled, None),
+                KeyState::Nowhere | KeyState::Later { .. } | KeyState::Waits { .. } => (State::Settled, None),
             };
             return Ok(Explanation { state, since: since.map(seconds), ..blank });
         }
@@ -485,15 +485,15 @@ impl Explain {
             next = next.into_iter().chain(entry.next).min();
         }
         let due = match place {
-            Place::Later { due } => Some(due),
-            Place::Nowhere | Place::Waits { .. } | Place::Runs => None,
+            KeyState::Later { due } => Some(due),
+            KeyState::Nowhere | KeyState::Waits { .. } | KeyState::Runs => None,
         };
-        let next = next.or(due).filter(|_| place != Place::Runs);
+        let next = next.or(due).filter(|_| place != KeyState::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
         // The object of the late call is not known, so an object that waits for something else keeps its cause.
         let silence = adapter.silence().filter(|_| all.waits_for.is_none());
-        if all.waits_for.is_some() && place != Place::Runs || silence.is_some() {
+        if all.waits_for.is_some() && place != KeyState::Runs || silence.is_some() {
             all.state = State::Waiting;
         }
         if silence.is_some() {

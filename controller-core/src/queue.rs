@@ -53,7 +53,7 @@ impl Backoff {
 
 /// The place of a key, for the status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum KeyState {
     /// The key is not queued.
     Nowhere,
     /// The key waits for a worker.
@@ -186,7 +186,7 @@ impl<K: Key> Queue<K> {
 
     /// Returns the place of a key.
     #[must_use]
-    pub fn place(&self, key: &K) -> Place {
+    pub fn place(&self, key: &K) -> KeyState {
         self.state().place(key)
     }
 
@@ -245,7 +245,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Waits for the next key. Cancel-safe, since a key is taken only when it is returned.
-    async fn next(&self) -> (Turn<K>, u32) {
+    async fn next(&self) -> (InProgress<K>, u32) {
         loop {
             let now = Instant::now();
             let (taken, due) = {
@@ -257,7 +257,7 @@ impl<K: Key> Queue<K> {
                 self.inner.metrics.waited.observe(waited.as_secs_f64());
                 let trace = self.trace(&taken, waited);
                 let Taken { key, failures, .. } = taken;
-                return (Turn { queue: self.clone(), key, began: now, trace, over: false }, failures);
+                return (InProgress { queue: self.clone(), key, began: now, trace, over: false }, failures);
             }
             let due = async {
                 match due {
@@ -293,7 +293,7 @@ impl<K: Key> Queue<K> {
 }
 
 /// A key in progress. If it is dropped before the work has ended (in a cancelled task), it counts as a failure.
-struct Turn<K: Key> {
+struct InProgress<K: Key> {
     queue: Queue<K>,
     key: K,
     began: Instant,
@@ -301,7 +301,7 @@ struct Turn<K: Key> {
     over: bool,
 }
 
-impl<K: Key> Turn<K> {
+impl<K: Key> InProgress<K> {
     async fn work(mut self, work: impl Future<Output = Again>) {
         let again = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(again) => again,
@@ -333,7 +333,7 @@ impl<K: Key> Turn<K> {
     }
 }
 
-impl<K: Key> Drop for Turn<K> {
+impl<K: Key> Drop for InProgress<K> {
     fn drop(&mut self) {
         if !self.over {
             self.close(Again::Backoff);

@@ -35,7 +35,7 @@ use crate::{
     explain::{self, Explain, Identity},
     health::{self, Health},
     kube_api::{self, Requests},
-    leadership::{Candidate, Shards, Term, Turn, host},
+    leadership::{Candidate, ShardPass, Shards, Term, host},
     metrics::{AdapterMetrics, Registry, controller_registry},
     mirror::kubernetes::Listing,
 };
@@ -240,7 +240,7 @@ async fn work(
     stop: &CancellationToken,
     health: &Health,
     tasks: Vec<(&'static str, Task)>,
-    alone: &mut Option<Turn>,
+    alone: &mut Option<ShardPass>,
 ) -> anyhow::Result<()> {
     if stop.run_until_cancelled(shards.begin()).await.is_none() {
         return Ok(());

@@ -55,7 +55,7 @@ pub struct Browser {
 
 /// Settings of the browser window.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Screenshot {
     /// Width in CSS pixels.
     pub width: u32,
     /// Whether the user prefers a dark colour scheme.
@@ -116,7 +116,7 @@ impl Browser {
     ///
     /// # Errors
     /// Returns an error if the page does not load.
-    pub fn look(&mut self, url: &str, Look { width, dark }: Look) -> anyhow::Result<Seen> {
+    pub fn look(&mut self, url: &str, Screenshot { width, dark }: Screenshot) -> anyhow::Result<Seen> {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", &media)?;

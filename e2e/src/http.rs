@@ -15,7 +15,7 @@ pub(crate) struct Http(Client);
 
 /// An answer with any status.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
@@ -54,7 +54,7 @@ impl Http {
         what: &str,
         request: impl FnOnce(&Client) -> RequestBuilder,
     ) -> anyhow::Result<String> {
-        let Answer { status, body, .. } = self.answer(what, request).await?;
+        let HttpResponse { status, body, .. } = self.answer(what, request).await?;
         ensure!(status.is_success(), "{what} answered {status}: {}", body.trim());
         Ok(body)
     }
@@ -64,10 +64,10 @@ impl Http {
         &self,
         what: &str,
         request: impl FnOnce(&Client) -> RequestBuilder,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<HttpResponse> {
         let answer = request(&self.0).send().await.with_context(|| format!("{what} got no answer"))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = answer.text().await.with_context(|| format!("{what} got an incomplete answer"))?;
-        Ok(Answer { status, headers, body })
+        Ok(HttpResponse { status, headers, body })
     }
 }

@@ -42,7 +42,7 @@ pub use adapter_proxy::{AdapterProxy, Order};
 pub use api_proxy::{ApiProxy, Trouble};
 pub use audit::{AuditLog, AuditWrite, Mark};
 pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};
-pub use browser::{Browser, Look, Seen};
+pub use browser::{Browser, Screenshot, Seen};
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, pool};
 pub use dashboard::dashboard_queries;

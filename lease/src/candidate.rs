@@ -73,7 +73,7 @@ pub struct Acquisition {
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Action {
     /// Read the Lease.
     Look,
     /// Acquire the lease.
@@ -168,17 +168,17 @@ impl Candidate {
 
     /// Returns the next step.
     #[must_use]
-    pub fn decide(&self, now: Instant) -> Step {
+    pub fn decide(&self, now: Instant) -> Action {
         self.decide_if(true, now)
     }
 
     /// Like [`Self::decide`], but if `may_take` is false, a free lease is not acquired.
-    pub(crate) fn decide_if(&self, may_take: bool, now: Instant) -> Step {
+    pub(crate) fn decide_if(&self, may_take: bool, now: Instant) -> Action {
         match (&self.held, &self.seen) {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
             (None, Some(seen)) => self.stand_by(seen, may_take, now),
-            (_, None) if now < self.next_look => Step::Wait(self.next_look),
-            (_, None) => Step::Look,
+            (_, None) if now < self.next_look => Action::Wait(self.next_look),
+            (_, None) => Action::Look,
         }
     }
 
@@ -318,36 +318,36 @@ impl Candidate {
         self.held = None;
     }
 
-    fn keep(&self, held: &Held, seen: &Seen, now: Instant) -> Step {
+    fn keep(&self, held: &Held, seen: &Seen, now: Instant) -> Action {
         match seen.record.holder.as_deref().filter(|_| !seen.missing) {
             Some(holder) if holder == self.identity => (),
-            Some(holder) => return Step::Lost(Lost::TakenBy(holder.to_owned())),
-            None => return Step::Lost(Lost::Emptied),
+            Some(holder) => return Action::Lost(Lost::TakenBy(holder.to_owned())),
+            None => return Action::Lost(Lost::Emptied),
         }
         if now >= held.until {
-            Step::Lost(Lost::NotRenewed)
+            Action::Lost(Lost::NotRenewed)
         } else if now < self.next_write {
-            Step::Wait(self.next_write.min(held.until))
+            Action::Wait(self.next_write.min(held.until))
         } else if seen.current {
-            Step::Renew { version: seen.record.version.clone() }
+            Action::Renew { version: seen.record.version.clone() }
         } else {
-            Step::Look
+            Action::Look
         }
     }
 
-    fn stand_by(&self, seen: &Seen, may_take: bool, now: Instant) -> Step {
+    fn stand_by(&self, seen: &Seen, may_take: bool, now: Instant) -> Action {
         let from = seen.taken_until.max(self.next_write);
         let known = seen.current && (!seen.missing || now < self.unseen_from(seen));
         if may_take && known && now >= from {
-            Step::Acquire(Acquisition {
+            Action::Acquire(Acquisition {
                 transitions: seen.record.transitions.saturating_add(1),
                 after: self.highest,
                 version: (!seen.missing).then(|| seen.record.version.clone()),
             })
         } else if now >= self.next_look {
-            Step::Look
+            Action::Look
         } else {
-            Step::Wait(if seen.current && may_take { self.next_look.min(from) } else { self.next_look })
+            Action::Wait(if seen.current && may_take { self.next_look.min(from) } else { self.next_look })
         }
     }
 }

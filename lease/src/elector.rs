@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api::{Changes, Error, LeaseApi},
-    candidate::{Acquisition, Candidate, Step},
+    candidate::{Acquisition, Action, Candidate},
     member::{Act, Member},
     record::{self, Notes, Record},
     settings::{Settings, SettingsError},
@@ -128,14 +128,14 @@ impl Elector {
             };
             self.tell();
             match act {
-                Act::Step(Step::Look) => self.look().await,
-                Act::Step(Step::Acquire(acquisition)) => self.acquire(acquisition).await,
-                Act::Step(Step::Renew { version }) => self.renew(&version, &Notes::new()).await,
-                Act::Step(Step::Lost(why)) => {
+                Act::Step(Action::Look) => self.look().await,
+                Act::Step(Action::Acquire(acquisition)) => self.acquire(acquisition).await,
+                Act::Step(Action::Renew { version }) => self.renew(&version, &Notes::new()).await,
+                Act::Step(Action::Lost(why)) => {
                     tracing::warn!(lease = %self.lease(), %why, "This process no longer leads");
                     self.resign();
                 }
-                Act::Step(Step::Wait(until)) => {
+                Act::Step(Action::Wait(until)) => {
                     tokio::select! {
                         () = self.wait(until) => (),
                         () = stop.cancelled() => (),

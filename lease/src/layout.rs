@@ -84,7 +84,7 @@ impl Run {
 
 /// The state of a Lease of this or another division.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LeaseState {
     pub(crate) view: View,
     pub(crate) division: Division,
     /// The Lease does not exist (any more).
@@ -98,7 +98,7 @@ pub(crate) struct Place {
     pub(crate) until: Option<Instant>,
 }
 
-impl Place {
+impl LeaseState {
     pub(crate) fn looked(&mut self, started: Instant) {
         let (division, free_from, epoch) = (self.division, self.view.free_from, self.run.epoch);
         self.looked = Some(Looked { started, division, free_from, epoch });
@@ -150,7 +150,7 @@ impl Place {
 
 /// The terms of the first shard's Lease in which the division is known to be this one. While this process holds the first shard, no other
 /// process changes the division; otherwise a read that started at `since` or later is required.
-pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instant) -> Option<Run> {
+pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: Instant) -> Option<Run> {
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
     }
@@ -159,7 +159,7 @@ pub(crate) fn confirmed_in(mine: u16, first: &Place, since: Instant, now: Instan
 }
 
 /// Number of Leases to observe before the division may change.
-pub(crate) fn extent(mine: u16, places: &[Place]) -> u16 {
+pub(crate) fn extent(mine: u16, places: &[LeaseState]) -> u16 {
     places.iter().map(|place| place.division.extent()).max().unwrap_or(1).max(mine)
 }
 
@@ -174,7 +174,7 @@ pub(crate) enum Opening {
     No,
 }
 
-pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
+pub(crate) fn opening(mine: u16, places: &[LeaseState], now: Instant) -> Opening {
     let Some((first, others)) = places.split_first() else { return Opening::No };
     if first.division.is_settled(mine) {
         return Opening::Ours;
@@ -184,8 +184,8 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
     // The chart creates only the first Lease. If the first one is missing, too, its own waiting time applies.
-    let new = |place: &Place| fresh && !first.missing && place.was_never_made();
-    let clear = |place: &Place| place.is_clear(mine, now) || new(place);
+    let new = |place: &LeaseState| fresh && !first.missing && place.was_never_made();
+    let clear = |place: &LeaseState| place.is_clear(mine, now) || new(place);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {
         return Opening::No;
     }
@@ -195,7 +195,7 @@ pub(crate) fn opening(mine: u16, places: &[Place], now: Instant) -> Opening {
 }
 
 /// Whether no process uses another division any more, proven by reads started after the first Lease was taken.
-pub(crate) fn is_settled(mine: u16, places: &[Place], taken: Instant, now: Instant) -> bool {
+pub(crate) fn is_settled(mine: u16, places: &[LeaseState], taken: Instant, now: Instant) -> bool {
     let extent = usize::from(extent(mine, places));
     places.len() >= extent
         && places

@@ -29,7 +29,7 @@ mod shards;
 mod share;
 
 pub use self::{
-    candidate::{Acquisition, Candidate, Lost, Step},
+    candidate::{Acquisition, Action, Candidate, Lost},
     causes::{causes, without_secrets},
     elector::{Elector, Leadership},
     record::Record,

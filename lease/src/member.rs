@@ -8,8 +8,8 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    candidate::{Candidate, Step},
-    layout::{self, Division, Opening, Place, Run},
+    candidate::{Action, Candidate},
+    layout::{self, Division, LeaseState, Opening, Run},
     record::{self, BEFORE, Notes, Record, SHARDS, WANTED_BY},
     seat::Gate,
     settings::{Settings, Timing},
@@ -32,7 +32,7 @@ pub(crate) struct Table {
     /// Number of shards into which this process divides the work.
     pub(crate) shards: u16,
     /// All Leases of this division, and further ones of another division.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<LeaseState>,
     refused: BTreeMap<String, Instant>,
     began: Instant,
     /// Whether it was logged that another division is in force.
@@ -51,7 +51,7 @@ impl Board {
             lease: settings.name.clone(),
             timing: settings.timing,
             shards,
-            places: vec![Place::default(); shards.into()],
+            places: vec![LeaseState::default(); shards.into()],
             refused: BTreeMap::new(),
             began: now,
             told: false,
@@ -105,7 +105,7 @@ impl Table {
 
     /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the others only briefly.
     fn is_ready(&self, now: Instant) -> bool {
-        let seen = |place: &Place| place.view.free_from.is_some();
+        let seen = |place: &LeaseState| place.view.free_from.is_some();
         now >= self.began + self.timing.retry || self.places.iter().take(self.ours()).all(seen)
     }
 
@@ -132,7 +132,7 @@ impl Table {
         self.unread = unread;
     }
 
-    fn place(&mut self, at: usize) -> Option<&mut Place> {
+    fn place(&mut self, at: usize) -> Option<&mut LeaseState> {
         self.places.get_mut(at)
     }
 
@@ -140,7 +140,7 @@ impl Table {
         if let Some(place) = self.place(at) {
             let due = place.is_look_due();
             place.ask_look(from);
-            self.changed |= !due && self.places.get(at).is_some_and(Place::is_look_due);
+            self.changed |= !due && self.places.get(at).is_some_and(LeaseState::is_look_due);
         }
     }
 
@@ -206,7 +206,7 @@ fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
 /// The next action for a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    Step(Step),
+    Step(Action),
     /// Renew the lease and write these annotations.
     RenewWith {
         version: String,
@@ -342,9 +342,9 @@ impl Member {
                 self.gate.set_closed(table.leaving);
                 self.stand_by(table, candidate, now)
             };
-            if let Act::Step(Step::Wait(until)) = act {
+            if let Act::Step(Action::Wait(until)) = act {
                 let closes = self.held.and_then(|held| held.closes);
-                Act::Step(Step::Wait(table.next(now).into_iter().chain(closes).fold(until, Instant::min)))
+                Act::Step(Action::Wait(table.next(now).into_iter().chain(closes).fold(until, Instant::min)))
             } else {
                 act
             }
@@ -353,7 +353,7 @@ impl Member {
 
     fn keep(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Act {
         let step = candidate.decide(now);
-        let Some(mut held) = self.held.filter(|_| !matches!(step, Step::Lost(_))) else {
+        let Some(mut held) = self.held.filter(|_| !matches!(step, Action::Lost(_))) else {
             return Act::Step(step);
         };
         let mine = table.shards;
@@ -439,7 +439,7 @@ impl Member {
         Some(Act::RenewWith { version: version.to_owned(), notes: Notes::from([(BEFORE, None)]) })
     }
 
-    fn hand_over(&mut self, table: &mut Table, mut held: Held, step: Step, now: Instant) -> Act {
+    fn hand_over(&mut self, table: &mut Table, mut held: Held, step: Action, now: Instant) -> Act {
         let Some(view) = table.places.get(self.at).map(|place| &place.view) else { return Act::Step(step) };
         let (closing, wish) = (view.closing.clone(), view.wish.as_ref().map(|(by, _)| by.as_str()));
         let to = if closing.is_some() && closing.as_deref() == wish {
@@ -461,15 +461,15 @@ impl Member {
     }
 
     fn stand_by(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Act {
-        if now >= self.look_from && table.places.get(self.at).is_some_and(Place::is_look_due) {
+        if now >= self.look_from && table.places.get(self.at).is_some_and(LeaseState::is_look_due) {
             self.look_from = now + table.timing.retry;
-            return Act::Step(Step::Look);
+            return Act::Step(Action::Look);
         }
         if let Some(act) = self.ask(table, candidate, now) {
             return act;
         }
         let step = candidate.decide_if(self.may_take(table, now), now);
-        if let Step::Acquire(_) = step {
+        if let Action::Acquire(_) = step {
             table.set_taking(self.at);
         }
         Act::Step(step)

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     elector::Elector,
-    layout::{self, Place},
+    layout::{self, LeaseState},
     member::{Board, Member},
     record::{self, MOST_SHARDS},
     seat::{Gate, Seat},
@@ -132,7 +132,7 @@ impl ShardElector {
             if extent <= known {
                 return Beyond::Same;
             }
-            table.places.resize(extent.into(), Place::default());
+            table.places.resize(extent.into(), LeaseState::default());
             Beyond::Look(known..extent)
         })
     }

@@ -4,7 +4,7 @@
 use cloud_api_proto::Reason;
 use controller_core::{
     events::Notice,
-    explain::{Look, Object, Seen, Waits},
+    explain::{Describe, Object, Seen, Waits},
     mirror::ObjectName,
 };
 
@@ -48,7 +48,7 @@ pub(crate) fn listing() -> Waits {
     Waits { text, reason: None, topic: "listing".to_owned(), told: false }
 }
 
-impl Look for Mirrors {
+impl Describe for Mirrors {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         self.nodes.get(name).map(|node| node.uid.clone())
     }
@@ -61,7 +61,7 @@ impl Look for Mirrors {
         self.nodes.is_synced() && self.instances.is_synced()
     }
 
-    fn look(&self, object: &Object) -> Seen {
+    fn describe(&self, object: &Object) -> Seen {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();
         };

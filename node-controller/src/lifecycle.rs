@@ -108,7 +108,7 @@ impl Signs {
 
 /// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     /// Nodes that may be deleted, and why the others are not.
     pub(crate) ends: told::Ledger,
     /// Nodes whose taint would change, in a dry run.
@@ -120,7 +120,7 @@ pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
     signs: &Signs,
-    (settings, told): (Settings, Told),
+    (settings, told): (Settings, Reported),
 ) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
@@ -157,7 +157,7 @@ pub(crate) fn start(
                 deletions.pass().await;
             } else {
                 deletions.lifecycle.metrics.held(Verdict::Go, 0);
-                deletions.told.replace(BTreeMap::new(), |_| true);
+                deletions.told.replace_findings(BTreeMap::new(), |_| true);
             }
             sleep(settings.period).await;
         }
@@ -197,7 +197,7 @@ impl Lifecycle {
         };
         let changes: Vec<_> = changes.collect();
         if let Some(would) = &self.dry_run {
-            would.replace(
+            would.replace_findings(
                 changes.iter().map(|(node, change)| notices::would_taint(node, *change)).collect(),
                 |_| true,
             );
@@ -315,7 +315,7 @@ impl Deletions {
         if dry_run {
             notices::rest(&mut found, &going);
         }
-        self.told.replace(found, |_| true);
+        self.told.replace_findings(found, |_| true);
         if !going.is_empty() && !dry_run {
             let span =
                 traces::child(traces::span!("delete", otel.name = "delete nodes", nodes = going.len()));

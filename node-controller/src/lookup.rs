@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Maximum delay of the call while further nodes are added.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Minimum time between the starts of two calls, so that nodes that join in succession share calls.
-const APART: Duration = Duration::from_secs(2);
+const BATCH_INTERVAL: Duration = Duration::from_secs(2);
 /// The RPC that looks instances up.
 const CALL: &str = "BatchGetInstances";
 /// Maximum number of references in one call. Source: contract.
@@ -51,7 +51,7 @@ const KEEP: Duration = Duration::from_mins(1);
 
 /// The answer of the cloud.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum LookupResult {
     Seen(Arc<Instance>),
     NotVisible,
     Foreign,
@@ -79,7 +79,7 @@ struct State {
     /// The trace of the last reconcile that added each of them.
     turns: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
-    answers: BTreeMap<Asker, (Instant, Answer)>,
+    answers: BTreeMap<Asker, (Instant, LookupResult)>,
 }
 
 /// Starts the task that makes the calls.
@@ -92,7 +92,7 @@ pub(crate) fn start(process: &mut Process, mirrors: &Mirrors, queue: &Queue<Obje
         loop {
             this.collect().await;
             sleep_until(next).await;
-            next = Instant::now() + APART;
+            next = Instant::now() + BATCH_INTERVAL;
             if let Some(peace) = this.ask_all(&adapter, &mirrors, &queue).await {
                 next = next.max(Instant::now() + peace);
             }
@@ -115,20 +115,20 @@ impl Lookup {
     }
 
     /// Takes the answer for a node, if there is one. An instance stays available for a while; any other answer is returned only once.
-    pub(crate) fn answer(&self, node: &Node) -> Option<Answer> {
+    pub(crate) fn answer(&self, node: &Node) -> Option<LookupResult> {
         let mut state = self.state();
         let (asker, (since, answer)) = state.answers.remove_entry(&asker(node))?;
         if since.elapsed() >= KEEP {
             return None;
         }
-        if matches!(answer, Answer::Seen(_)) {
+        if matches!(answer, LookupResult::Seen(_)) {
             state.answers.insert(asker, (since, answer.clone()));
         }
         Some(answer)
     }
 
     /// Returns the answer for a node without consuming it.
-    pub(crate) fn peek(&self, node: &Node) -> Option<Answer> {
+    pub(crate) fn peek(&self, node: &Node) -> Option<LookupResult> {
         let state = self.state();
         let (since, answer) = state.answers.get(&asker(node))?;
         (since.elapsed() < KEEP).then(|| answer.clone())
@@ -189,7 +189,7 @@ impl Lookup {
             Ok(response) => located(adapter, &batch).await.map(|()| response),
             Err(error) => Err(error),
         };
-        let answers: Vec<Answer> = match answered {
+        let answers: Vec<LookupResult> = match answered {
             Ok(response) if response.results.len() == batch.len() => {
                 batch.iter().zip(response.results).map(|(node, result)| answer(node, result)).collect()
             }
@@ -268,17 +268,17 @@ fn reference(node: &Node) -> InstanceRef {
     InstanceRef { r#ref: Some(by), system_uuid: String::new(), addresses }
 }
 
-fn answer(node: &Node, result: InstanceResult) -> Answer {
+fn answer(node: &Node, result: InstanceResult) -> LookupResult {
     let existence = result.existence();
     match (existence, result.instance.map(trim_instance), result.error) {
         // A new node cannot run on an instance that is ending: such an instance belongs to an earlier node of that name.
         (Existence::Exists, Some(instance), _) if instance.ends && node.provider_id.is_none() => {
-            Answer::NotVisible
+            LookupResult::NotVisible
         }
-        (Existence::Exists, Some(instance), _) => Answer::Seen(Arc::new(instance)),
-        (Existence::Foreign, ..) => Answer::Foreign,
+        (Existence::Exists, Some(instance), _) => LookupResult::Seen(Arc::new(instance)),
+        (Existence::Foreign, ..) => LookupResult::Foreign,
         // A new node whose instance is gone is treated like other waiting nodes, since `lifecycle` deletes nodes.
-        (Existence::Gone | Existence::NotVisible, ..) => Answer::NotVisible,
+        (Existence::Gone | Existence::NotVisible, ..) => LookupResult::NotVisible,
         (Existence::Exists | Existence::Unknown | Existence::Unspecified, _, error) => {
             let error = error.map(|item| {
                 let delay = item.retry_after.and_then(|delay| delay.try_into().ok());
@@ -300,10 +300,10 @@ async fn located(adapter: &Adapter, batch: &[Arc<Node>]) -> Result<(), AdapterEr
 }
 
 /// Retries after an error, since no watch reports that its cause is fixed. Only an error about the message size is permanent.
-fn failed(error: &AdapterError) -> Answer {
+fn failed(error: &AdapterError) -> LookupResult {
     let again = Again::after_error(error);
     let again = if is_message_limit(error) { again } else { again.sooner(Again::Backoff) };
-    Answer::Failed { reason: error.reason, error: error.to_string(), again }
+    LookupResult::Failed { reason: error.reason, error: error.to_string(), again }
 }
 
 #[cfg(test)]

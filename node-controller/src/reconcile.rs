@@ -18,7 +18,7 @@ use crate::{
     events,
     execute::Executor,
     explain,
-    lookup::{Answer, Lookup},
+    lookup::{Lookup, LookupResult},
     metrics::Metrics,
     mirror::{Found, Mirrors},
     plan::{Instance, Node, Plan, Sighting, plan},
@@ -43,7 +43,7 @@ impl Reconciler {
     /// Reconciles one node and returns when to reconcile it again.
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else {
-            self.ledger.gone(name);
+            self.ledger.forget_name(name);
             self.reminders.gone(name);
             return Again::Done;
         };
@@ -55,13 +55,13 @@ impl Reconciler {
 
     async fn turn(&self, node: Arc<Node>) -> Again {
         let object = Object::node(&node.name, &node.uid);
-        self.ledger.begins(&object);
+        self.ledger.begin_pass(&object);
         // Drop the entries of earlier nodes with the same name.
-        self.ledger.only(&object);
+        self.ledger.forget_others_of_name(&object);
         self.reminders.only(&object);
         let again = Box::pin(self.look(&node, &object)).await;
-        self.ledger.ends(&object);
-        self.ledger.looked_at(&object);
+        self.ledger.end_pass(&object);
+        self.ledger.mark_seen(&object);
         again
     }
 
@@ -71,18 +71,18 @@ impl Reconciler {
         }
         let plan = self.plan(node, Lookup::answer);
         debug!(%plan, "Planned");
-        self.ledger.plans(object, &plan);
+        self.ledger.record_plan(object, &plan);
         self.tell(node, object, &plan);
         if self.dry_run && plan.writes() {
             if plan.refusal.is_none() {
-                self.ledger.rests(object);
+                self.ledger.record_dry_run(object);
             }
             return plan.again;
         }
         match self.executor.carry_out(node, &plan).await {
             Ok(()) => {
                 if plan.settles(node) {
-                    self.ledger.settles(object);
+                    self.ledger.mark_settled(object);
                 }
                 plan.again
             }
@@ -97,7 +97,7 @@ impl Reconciler {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         let notice = events::sync_failed(error, &cause);
         if !error.is_stale() {
-            self.ledger.waits(object, &explain::failing(error, &notice));
+            self.ledger.record_wait(object, &explain::failing(error, &notice));
         }
         if error.refused() {
             self.recorder.tell(&events::about(node), notice);
@@ -109,7 +109,7 @@ impl Reconciler {
     }
 
     /// Plans for a node. `answer` decides whether the cloud's answer is consumed.
-    pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<Answer>) -> Plan {
+    pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<LookupResult>) -> Plan {
         let found = match self.mirrors.sight(node) {
             Found::One(instance) => Ok(instance),
             Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
@@ -124,13 +124,13 @@ impl Reconciler {
         }
     }
 
-    fn beyond_the_mirror(&self, answer: Option<Answer>) -> Result<Arc<Instance>, Sighting<'static>> {
+    fn beyond_the_mirror(&self, answer: Option<LookupResult>) -> Result<Arc<Instance>, Sighting<'static>> {
         match (answer, self.mirrors.unavailable()) {
-            (Some(Answer::Seen(instance)), _) => Ok(instance),
+            (Some(LookupResult::Seen(instance)), _) => Ok(instance),
             (_, Some(unavailable)) => Err(unavailable),
-            (Some(Answer::NotVisible), None) => Err(Sighting::NotVisible),
-            (Some(Answer::Foreign), None) => Err(Sighting::Foreign),
-            (Some(Answer::Failed { reason, error, again }), None) => {
+            (Some(LookupResult::NotVisible), None) => Err(Sighting::NotVisible),
+            (Some(LookupResult::Foreign), None) => Err(Sighting::Foreign),
+            (Some(LookupResult::Failed { reason, error, again }), None) => {
                 Err(Sighting::Failed { reason, error, again })
             }
             (None, None) => Err(Sighting::Unasked),
@@ -142,16 +142,16 @@ impl Reconciler {
         let Some(refusal) = &plan.refusal else {
             if plan.asks() {
                 // Another look-up is not progress, so the ledger keeps its entry.
-                self.ledger.stays(object);
+                self.ledger.keep_last_wait(object);
                 return;
             }
             self.reminders.over(object);
             if plan.actions.is_empty() && !plan.settles(node) {
-                self.ledger.waits(object, &explain::listing());
+                self.ledger.record_wait(object, &explain::listing());
             }
             return;
         };
-        self.ledger.waits(object, &explain::refused(node, refusal));
+        self.ledger.record_wait(object, &explain::refused(node, refusal));
         if node.is_uninitialised() {
             self.metrics.refused(refusal);
             let (about, notice) = (events::about(node), events::refused(node, refusal));

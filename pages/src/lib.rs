@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Maximum size of a request including headers, in bytes; hyper's minimum.
 const REQUEST: usize = 8 * 1024;
 /// Pause after file descriptors or memory have run out: another connection has to end first.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves the pages over plain HTTP until `stop` is cancelled. Then finishes requests in flight, for at most a second.
 ///
@@ -78,7 +78,7 @@ async fn serve_over(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Cannot accept a connection on the port of metrics and probes");
-                    sleep(BREATH).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }

@@ -11,7 +11,7 @@ mod tests;
 
 pub use self::{
     adapter::{
-        AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Queue, Snapshot, Step, Task,
+        AdapterStatus, Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Queue, Snapshot, Task,
         VendorWrite,
     },
     controller::{

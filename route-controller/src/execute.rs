@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Priority};
 use controller_core::Clock;
 use controller_core::adapter::{Adapter, Call};
 use controller_core::kube_api::{self, Held, within};
-use controller_core::leadership::{Shards, Turn};
+use controller_core::leadership::{ShardPass, Shards};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -70,7 +70,7 @@ impl Executor {
     /// conditions of other nodes nor the end of the pass.
     ///
     /// Cost: one call per 200 routes of a shard, and as many earlier calls for routes that must be removed first.
-    pub(crate) async fn apply(&self, turns: &[&Turn], due: &Plan, attempts: &mut Attempts) -> Applied {
+    pub(crate) async fn apply(&self, turns: &[&ShardPass], due: &Plan, attempts: &mut Attempts) -> Applied {
         let until = Instant::now() + APPLY;
         let (mut reached, mut lapsed) = (0, false);
         for turn in turns {
@@ -88,7 +88,7 @@ impl Executor {
     /// Returns whether routes were left for the next pass. After an error, the next pass makes the remaining calls, too.
     async fn apply_shard(
         &self,
-        turn: &Turn,
+        turn: &ShardPass,
         due: &Plan,
         attempts: &mut Attempts,
         until: Instant,
@@ -128,7 +128,7 @@ impl Executor {
     /// Returns whether conditions were left for the next pass. After an error, the next pass also writes the remaining ones.
     pub(crate) async fn say(
         &self,
-        here: &[Turn],
+        here: &[ShardPass],
         changes: Vec<Change>,
         turns: &mut Turns,
     ) -> (bool, Result<(), Error>) {
@@ -320,7 +320,7 @@ mod tests {
         let plan = plan(&nodes, &Vec::<crate::plan::route::Route>::new(), &plans::cluster(), None);
         let (mut attempts, mut passes) = (Attempts::default(), 0);
         let turns = executor.shards.enter_all();
-        let turns: Vec<&Turn> = turns.iter().collect();
+        let turns: Vec<&ShardPass> = turns.iter().collect();
         loop {
             let (began, due) = (Instant::now(), attempts.due(&plan, Instant::now()));
             let applied = executor.apply(&turns, &due, &mut attempts).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_api_proto::Reason;
-use controller_core::explain::{Finding, Look, Object, Seen, Waits};
+use controller_core::explain::{Describe, Finding, Object, Seen, Waits};
 use controller_core::mirror::ObjectName;
 use tokio::time::Instant;
 
@@ -108,7 +108,7 @@ fn said(text: String, reason: Option<Reason>, told: bool) -> Waits {
     Waits { topic: text.clone(), text, reason, told }
 }
 
-impl Look for Mirrors {
+impl Describe for Mirrors {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         self.nodes.get(name).map(|node| node.uid.clone())
     }
@@ -122,7 +122,7 @@ impl Look for Mirrors {
         self.nodes.is_synced() && (self.ability() == Some(Ability::None) || self.routes.is_synced())
     }
 
-    fn look(&self, object: &Object) -> Seen {
+    fn describe(&self, object: &Object) -> Seen {
         let Some(node) = self.nodes.get(&object.name).filter(|node| node.uid == object.uid) else {
             return Seen::default();
         };

@@ -70,7 +70,7 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
         loop {
             let gained = gains.next().await;
             // Another replica may have reconciled these nodes before.
-            known.forget(|uid| gained.contains(&shards.of(uid)));
+            known.forget_where(|uid| gained.contains(&shards.of(uid)));
             waker.wake();
         }
     });

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::ability::{Ability, NO_ROUTES};
-use self::nodes::News;
+use self::nodes::NodeChange;
 use crate::plan::condition::{Change as Said, Judged, Network, changes};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
@@ -104,12 +104,12 @@ impl Mirrors {
             self.deleted.note(&change);
             let news = match (&change.old, &change.new) {
                 (Some(before), Some(after)) => nodes::news(before, after, self.judged(&after.uid)),
-                _ => News::Plan,
+                _ => NodeChange::Plan,
             };
             match news {
-                News::Plan => trigger.wake(),
-                News::Condition => trigger.wake_after(PEACE),
-                News::Nothing => (),
+                NodeChange::Plan => trigger.wake(),
+                NodeChange::Condition => trigger.wake_after(PEACE),
+                NodeChange::Nothing => (),
             }
         };
         self.nodes.follow_kubernetes(api, |LeanNode(node)| nodes::trim(&node), wake).await;

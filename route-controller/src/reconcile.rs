@@ -11,7 +11,7 @@ use controller_core::events::gist;
 use controller_core::explain::{Brakes, Kind, Ledger, Object, Rehearse, Sources};
 use controller_core::mirror;
 use controller_core::{
-    leadership::{Holdings, Shards, Share, Turn},
+    leadership::{Holdings, ShardPass, Shards, Share},
     start::Process,
 };
 use kube::Api;
@@ -26,7 +26,7 @@ use crate::error::attempts::Attempts;
 use crate::error::guard::{Guard, Judgement, Nodes};
 use crate::error::turns::Turns;
 use crate::events::Events;
-use crate::events::told::Told;
+use crate::events::told::Reported;
 use crate::execute::record::Store;
 use crate::execute::rehearse::Wanted;
 use crate::execute::{Applied, Executor};
@@ -90,10 +90,10 @@ pub(crate) struct Memory {
     record: Record,
     /// The stored copy of the record. `None`: not loaded yet.
     stored: Option<Record>,
-    told_refusals: Told<Refusal>,
+    told_refusals: Reported<Refusal>,
     /// Reported waits, by UID of the node and gist of the cause.
-    told_waiting: Told<(String, String)>,
-    told_held: Told<&'static str>,
+    told_waiting: Reported<(String, String)>,
+    told_held: Reported<&'static str>,
     /// Routes of other owners that were logged.
     foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
@@ -112,9 +112,9 @@ impl Memory {
             next: 0,
             record: Record::default(),
             stored: None,
-            told_refusals: Told::default(),
-            told_waiting: Told::default(),
-            told_held: Told::default(),
+            told_refusals: Reported::default(),
+            told_waiting: Reported::default(),
+            told_held: Reported::default(),
             foreign: BTreeSet::new(),
             waits_since: None,
             resume: None,
@@ -125,7 +125,7 @@ impl Memory {
     fn is_served(&mut self) {
         self.waits_since = None;
         self.resume = None;
-        self.told_waiting = Told::default();
+        self.told_waiting = Reported::default();
     }
 }
 
@@ -197,7 +197,7 @@ impl Reconciler {
             debug!(%missing, "Waiting until the caches are complete");
             // If the adapter does not support routes, no Event says that nodes wait for it.
             if self.mirrors.ability() == Some(Ability::None) {
-                self.ledger.replace(BTreeMap::new(), |_| true);
+                self.ledger.replace_findings(BTreeMap::new(), |_| true);
                 self.looked_at(&self.mirrors.nodes());
                 self.wants(Wanted::default());
             } else {
@@ -261,7 +261,7 @@ impl Reconciler {
     async fn pass(
         &self,
         memory: &mut Memory,
-        turns: &[Turn],
+        turns: &[ShardPass],
     ) -> (Vec<Arc<Node>>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
         let nodes = self.mirrors.nodes();
@@ -305,7 +305,7 @@ impl Reconciler {
             rest(&mut found, &changes);
             changes.clear();
         }
-        self.ledger.replace(found, is_ours);
+        self.ledger.replace_findings(found, is_ours);
         self.looked_at(&nodes);
         let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
         self.tell_refusals(memory, &plan);
@@ -340,7 +340,7 @@ impl Reconciler {
 
     fn looked_at(&self, nodes: &[Arc<Node>]) {
         let ours = nodes.iter().filter(|node| self.shards.has(&node.uid));
-        self.ledger.looked_at_all(ours.map(|node| Object::node(&node.name, &node.uid)));
+        self.ledger.replace_seen(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
 
     /// Loads, once, the record of earlier processes. If that fails, passes continue, but routes of earlier processes are not removed.
@@ -427,10 +427,10 @@ impl Reconciler {
             memory.told_waiting.rare_news(&all, now).into_iter().map(|(uid, _)| uid).collect()
         };
         let listed: BTreeSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
-        self.ledger.forget(|uid| !listed.contains(uid));
+        self.ledger.forget_where(|uid| !listed.contains(uid));
         for node in those {
             let told = news.contains(&node.uid);
-            self.ledger.waits(&Object::node(&node.name, &node.uid), &waiting(why, reason, told));
+            self.ledger.record_wait(&Object::node(&node.name, &node.uid), &waiting(why, reason, told));
             if told {
                 self.executor.events.waits(node, why);
             }
@@ -439,8 +439,9 @@ impl Reconciler {
 }
 
 /// Returns the turns in their order, beginning with shard `first` or the next existing one.
-fn in_turn(turns: &[Turn], first: usize) -> Vec<&Turn> {
-    let (before, from): (Vec<&Turn>, Vec<&Turn>) = turns.iter().partition(|turn| turn.shard() < first);
+fn in_turn(turns: &[ShardPass], first: usize) -> Vec<&ShardPass> {
+    let (before, from): (Vec<&ShardPass>, Vec<&ShardPass>) =
+        turns.iter().partition(|turn| turn.shard() < first);
     [from, before].concat()
 }
 

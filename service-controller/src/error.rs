@@ -10,7 +10,7 @@ use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api
 use tonic::Code;
 
 use crate::plan::{
-    News, Refusal, Step,
+    Fact, Operation, Refusal,
     as_it_is::{FAMILIES, port},
     memory::Topic,
 };
@@ -43,7 +43,7 @@ pub(crate) enum Error {
         /// The name of the RPC.
         call: &'static str,
         /// The step that the call belongs to.
-        step: Step,
+        step: Operation,
         /// The cause.
         source: AdapterError,
     },
@@ -160,11 +160,11 @@ impl Error {
     }
 
     /// The step that failed.
-    pub(crate) fn step(&self) -> &Step {
+    pub(crate) fn step(&self) -> &Operation {
         match self {
             Self::Adapter { step, .. } => step,
             Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
-                &Step::Sync
+                &Operation::Sync
             }
         }
     }
@@ -216,8 +216,8 @@ impl Error {
     }
 
     /// The Event to emit.
-    pub(crate) fn news(&self) -> News {
-        News::Failed(self.step().clone(), self.text())
+    pub(crate) fn news(&self) -> Fact {
+        Fact::Failed(self.step().clone(), self.text())
     }
 
     /// The typed reason, if the adapter returned the error.
@@ -302,7 +302,7 @@ mod tests {
     fn adapter(reason: Reason, message: &str) -> Error {
         Error::Adapter {
             call: "EnsureLoadBalancer",
-            step: Step::Sync,
+            step: Operation::Sync,
             source: AdapterError::new(reason, message),
         }
     }
@@ -334,10 +334,10 @@ mod tests {
     fn delay_of_adapter_is_respected_for_every_step() {
         let delay = Duration::from_secs(7);
         for (call, step) in [
-            ("EnsureLoadBalancer", Step::Sync),
-            ("EnsureLoadBalancer", Step::Hosts(Hosts::default())),
-            ("DeleteLoadBalancer", Step::Sync),
-            ("DeleteLoadBalancer", Step::LeftOver),
+            ("EnsureLoadBalancer", Operation::Sync),
+            ("EnsureLoadBalancer", Operation::Hosts(Hosts::default())),
+            ("DeleteLoadBalancer", Operation::Sync),
+            ("DeleteLoadBalancer", Operation::LeftOver),
         ] {
             let sent = AdapterError::new(Reason::VendorThrottled, "429").retry_after(delay);
             let error = Error::Adapter { call, step, source: tonic::Status::from(sent).into() };
@@ -392,7 +392,7 @@ mod tests {
         insta::assert_snapshot!(error.text(), @"spec.loadBalancerIP (annotation lb.cloudadapter.dev/address): 192.0.2.7 is taken; retried every 5 minutes, and as soon as the Service changes");
         let source = AdapterError::new(Reason::ImmutableField, "cannot be changed")
             .with("fields", "spec.ip_families,spec.scheme");
-        let error = Error::Adapter { call: "EnsureLoadBalancer", step: Step::Sync, source };
+        let error = Error::Adapter { call: "EnsureLoadBalancer", step: Operation::Sync, source };
         insta::assert_snapshot!(error.text(), @"annotation lb.cloudadapter.dev/internal, spec.ipFamilies: cannot be changed; retried every 5 minutes, and as soon as the Service changes");
         let error = adapter(Reason::OutcomeUnknown, "create web failed (503, OUTCOME_UNKNOWN): out of order");
         insta::assert_snapshot!(error.text(), @"create web failed (503, OUTCOME_UNKNOWN): out of order; the adapter first checks whether the write was made");

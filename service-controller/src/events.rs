@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use crate::{
     mirror::released::RELEASES,
     plan::{
-        News, Step,
+        Fact, Operation,
         annotations::selector::Selector,
         compat::may_be_understood,
         service::{FINALIZER, ServiceId},
@@ -33,56 +33,56 @@ const UNNAMED: &str = "The cloud adapter does not support custom load balancer n
                        --load-balancer-name-template has no effect";
 
 /// Builds the Event that reports `news`.
-pub(crate) fn notice(news: &News) -> Notice {
+pub(crate) fn notice(news: &Fact) -> Notice {
     match news {
-        News::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
-        News::Ensured => normal("EnsuredLoadBalancer", "Ensure", "Ensured load balancer"),
-        News::Updated => normal("UpdatedLoadBalancer", "Update", "Updated load balancer with new hosts"),
-        News::Deleting => normal("DeletingLoadBalancer", "Delete", "Deleting load balancer"),
-        News::Deleted => normal("DeletedLoadBalancer", "Delete", "Deleted load balancer"),
-        News::NoTargets(unmatched) => {
+        Fact::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
+        Fact::Ensured => normal("EnsuredLoadBalancer", "Ensure", "Ensured load balancer"),
+        Fact::Updated => normal("UpdatedLoadBalancer", "Update", "Updated load balancer with new hosts"),
+        Fact::Deleting => normal("DeletingLoadBalancer", "Delete", "Deleting load balancer"),
+        Fact::Deleted => normal("DeletedLoadBalancer", "Delete", "Deleted load balancer"),
+        Fact::NoTargets(unmatched) => {
             let why = unmatched.as_ref().map(|selector| format!(": {}", matches_none(selector)));
             let note = format!("There are no available nodes for LoadBalancer{}", why.unwrap_or_default());
             warning("UnAvailableLoadBalancer", "Ensure", bounded(&note, NOTE_MAX))
         }
-        News::NoNodes => {
+        Fact::NoNodes => {
             let note = "The node list is empty although no node deletion was observed; keeping the \
                         current backends until a node is listed. Check the Nodes: kubectl get nodes";
             warning("NoNodesListed", "Update", note.to_owned())
         }
-        News::HeldByAnother(holders) => held_by_another(holders.as_deref()),
-        News::Compatible(words) => {
+        Fact::HeldByAnother(holders) => held_by_another(holders.as_deref()),
+        Fact::Compatible(words) => {
             let note =
                 format!("Deprecated annotations are in effect; replace them with: {}", words.join("; "));
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
         }
-        News::Ignored(keys) => {
+        Fact::Ignored(keys) => {
             Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
         }
-        News::Unnamed => normal("IgnoredNameTemplate", "Read", UNNAMED),
-        News::Failed(Step::Sync, why) => {
+        Fact::Unnamed => normal("IgnoredNameTemplate", "Read", UNNAMED),
+        Fact::Failed(Operation::Sync, why) => {
             warning("SyncLoadBalancerFailed", "Sync", format!("Error syncing load balancer: {why}"))
         }
-        News::Failed(Step::Hosts(hosts), why) => {
+        Fact::Failed(Operation::Hosts(hosts), why) => {
             let note = format!("Error updating load balancer with new hosts {hosts}, error: {why}");
             warning("UpdateLoadBalancerFailed", "Update", note)
         }
-        News::Failed(Step::LeftOver, why) => {
+        Fact::Failed(Operation::LeftOver, why) => {
             warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))
         }
-        News::Orphaned(ids) => orphaned(ids),
-        News::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
-        News::OrphanReleased(ids) => {
+        Fact::Orphaned(ids) => orphaned(ids),
+        Fact::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
+        Fact::OrphanReleased(ids) => {
             let note = format!(
                 "Deleting load balancer {ids}: no Service uses it, and it was \
                  released in ConfigMap {RELEASES}"
             );
             normal("OrphanReleased", "Sweep", &note)
         }
-        News::ReleaseRefused(given, owner) => release_refused(given, owner),
-        News::OfAnother(ids) => of_another(ids),
-        News::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
-        News::Grown(members) => {
+        Fact::ReleaseRefused(given, owner) => release_refused(given, owner),
+        Fact::OfAnother(ids) => of_another(ids),
+        Fact::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
+        Fact::Grown(members) => {
             let note = format!(
                 "{members}. Node changes are still applied, but new ports and node-selector changes \
                  are not. Select fewer nodes"
@@ -180,44 +180,44 @@ mod tests {
         Targets::of(&nodes, None).hosts
     }
 
-    fn all() -> Vec<News> {
+    fn all() -> Vec<Fact> {
         let web =
             ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() };
         vec![
-            News::Ensuring,
-            News::Ensured,
-            News::Updated,
-            News::NoTargets(None),
-            News::NoTargets(Some(Selector::read("zone=mars").unwrap())),
-            News::NoTargets(Some(Selector::nothing())),
-            News::NoNodes,
-            News::Deleting,
-            News::Deleted,
-            News::Failed(Step::Sync, "spec.ports: none".to_owned()),
-            News::Failed(Step::Hosts(hosts(3)), "no quota".to_owned()),
-            News::Failed(Step::Hosts(hosts(23)), "no quota".to_owned()),
-            News::Failed(Step::LeftOver, "token expired".to_owned()),
-            News::Orphaned("lb-1".to_owned()),
-            News::OrphanHeld("12 of 20 would go".to_owned()),
-            News::OrphanReleased("lb-1".to_owned()),
-            News::ReleaseRefused("default/api".to_owned(), web),
-            News::OfAnother("lb-1".to_owned()),
-            News::HeldByAnother(Some("a and b".to_owned())),
-            News::HeldByAnother(None),
-            News::Compatible(vec!["a -> b: 1".to_owned(), "c -> d: 2".to_owned()]),
-            News::Ignored(vec![
+            Fact::Ensuring,
+            Fact::Ensured,
+            Fact::Updated,
+            Fact::NoTargets(None),
+            Fact::NoTargets(Some(Selector::read("zone=mars").unwrap())),
+            Fact::NoTargets(Some(Selector::nothing())),
+            Fact::NoNodes,
+            Fact::Deleting,
+            Fact::Deleted,
+            Fact::Failed(Operation::Sync, "spec.ports: none".to_owned()),
+            Fact::Failed(Operation::Hosts(hosts(3)), "no quota".to_owned()),
+            Fact::Failed(Operation::Hosts(hosts(23)), "no quota".to_owned()),
+            Fact::Failed(Operation::LeftOver, "token expired".to_owned()),
+            Fact::Orphaned("lb-1".to_owned()),
+            Fact::OrphanHeld("12 of 20 would go".to_owned()),
+            Fact::OrphanReleased("lb-1".to_owned()),
+            Fact::ReleaseRefused("default/api".to_owned(), web),
+            Fact::OfAnother("lb-1".to_owned()),
+            Fact::HeldByAnother(Some("a and b".to_owned())),
+            Fact::HeldByAnother(None),
+            Fact::Compatible(vec!["a -> b: 1".to_owned(), "c -> d: 2".to_owned()]),
+            Fact::Ignored(vec![
                 "loadbalancer.openstack.org/class".to_owned(),
                 "metallb.io/address-pool".to_owned(),
             ]),
-            News::Unnamed,
-            News::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
-            News::Grown(Members { listeners: 5, nodes: 5000, most: 20_000 }),
+            Fact::Unnamed,
+            Fact::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
+            Fact::Grown(Members { listeners: 5, nodes: 5000, most: 20_000 }),
         ]
     }
 
     #[test]
     fn events_are_in_the_reference() {
-        let event = |news: News| {
+        let event = |news: Fact| {
             let Notice { kind, reason, note, .. } = notice(&news);
             metrics_reference::Event { reason, kind: kind.word(), words: note }
         };
@@ -228,7 +228,7 @@ mod tests {
     // Behaviour: S26
     #[test]
     fn service_event_texts() {
-        let line = |news: News| {
+        let line = |news: Fact| {
             let notice = notice(&news);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
         };
@@ -272,7 +272,7 @@ mod tests {
         let many: Vec<String> = (0..9).map(key).collect();
         let selector: Vec<String> = (0..4).map(|n| format!("k{n}={}", "x".repeat(63))).collect();
         let selector = Selector::read(&selector.join(",")).unwrap();
-        let notes = [ignored(&many), ignored(&[long]), notice(&News::NoTargets(Some(selector))).note];
+        let notes = [ignored(&many), ignored(&[long]), notice(&Fact::NoTargets(Some(selector))).note];
         for note in &notes {
             assert!(note.chars().count() <= NOTE_MAX, "{note}");
         }

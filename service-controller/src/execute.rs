@@ -36,12 +36,12 @@ use crate::{
     metrics::Metrics,
     mirror::{Reading, kubernetes::service as to_service},
     plan::{
-        Action, Ask, News, Step, Why,
-        cloud::{Answer, Balancer, Removal},
+        Action, Ask, Fact, Operation, Why,
+        cloud::{Balancer, EnsureResult, Removal},
         families::family_of,
         features::Features,
         left_over::Standing,
-        memory::{LAG, Memory, Next, Settled},
+        memory::{LAG, Memory, NextPass, Settled},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
         stale_id::noted,
@@ -94,7 +94,7 @@ impl Executor {
     ///
     /// # Errors
     /// Returns the error of the failed action. All earlier actions have been executed.
-    pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<Next, Error> {
+    pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<NextPass, Error> {
         for action in actions {
             let next = match action {
                 Action::AddFinalizer => self.add_finalizer(job).await?,
@@ -102,30 +102,30 @@ impl Executor {
                 Action::WriteStatus(ingress) => self.write_status(job, ingress).await?,
                 Action::Delete(takeover) => {
                     let id = job.service.id.clone();
-                    self.delete(&id, (job.memory, job.now), takeover, &Step::Sync).await?
+                    self.delete(&id, (job.memory, job.now), takeover, &Operation::Sync).await?
                 }
                 Action::Release => self.release(job).await?,
                 Action::Forget => {
                     self.tell(&job.service.id, &job.memory.forgotten(job.seen.as_deref(), job.now));
-                    Next::Now
+                    NextPass::Now
                 }
             };
-            if next != Next::Now {
+            if next != NextPass::Now {
                 return Ok(next);
             }
         }
-        Ok(Next::Now)
+        Ok(NextPass::Now)
     }
 
     /// Emits Events, and logs the same texts.
-    pub(crate) fn tell(&self, id: &ServiceId, news: &[News]) {
+    pub(crate) fn tell(&self, id: &ServiceId, news: &[Fact]) {
         for news in news {
             self.recorder.tell(&events::about(id), events::notice(news));
         }
     }
 
     /// Emits an Event about the whole cluster, and logs the same text.
-    pub(crate) fn tell_all(&self, news: &News) {
+    pub(crate) fn tell_all(&self, news: &Fact) {
         self.recorder.tell(&self.shards.regarding(), events::notice(news));
     }
 
@@ -134,7 +134,7 @@ impl Executor {
         self.adapter.standing().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
 
-    async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<Next, Error> {
+    async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<NextPass, Error> {
         let id = job.service.id.clone();
         self.tell(&id, &job.memory.asking(ask));
         let called = Instant::now();
@@ -146,7 +146,7 @@ impl Executor {
                 }
                 let refused = error.refuses_the_wish() && !ask.stands_in;
                 if refused && Self::asks_for_less(job, ask, &error) {
-                    return Ok(Next::Now);
+                    return Ok(NextPass::Now);
                 }
                 if refused {
                     job.memory.refuse(ask);
@@ -154,8 +154,8 @@ impl Executor {
                 // The refusal of the requested settings was reported already. These settings were the controller's own guess.
                 if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
                     info!(service = %id, error = %error.text(), "Cannot adapt the settings to the existing load balancer");
-                    self.ledger.stays(&id.object());
-                    return Ok(Next::After(LAG));
+                    self.ledger.keep_last_wait(&id.object());
+                    return Ok(NextPass::After(LAG));
                 }
                 return Err(error);
             }
@@ -203,9 +203,9 @@ impl Executor {
         true
     }
 
-    async fn ask(&self, job: &Job<'_>, ask: &Ask) -> Result<Answer, Error> {
+    async fn ask(&self, job: &Job<'_>, ask: &Ask) -> Result<EnsureResult, Error> {
         let call = Call::with_priority(priority(&ask.why));
-        self.send((job, ask), call, self.request(job, ask)).await.map(Answer::from)
+        self.send((job, ask), call, self.request(job, ask)).await.map(EnsureResult::from)
     }
 
     /// Calls `EnsureLoadBalancer`, after uploading the backend set if the adapter does not have it.
@@ -260,8 +260,8 @@ impl Executor {
         id: &ServiceId,
         (memory, now): (&mut Memory, Duration),
         takeover: &Takeover,
-        step: &Step,
-    ) -> Result<Next, Error> {
+        step: &Operation,
+    ) -> Result<NextPass, Error> {
         self.tell(id, &memory.removing(now));
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
@@ -327,25 +327,25 @@ impl Executor {
         }
     }
 
-    async fn add_finalizer(&self, job: &mut Job<'_>) -> Result<Next, Error> {
+    async fn add_finalizer(&self, job: &mut Job<'_>) -> Result<NextPass, Error> {
         let id = &job.service.id;
         self.patch(&job.service, "add the finalizer", patch::add_finalizer(id)).await?;
         info!(service = %id, "Added the finalizer");
         job.service.finalizer = true;
         job.memory.wrote_finalizer(&job.service, job.now);
-        Ok(Next::Now)
+        Ok(NextPass::Now)
     }
 
-    async fn write_status(&self, job: &mut Job<'_>, ingress: &[Ingress]) -> Result<Next, Error> {
+    async fn write_status(&self, job: &mut Job<'_>, ingress: &[Ingress]) -> Result<NextPass, Error> {
         let id = &job.service.id;
         self.patch(&job.service, "write the status", patch::status(id, ingress)).await?;
         info!(service = %id, addresses = %addresses(ingress), "Updated the status");
         job.service.ingress = ingress.to_vec();
         job.memory.wrote_status(&job.service, job.now);
-        Ok(Next::Now)
+        Ok(NextPass::Now)
     }
 
-    async fn release(&self, job: &mut Job<'_>) -> Result<Next, Error> {
+    async fn release(&self, job: &mut Job<'_>) -> Result<NextPass, Error> {
         let id = job.service.id.clone();
         match self.patch(&job.service, "remove the finalizer", patch::release(&id)).await {
             // The Service is already gone, and nothing is left in the cloud.
@@ -356,7 +356,7 @@ impl Executor {
         job.service.ingress.clear();
         job.memory.wrote_release(&job.service, job.now);
         self.tell(&id, &job.memory.released());
-        Ok(Next::Now)
+        Ok(NextPass::Now)
     }
 
     async fn patch(&self, service: &Service, what: &'static str, patch: Value) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 
 use controller_core::{
     events::bounded,
-    explain::{Ledger, Look, Object, ObjectKey, Seen, Waits, report::Orphan},
+    explain::{Describe, Ledger, Object, ObjectKey, Seen, Waits, report::Orphan},
     mirror::ObjectName,
 };
 
@@ -13,7 +13,7 @@ use crate::{
     error::Error,
     events::{matches_none, notice},
     plan::{
-        News,
+        Fact,
         annotations::settings::Settings,
         cloud::{Balancer, State},
         left_over::Release,
@@ -57,7 +57,7 @@ pub(crate) fn failing(error: &Error, told: bool) -> Waits {
 }
 
 /// What a Service waits for, with the text of this Event as the explanation.
-pub(crate) fn waiting(news: &News, told: bool) -> Waits {
+pub(crate) fn waiting(news: &Fact, told: bool) -> Waits {
     let text = notice(news).note;
     Waits { topic: text.clone(), text, reason: None, told }
 }
@@ -66,14 +66,14 @@ pub(crate) fn waiting(news: &News, told: bool) -> Waits {
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { trouble, waits, news, .. } = outcome;
     if let Some(trouble) = trouble {
-        ledger.waits(&id.object(), &waiting(trouble, news.contains(trouble)));
+        ledger.record_wait(&id.object(), &waiting(trouble, news.contains(trouble)));
     } else if !waits.is_empty() {
         let (text, topic) = (waits.clone(), "progress".to_owned());
-        ledger.waits(&id.object(), &Waits { text, topic, reason: None, told: false });
+        ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, told: false });
     }
 }
 
-impl Look for Reconciler {
+impl Describe for Reconciler {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         self.mirrors.services.get(name).map(|service| service.id.uid.clone())
     }
@@ -89,7 +89,7 @@ impl Look for Reconciler {
         both && (mirrors.has_load_balancers() == Some(false) || mirrors.cloud.is_synced())
     }
 
-    fn look(&self, object: &Object) -> Seen {
+    fn describe(&self, object: &Object) -> Seen {
         let id = ServiceId::of(object);
         let cloud = match self.mirrors.balancers(&id.uid) {
             Some(all) => all.iter().map(balancer).collect(),
@@ -109,7 +109,7 @@ impl Look for Reconciler {
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;
-            let known = self.executor.ledger.unsettled(&id.object());
+            let known = self.executor.ledger.waiting_since(&id.object());
             let since =
                 known.as_ref().filter(|(_, waits)| released || waits.is_some()).map(|(since, _)| *since);
             let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));

@@ -29,7 +29,7 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::ensure;
 use controller_core::{
-    explain::{Kind, Ledger, Look, Rehearse, Sources},
+    explain::{Describe, Kind, Ledger, Rehearse, Sources},
     queue::{Backoff, Queue},
     start::{self, Names, Process},
 };
@@ -100,7 +100,7 @@ impl Rooms {
             (process.shards.clone(), ledger.clone()),
         );
         let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process));
-        let look = Arc::clone(&reconciler) as Arc<dyn Look>;
+        let look = Arc::clone(&reconciler) as Arc<dyn Describe>;
         let sources = Sources::of_each(Kind::Service, look, vec![ledger], &queue);
         let rehearse = Arc::clone(&reconciler) as Arc<dyn Rehearse>;
         process.explain.by(sources.linked(&mirrors.cloud).rehearsed(rehearse));

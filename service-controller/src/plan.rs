@@ -85,7 +85,7 @@ impl fmt::Display for Refusal {
 
 /// The step that failed. The Event's reason depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Operation {
     /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
     /// Updating the backends after a change of nodes; with the names of the new nodes.
@@ -96,7 +96,7 @@ pub(crate) enum Step {
 
 /// The facts that an Event reports; `events.rs` has the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum Fact {
     Ensuring,
     Ensured,
     /// The nodes behind the load balancer changed.
@@ -108,7 +108,7 @@ pub(crate) enum News {
     Deleting,
     Deleted,
     /// The error text: the cause, and what the controller waits for or the user can do.
-    Failed(Step, String),
+    Failed(Operation, String),
     /// No Service uses the load balancer with this ID. It is kept.
     Orphaned(String),
     /// A load balancer without a Service should be deleted, but this reason prevents the deletion.
@@ -180,8 +180,8 @@ pub(crate) struct Ask {
 
 impl Ask {
     /// The step that fails if this call fails.
-    pub(crate) fn step(&self) -> Step {
-        if self.why == Why::Hosts { Step::Hosts(self.hosts.clone()) } else { Step::Sync }
+    pub(crate) fn step(&self) -> Operation {
+        if self.why == Why::Hosts { Operation::Hosts(self.hosts.clone()) } else { Operation::Sync }
     }
 }
 

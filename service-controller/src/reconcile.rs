@@ -13,7 +13,7 @@ use controller_core::{
     Again, Clock, Link,
     events::Reminders,
     explain::{Brakes, Object},
-    leadership::{Shards, Turn},
+    leadership::{ShardPass, Shards},
     start::Process,
 };
 use jiff::SignedDuration;
@@ -29,12 +29,12 @@ use crate::{
     explain,
     mirror::Mirrors,
     plan::{
-        Action, Facts, News, Plan, Wait,
+        Action, Fact, Facts, Plan, Wait,
         as_it_is::addresses_of,
         cloud::Balancer,
         features::Features,
         left_over::Orphans,
-        memory::{Memory, Next},
+        memory::{Memory, NextPass},
         plan,
         service::{Holder, Role, Service, ServiceId},
         stale_id::without,
@@ -47,7 +47,7 @@ use crate::{
 /// status, and one that finds nothing to do.
 const ROUNDS: usize = 5;
 /// Delay after the last round, so that workers can reconcile other Services first.
-const BREATH: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Grace period before an adapter outage is reported.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
@@ -74,7 +74,7 @@ pub(crate) struct Reconciler {
 
 /// Purpose of one observation of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Purpose {
     /// To execute the plan. From then on, changes of the selected nodes requeue the Service.
     ToAct,
     /// To report what the plan would do. Such an observation changes no state.
@@ -82,7 +82,7 @@ enum Look {
 }
 
 /// Result of one observation of a Service.
-struct Sight {
+struct Observed {
     service: Service,
     judged: Judged,
     targets: Arc<Targets>,
@@ -94,7 +94,7 @@ struct Sight {
     plan: Plan,
 }
 
-impl Sight {
+impl Observed {
     /// Splits the observation into the plan, the verdict on the settings, and the job that executes the plan.
     fn job(self, memory: &mut Memory) -> (Plan, Judged, Job<'_>) {
         let Self { service, judged, targets, targets_since, features, seen, now, plan } = self;
@@ -142,20 +142,20 @@ impl Reconciler {
         }
     }
 
-    async fn turn(&self, id: &ServiceId, turn: &Turn) -> Again {
+    async fn turn(&self, id: &ServiceId, turn: &ShardPass) -> Again {
         let mut memory = self.recall(id, turn);
         let (ledger, object) = (&self.executor.ledger, id.object());
-        ledger.begins(&object);
+        ledger.begin_pass(&object);
         let told = self.reminders.told(&object);
         memory.looks(told.into_iter().map(|at| at.saturating_duration_since(self.started)));
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
             Err(error) => self.report(id, &mut memory, &error),
         };
-        ledger.ends(&object);
+        ledger.end_pass(&object);
         match self.mirrors.service(id) {
-            Some(_) => ledger.looked_at(&object),
-            None => ledger.overlooks(&object),
+            Some(_) => ledger.mark_seen(&object),
+            None => ledger.forget_seen(&object),
         }
         self.keeps_telling(id, &object, &memory, again);
         // A Service without a finalizer, status or load balancer needs no memory.
@@ -186,11 +186,11 @@ impl Reconciler {
     }
 
     /// The memory of a Service. Memories of an earlier term are dropped, because another replica may have changed the load balancer.
-    fn recall(&self, id: &ServiceId, turn: &Turn) -> Memory {
+    fn recall(&self, id: &ServiceId, turn: &ShardPass) -> Memory {
         let (mut memories, shard) = (self.memories(), turn.shard());
         if memories.since.insert(shard, turn.since()) != Some(turn.since()) {
             memories.by_service.retain(|id, _| !turn.is_for(&id.uid));
-            self.executor.ledger.forget(|uid| turn.is_for(uid));
+            self.executor.ledger.forget_where(|uid| turn.is_for(uid));
         }
         memories.by_service.get(id).cloned().unwrap_or_default()
     }
@@ -199,16 +199,16 @@ impl Reconciler {
         for _ in 0..ROUNDS {
             match Box::pin(self.round(id, memory)).await? {
                 None => return Ok(Again::Done),
-                Some(Next::Now) => (),
-                Some(Next::After(delay)) => return Ok(Again::After(delay)),
-                Some(Next::Backoff) => return Ok(Again::Backoff),
+                Some(NextPass::Now) => (),
+                Some(NextPass::After(delay)) => return Ok(Again::After(delay)),
+                Some(NextPass::Backoff) => return Ok(Again::Backoff),
             }
         }
-        Ok(Again::After(BREATH))
+        Ok(Again::After(RETRY_DELAY))
     }
 
     /// Runs one round. `None`: nothing is left to do.
-    async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<Next>, Error> {
+    async fn round(&self, id: &ServiceId, memory: &mut Memory) -> Result<Option<NextPass>, Error> {
         let Some(service) = self.mirrors.service(id) else {
             let seen = self.mirrors.balancers(&id.uid);
             return self.left_over(id, memory, seen.as_deref()).await;
@@ -216,14 +216,14 @@ impl Reconciler {
         if self.mirrors.address_was_freed(id) {
             memory.may_be_granted();
         }
-        let sight = self.sight(service, memory, Look::ToAct);
+        let sight = self.sight(service, memory, Purpose::ToAct);
         let (plan, service, now) = (&sight.plan, &sight.service, sight.now);
         self.remark(service, memory, &sight.judged, plan.builds());
         if plan.is_empty() {
             self.is_done(id, memory, &sight.judged);
             return Ok(None);
         }
-        self.executor.ledger.plans(&id.object(), plan);
+        self.executor.ledger.record_plan(&id.object(), plan);
         debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Executing plan");
         if let Some(wait) = plan.waits {
             return self.blocked(wait).map_or(Ok(self.stays(wait, service, memory, now)), Err);
@@ -237,12 +237,12 @@ impl Reconciler {
             self.report(id, memory, &refused);
         }
         if !plan.claimed.is_empty() {
-            self.waits(id, memory, &News::OfAnother(plan.claimed.join(", ")));
+            self.waits(id, memory, &Fact::OfAnother(plan.claimed.join(", ")));
             return Ok(None);
         }
         if self.dry_run {
             if plan.refusals.is_empty() {
-                self.executor.ledger.rests(&id.object());
+                self.executor.ledger.record_dry_run(&id.object());
             }
             return Ok(None);
         }
@@ -250,7 +250,7 @@ impl Reconciler {
     }
 
     /// Observes one Service and plans its actions. Cost: no calls.
-    fn sight(&self, service: Service, memory: &mut Memory, look: Look) -> Sight {
+    fn sight(&self, service: Service, memory: &mut Memory, look: Purpose) -> Observed {
         let seen = self.mirrors.balancers(&service.id.uid);
         let service = without(memory.overlay(service), memory.gone_id.as_deref(), seen.as_deref());
         let now = self.started.elapsed();
@@ -270,20 +270,20 @@ impl Reconciler {
             now,
         };
         let plan = plan(&service, memory, &facts);
-        Sight { service, judged, targets, targets_since, features, seen, now, plan }
+        Observed { service, judged, targets, targets_since, features, seen, now, plan }
     }
 
     /// Returns the settings in force after applying the limit on members, and the nodes that they select.
     fn bounded(
         &self,
-        (judged, look): (Judged, Look),
+        (judged, look): (Judged, Purpose),
         service: &Service,
         memory: &Memory,
         seen: Option<&[Balancer]>,
     ) -> (Judged, (Arc<Targets>, Instant)) {
         let targets_of = |judged: &Judged| match look {
-            Look::ToAct => self.mirrors.targets_of(&service.id, judged.selector()),
-            Look::ToRehearse => self.mirrors.targets(judged.selector()),
+            Purpose::ToAct => self.mirrors.targets_of(&service.id, judged.selector()),
+            Purpose::ToRehearse => self.mirrors.targets(judged.selector()),
         };
         let targets = targets_of(&judged);
         let of = (service, &self.mirrors.reading.defaults);
@@ -297,18 +297,23 @@ impl Reconciler {
     }
 
     /// Executes the actions of a plan that are due.
-    async fn act(&self, id: &ServiceId, memory: &mut Memory, sight: Sight) -> Result<Option<Next>, Error> {
+    async fn act(
+        &self,
+        id: &ServiceId,
+        memory: &mut Memory,
+        sight: Observed,
+    ) -> Result<Option<NextPass>, Error> {
         let (plan, judged, mut job) = sight.job(memory);
         let (due, wait) = due(&job.service, job.memory, plan.actions, job.now);
         if due.is_empty() {
-            self.executor.ledger.stays(&id.object());
-            return Ok(wait.map(Next::After));
+            self.executor.ledger.keep_last_wait(&id.object());
+            return Ok(wait.map(NextPass::After));
         }
         self.count(id, job.memory, &due);
         match self.executor.carry_out(&mut job, &due).await {
             Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
                 self.report(id, job.memory, &error);
-                Ok(Some(Next::Now))
+                Ok(Some(NextPass::Now))
             }
             carried => carried.map(Some),
         }
@@ -322,9 +327,9 @@ impl Reconciler {
         }
         // The settings in force are in sync, but they are not those that the Service requests.
         if judged.stands_in || memory.is_degraded() {
-            self.executor.ledger.stays(&id.object());
+            self.executor.ledger.keep_last_wait(&id.object());
         } else {
-            self.executor.ledger.settles(&id.object());
+            self.executor.ledger.mark_settled(&id.object());
         }
     }
 
@@ -338,16 +343,16 @@ impl Reconciler {
     }
 
     /// Waits for a condition that changes without this controller, and reports it if it lasts.
-    fn stays(&self, wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
+    fn stays(&self, wait: Wait, service: &Service, memory: &mut Memory, now: Duration) -> Option<NextPass> {
         match wait {
             Wait::Aloud | Wait::ForBalancers => None,
             Wait::Quietly => {
                 let away = Error::AdapterAway(self.mirrors.adapter_link());
-                self.executor.ledger.waits(&service.id.object(), &explain::failing(&away, false));
+                self.executor.ledger.record_wait(&service.id.object(), &explain::failing(&away, false));
                 None
             }
             Wait::ForNodes => {
-                self.waits(&service.id, memory, &News::NoNodes);
+                self.waits(&service.id, memory, &Fact::NoNodes);
                 None
             }
             Wait::ForAnother => self.for_another(service, memory, now),
@@ -355,9 +360,9 @@ impl Reconciler {
     }
 
     /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
-    fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &News) {
+    fn waits(&self, id: &ServiceId, memory: &mut Memory, news: &Fact) {
         let said = memory.once(news.clone(), self.started.elapsed());
-        self.executor.ledger.waits(&id.object(), &explain::waiting(news, !said.is_empty()));
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(news, !said.is_empty()));
         self.executor.tell(id, &said);
     }
 
@@ -381,16 +386,16 @@ impl Reconciler {
     }
 
     /// Gives the other controller some time before reporting that its finalizer blocks the deletion.
-    fn for_another(&self, service: &Service, memory: &mut Memory, now: Duration) -> Option<Next> {
+    fn for_another(&self, service: &Service, memory: &mut Memory, now: Duration) -> Option<NextPass> {
         let rest = memory.patience(now);
         if rest.is_none() {
             let holders = match &service.holder {
                 Holder::Others(holders) => Some(holders.clone()),
                 Holder::Unknown | Holder::Author => None,
             };
-            self.waits(&service.id, memory, &News::HeldByAnother(holders));
+            self.waits(&service.id, memory, &Fact::HeldByAnother(holders));
         }
-        rest.map(Next::After)
+        rest.map(NextPass::After)
     }
 
     /// Emits the informational Events of a Service that this adapter serves.
@@ -416,8 +421,8 @@ impl Reconciler {
         if let Error::AdapterAway(link) = error
             && !self.is_long_away(link)
         {
-            self.executor.ledger.waits(&id.object(), &explain::failing(error, false));
-            return Again::After(BREATH);
+            self.executor.ledger.record_wait(&id.object(), &explain::failing(error, false));
+            return Again::After(RETRY_DELAY);
         }
         if error.is_superseded() {
             if !self.stop.is_cancelled() {
@@ -442,7 +447,7 @@ impl Reconciler {
         }
         // A reminder repeats the text of an earlier Event.
         let in_these_words = told.contains(&error.news());
-        self.executor.ledger.waits(&id.object(), &explain::failing(error, in_these_words));
+        self.executor.ledger.record_wait(&id.object(), &explain::failing(error, in_these_words));
         self.executor.tell(id, &told);
         error.again()
     }

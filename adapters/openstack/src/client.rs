@@ -40,7 +40,7 @@ pub(crate) const LIST_SERVERS: Operation = Operation::read(Family::Compute, "Lis
 pub(crate) const SHOW_SERVER: Operation = Operation::read(Family::Compute, "ShowServer");
 pub(crate) const LIST_PORTS: Operation = Operation::read(Family::Network, "ListPorts");
 
-type Answer<T> = Result<T, VendorError>;
+type VendorResult<T> = Result<T, VendorError>;
 
 /// Client of all services.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Client {
         session: &Session,
         query: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<Page<Server>> {
+    ) -> VendorResult<Page<Server>> {
         let query = query.map_or_else(|| limit(size), str::to_owned);
         let path = format!("/servers/detail?{query}");
         self.page(session, "servers", read(LIST_SERVERS, Service::Compute, path)).await
@@ -75,7 +75,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Fault::NotFound`] if no server has this ID.
-    pub(crate) async fn show_server(&self, session: &Session, id: &str) -> Answer<Server> {
+    pub(crate) async fn show_server(&self, session: &Session, id: &str) -> VendorResult<Server> {
         #[derive(serde::Deserialize)]
         struct Shown {
             server: Server,
@@ -91,7 +91,7 @@ impl Client {
         session: &Session,
         which: Ports<'_>,
         size: Option<u32>,
-    ) -> Answer<Page<Port>> {
+    ) -> VendorResult<Page<Port>> {
         let fields: Vec<String> = PORT_FIELDS.iter().map(|field| format!("fields={field}")).collect();
         let fields = fields.join("&");
         let query = match which {
@@ -108,13 +108,13 @@ impl Client {
         session: &Session,
         collection: &str,
         call: Call,
-    ) -> Answer<Page<T>> {
+    ) -> VendorResult<Page<T>> {
         let response = self.send(session, &call, &Bytes::new()).await?;
         paging::read(call.operation, collection, &response)
     }
 
     /// Reads an object. Unsuccessful answers have already become errors in `classify`.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, session: &Session, call: Call) -> Answer<T> {
+    pub(crate) async fn read<T: DeserializeOwned>(&self, session: &Session, call: Call) -> VendorResult<T> {
         let response = self.send(session, &call, &Bytes::new()).await?;
         serde_json::from_slice(response.body()).map_err(|error| {
             VendorError::nonsense(format!("{}: cannot parse the answer: {error}", call.operation))
@@ -122,7 +122,12 @@ impl Client {
     }
 
     /// Writes an object. The body of the answer is not read, because the next listing shows the result.
-    pub(crate) async fn write(&self, session: &Session, call: Call, body: &impl Serialize) -> Answer<()> {
+    pub(crate) async fn write(
+        &self,
+        session: &Session,
+        call: Call,
+        body: &impl Serialize,
+    ) -> VendorResult<()> {
         self.write_over(session, call, None, body).await
     }
 
@@ -133,19 +138,19 @@ impl Client {
         call: Call,
         revision: Option<u64>,
         body: &impl Serialize,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let body = serde_json::to_vec(body).map_err(|error| {
             VendorError::nonsense(format!("{}: cannot serialise the request: {error}", call.operation))
         })?;
         self.send_over(session, &call, revision, &body.into()).await.map(drop)
     }
 
-    async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> Answer<VendorResponse> {
+    async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> VendorResult<VendorResponse> {
         self.send_over(session, call, None, body).await
     }
 
     /// Deletes an object.
-    pub(crate) async fn delete(&self, session: &Session, call: Call) -> Answer<()> {
+    pub(crate) async fn delete(&self, session: &Session, call: Call) -> VendorResult<()> {
         self.send(session, &call, &Bytes::new()).await.map(drop)
     }
 
@@ -156,7 +161,7 @@ impl Client {
         call: &Call,
         revision: Option<u64>,
         body: &Bytes,
-    ) -> Answer<VendorResponse> {
+    ) -> VendorResult<VendorResponse> {
         let access = self.identity.access(session).await?;
         let answer = send_with(&access, session, call, revision, body).await;
         match answer {
@@ -202,7 +207,7 @@ async fn send_with(
     call: &Call,
     revision: Option<u64>,
     body: &Bytes,
-) -> Answer<VendorResponse> {
+) -> VendorResult<VendorResponse> {
     let Call { operation, service, method, path } = call;
     let mut request = http::Request::builder()
         .method(method.clone())

@@ -21,7 +21,7 @@ use crate::{
         cloud::{Cloud, Given},
         source::Source,
     },
-    instances::{Networking, Place},
+    instances::{Networking, Shared},
     load_balancers::{
         self, Detail, LoadBalancers, kept,
         requests::{CreateLoadBalancer, Neighbour, NewMember},
@@ -89,8 +89,8 @@ impl OpenStackDriver {
     }
 
     /// Settings that are the same for all instances.
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
+    pub(crate) fn place(&self) -> Shared<'_> {
+        Shared { region: &self.region, networking: &self.settings.networking, form: self.settings.form }
     }
 
     /// Looks up the subnet of a node if no subnet is configured. The look-up is made once for each process and node.

@@ -16,7 +16,7 @@ use cloud_api_proto::v1alpha1::Instance;
 
 pub(crate) use self::{
     address::{Ipv6, Networking},
-    server::{Place, Port, Server},
+    server::{Port, Server, Shared},
 };
 use crate::{
     OpenStackDriver,

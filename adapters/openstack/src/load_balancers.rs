@@ -184,7 +184,7 @@ struct Sweep {
 
 /// The collection that a page belongs to. A cursor begins with the collection's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ListedKind {
     Versions,
     Octavia(Listed),
     /// Members of the first pool whose members are not known.
@@ -194,7 +194,7 @@ enum Place {
     FloatingIps,
 }
 
-impl Place {
+impl ListedKind {
     const ALL: [Self; 9] = [
         Self::Versions,
         Self::Octavia(Listed::LoadBalancers),
@@ -229,9 +229,9 @@ impl Place {
 
 impl Sweep {
     /// Formats the cursor of a page. All cursors of a listing differ.
-    fn cursor(&self, place: Place, query: &str) -> String {
+    fn cursor(&self, place: ListedKind, query: &str) -> String {
         let word = place.word();
-        match self.unknown.get(self.asked).filter(|_| place == Place::Members) {
+        match self.unknown.get(self.asked).filter(|_| place == ListedKind::Members) {
             Some(pool) => format!("{word}/{}?{query}", pool.id),
             None => format!("{word}?{query}"),
         }
@@ -310,21 +310,29 @@ impl Sweep {
     ///
     /// Load balancers come first, so that a load balancer created during the listing is not seen without its parts. Floating IPs come last:
     /// if a floating IP was created for a load balancer that is not listed, that load balancer no longer exists.
-    fn after(&self, place: Place) -> Option<Place> {
+    fn after(&self, place: ListedKind) -> Option<ListedKind> {
         let nothing = self.balancers.iter().all(|page| page.is_empty());
         let left = self.asked < self.unknown.len();
         let next = match place {
-            Place::Versions => Place::Octavia(Listed::LoadBalancers),
-            Place::Octavia(Listed::LoadBalancers) if nothing && self.guarded => Place::SecurityGroups,
-            Place::Octavia(Listed::LoadBalancers) | Place::SecurityGroups if nothing => Place::FloatingIps,
-            Place::Octavia(Listed::LoadBalancers) => Place::Octavia(Listed::Listeners),
-            Place::Octavia(Listed::Listeners) => Place::Octavia(Listed::Pools),
-            Place::Octavia(Listed::Pools) => Place::Octavia(Listed::Monitors),
-            Place::Octavia(Listed::Monitors) | Place::Members if left => Place::Members,
-            Place::Octavia(Listed::Monitors) | Place::Members if self.guarded => Place::SecurityGroups,
-            Place::SecurityGroups => Place::Ports,
-            Place::Octavia(Listed::Monitors) | Place::Members | Place::Ports => Place::FloatingIps,
-            Place::FloatingIps => return None,
+            ListedKind::Versions => ListedKind::Octavia(Listed::LoadBalancers),
+            ListedKind::Octavia(Listed::LoadBalancers) if nothing && self.guarded => {
+                ListedKind::SecurityGroups
+            }
+            ListedKind::Octavia(Listed::LoadBalancers) | ListedKind::SecurityGroups if nothing => {
+                ListedKind::FloatingIps
+            }
+            ListedKind::Octavia(Listed::LoadBalancers) => ListedKind::Octavia(Listed::Listeners),
+            ListedKind::Octavia(Listed::Listeners) => ListedKind::Octavia(Listed::Pools),
+            ListedKind::Octavia(Listed::Pools) => ListedKind::Octavia(Listed::Monitors),
+            ListedKind::Octavia(Listed::Monitors) | ListedKind::Members if left => ListedKind::Members,
+            ListedKind::Octavia(Listed::Monitors) | ListedKind::Members if self.guarded => {
+                ListedKind::SecurityGroups
+            }
+            ListedKind::SecurityGroups => ListedKind::Ports,
+            ListedKind::Octavia(Listed::Monitors) | ListedKind::Members | ListedKind::Ports => {
+                ListedKind::FloatingIps
+            }
+            ListedKind::FloatingIps => return None,
         };
         Some(next)
     }
@@ -335,7 +343,7 @@ impl OpenStackDriver {
     async fn read_page(
         &self,
         session: &Session,
-        (place, query): (Place, Option<&str>),
+        (place, query): (ListedKind, Option<&str>),
         size: Option<u32>,
         sweep: &mut Sweep,
     ) -> Result<Option<String>, VendorError> {
@@ -345,36 +353,36 @@ impl OpenStackDriver {
         }
         let client = &self.client;
         match place {
-            Place::Versions => {
+            ListedKind::Versions => {
                 self.balancers.learn(client.octavia_version(session).await?)?;
                 Ok(None)
             }
-            Place::Octavia(what @ Listed::LoadBalancers) => {
+            ListedKind::Octavia(what @ Listed::LoadBalancers) => {
                 let page = client.list_octavia(session, what, query, size).await?;
                 Ok(keep(&mut sweep.balancers, page))
             }
-            Place::Octavia(what @ Listed::Listeners) => {
+            ListedKind::Octavia(what @ Listed::Listeners) => {
                 let page = client.list_octavia(session, what, query, size).await?;
                 Ok(keep(&mut sweep.listeners, page))
             }
-            Place::Octavia(what @ Listed::Pools) => {
+            ListedKind::Octavia(what @ Listed::Pools) => {
                 let page = client.list_octavia(session, what, query, size).await?;
                 Ok(keep(&mut sweep.pools, page))
             }
-            Place::Octavia(what @ Listed::Monitors) => {
+            ListedKind::Octavia(what @ Listed::Monitors) => {
                 let page = client.list_octavia(session, what, query, size).await?;
                 Ok(keep(&mut sweep.monitors, page))
             }
-            Place::Members => self.read_members(session, query, sweep).await,
-            Place::SecurityGroups => {
+            ListedKind::Members => self.read_members(session, query, sweep).await,
+            ListedKind::SecurityGroups => {
                 let page = client.list_security_groups(session, None, (query, size)).await?;
                 Ok(keep(&mut sweep.groups, page))
             }
-            Place::Ports => {
+            ListedKind::Ports => {
                 let page = client.list_guarded_ports(session, GuardedPorts::All, (query, size)).await?;
                 Ok(keep(&mut sweep.ports, page))
             }
-            Place::FloatingIps => {
+            ListedKind::FloatingIps => {
                 let page = client.list_floating_ips(session, query, size).await?;
                 Ok(keep(&mut sweep.floating_ips, page))
             }
@@ -423,8 +431,12 @@ impl LoadBalancers {
     }
 
     /// Returns where a listing begins. The first listing of a process reads the API version.
-    fn beginning(&self) -> Place {
-        if self.version.get().is_some() { Place::Octavia(Listed::LoadBalancers) } else { Place::Versions }
+    fn beginning(&self) -> ListedKind {
+        if self.version.get().is_some() {
+            ListedKind::Octavia(Listed::LoadBalancers)
+        } else {
+            ListedKind::Versions
+        }
     }
 
     fn learn(&self, version: Version) -> Result<(), VendorError> {
@@ -451,17 +463,17 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
         let mut sweep: Sweep = cursor.and_then(Cursor::kept).cloned().unwrap_or_else(begun);
         let (place, query) = match cursor {
             None => (self.balancers.beginning(), None),
-            Some(cursor) => Place::read(cursor.at())
+            Some(cursor) => ListedKind::read(cursor.at())
                 .ok_or_else(|| VendorError::nonsense(format!("invalid cursor {}", cursor.at())))?,
         };
         let next = self.read_page(session, (place, query), size, &mut sweep).await?;
-        if place == Place::Octavia(Listed::Monitors) && next.is_none() {
+        if place == ListedKind::Octavia(Listed::Monitors) && next.is_none() {
             sweep.unknown = sweep.unknown(known);
         }
         let next = match next {
             Some(query) => Some(sweep.cursor(place, &query)),
-            None if place == Place::Octavia(Listed::LoadBalancers) && parts.join(&mut sweep) => {
-                Some(sweep.cursor(Place::FloatingIps, ""))
+            None if place == ListedKind::Octavia(Listed::LoadBalancers) && parts.join(&mut sweep) => {
+                Some(sweep.cursor(ListedKind::FloatingIps, ""))
             }
             None => sweep.after(place).map(|next| sweep.cursor(next, "")),
         };

@@ -73,7 +73,7 @@ impl fmt::Debug for Client {
     }
 }
 
-type Answer<T> = Result<T, VendorError>;
+type VendorResult<T> = Result<T, VendorError>;
 
 impl Client {
     /// Creates the client without connecting.
@@ -105,7 +105,7 @@ impl Client {
         &self.endpoint
     }
 
-    pub(crate) async fn get_project(&self, session: &Session) -> Answer<Project> {
+    pub(crate) async fn get_project(&self, session: &Session) -> VendorResult<Project> {
         self.read(session, GET_PROJECT, "/v1/project").await
     }
 
@@ -114,7 +114,7 @@ impl Client {
         session: &Session,
         cursor: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<InstancePage> {
+    ) -> VendorResult<InstancePage> {
         self.read(session, LIST_INSTANCES, &page("/v1/instances", cursor, size, PAGE_MAX)).await
     }
 
@@ -123,7 +123,7 @@ impl Client {
         &self,
         session: &Session,
         ids: &[String],
-    ) -> Answer<FoundInstances> {
+    ) -> VendorResult<FoundInstances> {
         let ids: Vec<String> = ids.iter().map(|id| encode(id)).collect();
         self.read(session, BATCH_GET_INSTANCES, &format!("/v1/instances?ids={}", ids.join(","))).await
     }
@@ -133,7 +133,7 @@ impl Client {
         session: &Session,
         cursor: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<LoadBalancerPage> {
+    ) -> VendorResult<LoadBalancerPage> {
         let path = page("/v1/load-balancers", cursor, size, BALANCERS_PAGE_MAX);
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
@@ -143,13 +143,13 @@ impl Client {
         &self,
         session: &Session,
         tags: &[(String, &str)],
-    ) -> Answer<LoadBalancerPage> {
+    ) -> VendorResult<LoadBalancerPage> {
         let tag = |(key, value): &(String, &str)| format!("tag={}", encode(&format!("{key}:{value}")));
         let path = format!("/v1/load-balancers?{}", tags.iter().map(tag).collect::<Vec<_>>().join("&"));
         self.read(session, LIST_LOAD_BALANCERS, &path).await
     }
 
-    pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> Answer<LoadBalancer> {
+    pub(crate) async fn get_load_balancer(&self, session: &Session, id: &str) -> VendorResult<LoadBalancer> {
         let path = format!("/v1/load-balancers/{}", encode(id));
         self.read(session, GET_LOAD_BALANCER, &path).await
     }
@@ -159,10 +159,10 @@ impl Client {
         &self,
         session: &Session,
         request: &CreateLoadBalancer,
-    ) -> Answer<Option<String>> {
+    ) -> VendorResult<Option<String>> {
         let call = (CREATE_LOAD_BALANCER, Method::POST, "/v1/load-balancers".to_owned());
         let response = self.send(session, call, body(CREATE_LOAD_BALANCER, request)?).await?;
-        let made: Answer<Made> = parse(CREATE_LOAD_BALANCER, &response);
+        let made: VendorResult<Made> = parse(CREATE_LOAD_BALANCER, &response);
         Ok(made.ok().map(|made| made.id))
     }
 
@@ -171,13 +171,13 @@ impl Client {
         session: &Session,
         id: &str,
         change: &UpdateLoadBalancer,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let call = (UPDATE_LOAD_BALANCER, Method::PATCH, format!("/v1/load-balancers/{}", encode(id)));
         self.write(session, call, change).await
     }
 
     /// Reads a load balancer with all its listeners, pools and members.
-    pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}?cascade=true", encode(id));
         self.delete(session, DELETE_LOAD_BALANCER, &path).await
     }
@@ -187,7 +187,7 @@ impl Client {
         session: &Session,
         balancer: &str,
         request: &CreateListener,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}/listeners", encode(balancer));
         self.write(session, (CREATE_LISTENER, Method::POST, path), request).await
     }
@@ -197,12 +197,12 @@ impl Client {
         session: &Session,
         id: &str,
         change: &UpdateListener,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let path = format!("/v1/listeners/{}", encode(id));
         self.write(session, (UPDATE_LISTENER, Method::PATCH, path), change).await
     }
 
-    pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> VendorResult<()> {
         self.delete(session, DELETE_LISTENER, &format!("/v1/listeners/{}", encode(id))).await
     }
 
@@ -211,17 +211,22 @@ impl Client {
         session: &Session,
         balancer: &str,
         request: &CreatePool,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}/pools", encode(balancer));
         self.write(session, (CREATE_POOL, Method::POST, path), request).await
     }
 
-    pub(crate) async fn update_pool(&self, session: &Session, id: &str, change: &UpdatePool) -> Answer<()> {
+    pub(crate) async fn update_pool(
+        &self,
+        session: &Session,
+        id: &str,
+        change: &UpdatePool,
+    ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}", encode(id));
         self.write(session, (UPDATE_POOL, Method::PATCH, path), change).await
     }
 
-    pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> VendorResult<()> {
         self.delete(session, DELETE_POOL, &format!("/v1/pools/{}", encode(id))).await
     }
 
@@ -230,7 +235,7 @@ impl Client {
         session: &Session,
         pool: &str,
         members: &SetMembers,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}/members", encode(pool));
         self.write(session, (SET_MEMBERS, Method::PUT, path), members).await
     }
@@ -240,7 +245,7 @@ impl Client {
         session: &Session,
         pool: &str,
         change: &UpdateMembers,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}/members:update", encode(pool));
         self.write(session, (UPDATE_MEMBERS, Method::POST, path), change).await
     }
@@ -250,12 +255,16 @@ impl Client {
         session: &Session,
         cursor: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<RoutePage> {
+    ) -> VendorResult<RoutePage> {
         self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size, PAGE_MAX)).await
     }
 
     /// Sends at most [`BATCH_ROUTES`] changes. Each item succeeds or fails on its own.
-    pub(crate) async fn batch_routes(&self, session: &Session, batch: &BatchRoutes) -> Answer<RouteResults> {
+    pub(crate) async fn batch_routes(
+        &self,
+        session: &Session,
+        batch: &BatchRoutes,
+    ) -> VendorResult<RouteResults> {
         let call = (BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch".to_owned());
         let response = self.send(session, call, body(BATCH_ROUTES_CALL, batch)?).await?;
         // The cloud executed the request, but the driver cannot read its results.
@@ -268,7 +277,7 @@ impl Client {
         session: &Session,
         operation: Operation,
         path: &str,
-    ) -> Answer<T> {
+    ) -> VendorResult<T> {
         let response = self.send(session, (operation, Method::GET, path.to_owned()), Bytes::new()).await?;
         parse(operation, &response)
     }
@@ -279,12 +288,12 @@ impl Client {
         session: &Session,
         call: (Operation, Method, String),
         content: &impl Serialize,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let content = body(call.0, content)?;
         self.send(session, call, content).await.map(drop)
     }
 
-    async fn delete(&self, session: &Session, operation: Operation, path: &str) -> Answer<()> {
+    async fn delete(&self, session: &Session, operation: Operation, path: &str) -> VendorResult<()> {
         self.send(session, (operation, Method::DELETE, path.to_owned()), Bytes::new()).await.map(drop)
     }
 
@@ -295,7 +304,7 @@ impl Client {
         session: &'a Session,
         (operation, method, path): (Operation, Method, String),
         content: Bytes,
-    ) -> impl Future<Output = Answer<VendorResponse>> + use<'a> {
+    ) -> impl Future<Output = VendorResult<VendorResponse>> + use<'a> {
         match self.request(operation, (method, &path), content) {
             Ok(request) => Either::Left(session.call(operation, request)),
             Err(error) => Either::Right(ready(Err(error))),
@@ -307,7 +316,7 @@ impl Client {
         operation: Operation,
         (method, path): (Method, &str),
         content: Bytes,
-    ) -> Answer<VendorRequest> {
+    ) -> VendorResult<VendorRequest> {
         let mut request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.endpoint))
@@ -341,14 +350,14 @@ fn page(path: &str, cursor: Option<&str>, size: Option<u32>, max: u32) -> String
     }
 }
 
-fn body(operation: Operation, content: &impl Serialize) -> Answer<Bytes> {
+fn body(operation: Operation, content: &impl Serialize) -> VendorResult<Bytes> {
     let text = serde_json::to_vec(content);
     // Requests may wait for minutes in a queue, so release the unused capacity.
     text.map(|text| Bytes::from(text.into_boxed_slice()))
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}")))
 }
 
-fn parse<T: DeserializeOwned>(operation: Operation, response: &VendorResponse) -> Answer<T> {
+fn parse<T: DeserializeOwned>(operation: Operation, response: &VendorResponse) -> VendorResult<T> {
     serde_json::from_slice(response.body())
         .map_err(|error| VendorError::nonsense(format!("{operation}: cannot read the response: {error}")))
 }

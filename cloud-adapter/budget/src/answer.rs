@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The result of a call.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CallResult {
     /// How the call ended.
     pub outcome: Outcome,
     /// Time from sending the request to receiving the whole response.

@@ -22,7 +22,7 @@ pub enum Decision {
 
 /// What the scheduler does with a call that returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterCall {
     /// The call is finished and its ticket is no longer valid.
     Done,
     /// The call was throttled for the first time and is again at the head of its queue; the scheduler will send it once more or refuse it.

@@ -77,12 +77,12 @@ mod turns;
 mod wait;
 
 pub use self::{
-    answer::{Answer, Hint, Outcome},
+    answer::{CallResult, Hint, Outcome},
     call::{Call, Class, Refusal, RefusalReason, Ticket},
     config::{
         Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
     },
-    decision::{Decision, Next},
+    decision::{AfterCall, Decision},
     report::{BreakerState, BucketReport, LeafReport, QueueReport, Report},
     scheduler::Scheduler,
     time::Time,

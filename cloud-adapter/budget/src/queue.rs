@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::leaf::Leaf;
-pub(crate) use self::leaf::{Head, LaneKey, Turn};
+pub(crate) use self::leaf::{Head, LaneKey, QueueHead};
 use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 
 /// A class of a controller.
@@ -58,12 +58,12 @@ pub(crate) struct Candidate {
     pub(crate) ticket: Ticket,
     pub(crate) cost: u64,
     /// Position of the call in the round robin of the leaf: the smallest is next.
-    pub(crate) turn: Turn,
+    pub(crate) turn: QueueHead,
 }
 
 /// Whether the queue can accept another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Capacity {
     Free,
     /// The queue can accept the call only if this other call is shed.
     Of(Ticket),
@@ -101,12 +101,12 @@ impl Queue {
 
     /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent one of a namespace with more calls in the
     /// leaf. Therefore no namespace can block others, however many calls it submits.
-    pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Place {
+    pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Capacity {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
-        let or_none = |ticket: Option<Ticket>| ticket.map_or(Place::None, Place::Of);
+        let or_none = |ticket: Option<Ticket>| ticket.map_or(Capacity::None, Capacity::Of);
         if leaf.is_some_and(|leaf| leaf.len_of(call) >= limits.per_object) {
-            return Place::None;
+            return Capacity::None;
         }
         if leaf.is_some_and(|leaf| leaf.len() >= limits.per_leaf) {
             return or_none(crowd());
@@ -114,7 +114,7 @@ impl Queue {
         if self.len() >= limits.total {
             return or_none(self.least_urgent(call.class).or_else(crowd));
         }
-        Place::Free
+        Capacity::Free
     }
 
     /// The call to shed first, if it is less urgent than `class`.

@@ -13,7 +13,8 @@ use std::{
 };
 
 use crate::{
-    Answer, Call, Config, Decision, Hint, Mode, Next, Outcome, Refusal, RefusalReason, Report, Ticket, Time,
+    AfterCall, Call, CallResult, Config, Decision, Hint, Mode, Outcome, Refusal, RefusalReason, Report,
+    Ticket, Time,
     breaker::CredentialBreaker,
     bucket::Need,
     chance::jitter,
@@ -164,12 +165,12 @@ impl Scheduler {
     }
 
     /// Records that a call returned.
-    pub fn answered(&mut self, now: Time, ticket: Ticket, answer: Answer) -> Next {
-        let Some(flight) = self.flights.remove(&ticket) else { return Next::Done };
+    pub fn answered(&mut self, now: Time, ticket: Ticket, answer: CallResult) -> AfterCall {
+        let Some(flight) = self.flights.remove(&ticket) else { return AfterCall::Done };
         self.tree.tick(now, self.config.reserve);
         self.families.came_back(now, flight.call.family, answer.outcome == Outcome::Failed);
         self.tree.each(flight.path, |bucket| bucket.came_back(ticket));
-        let Answer { outcome, latency, hint } = answer;
+        let CallResult { outcome, latency, hint } = answer;
         if let Some(hint) = hint {
             self.take_hint(now, flight.path, &hint);
         }
@@ -191,7 +192,7 @@ impl Scheduler {
             // Only the caller knows which credentials a self-check used. It therefore reports the result with `self_check`.
             Outcome::Failed | Outcome::Unauthorized => (),
         }
-        Next::Done
+        AfterCall::Done
     }
 
     /// Applies a new configuration. Queued calls keep their place, and no bucket gains a token.
@@ -304,23 +305,23 @@ impl Scheduler {
     }
 
     /// Puts a throttled call back at the head of its queue, at most once, if the queue has space and the call would not be too late.
-    fn send_again(&mut self, now: Time, ticket: Ticket, flight: Flight) -> Next {
+    fn send_again(&mut self, now: Time, ticket: Ticket, flight: Flight) -> AfterCall {
         let Flight { call, path, again, abandoned } = flight;
         let limits = &self.config.queue;
         let place = self.queue.len() < limits.total && self.queue.has_place(&call, limits);
         if again || abandoned || !place || self.config.mode == Mode::Shadow {
-            return Next::Done;
+            return AfterCall::Done;
         }
         let latency = self.latency(now, &call);
         let kept = if call.reserve { 0.0 } else { self.config.reserve };
         let need = Need { cost: u64::from(call.cost.max(1)), kept };
         let at = self.tree.along(path).map(|(_, bucket)| bucket.expected_at(now, 0, need)).max();
         if at.zip(call.deadline).is_some_and(|(at, deadline)| at + latency.p95 > deadline) {
-            return Next::Done;
+            return AfterCall::Done;
         }
         let expiry = call.deadline.map(|deadline| deadline - latency.p50);
         self.queue.push_front(Waiting { ticket, call, path, since: now, expiry, again: true });
-        Next::Again
+        AfterCall::Again
     }
 
     fn take_hint(&mut self, now: Time, path: PathId, hint: &Hint) {

@@ -31,18 +31,18 @@ const TIME: Duration = Duration::from_secs(30);
 
 /// The available memory.
 #[derive(Debug)]
-pub struct Room {
+pub struct BodyMemory {
     beginnings: AtomicUsize,
     beyond: AtomicUsize,
 }
 
-impl Default for Room {
+impl Default for BodyMemory {
     fn default() -> Self {
         Self { beginnings: AtomicUsize::new(BEGINNINGS), beyond: AtomicUsize::new(BEYOND) }
     }
 }
 
-impl Room {
+impl BodyMemory {
     /// Reserves memory for more bytes of a body that has `size` bytes so far. Returns false, and reserves nothing, if there is not enough
     /// memory.
     fn grow(&self, body: usize, bytes: usize) -> bool {
@@ -80,7 +80,7 @@ pub struct Bounded<B> {
     body: Pin<Box<B>>,
     /// The frame that arrived before the service began to read.
     first: Option<Frame<Bytes>>,
-    room: Arc<Room>,
+    room: Arc<BodyMemory>,
     taken: usize,
     end: Pin<Box<Sleep>>,
 }
@@ -94,7 +94,7 @@ where
     ///
     /// # Errors
     /// Returns an error if the frame does not arrive, or if there is not enough memory for it.
-    pub(crate) async fn begun(body: B, room: Arc<Room>) -> Result<Self, Status> {
+    pub(crate) async fn begun(body: B, room: Arc<BodyMemory>) -> Result<Self, Status> {
         let end = Box::pin(tokio::time::sleep(TIME));
         let mut bounded = Self { body: Box::pin(body), first: None, room, taken: 0, end };
         let first = std::future::poll_fn(|context| Pin::new(&mut bounded).poll_frame(context)).await;
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn small_requests_are_accepted_among_large_ones() {
-        let room = Room::default();
+        let room = BodyMemory::default();
         let mut large = 0;
         while room.grow(0, 4 * 1024 * 1024) {
             large += 1;
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn all_reserved_memory_is_released() {
-        let room = Room::default();
+        let room = BodyMemory::default();
         let mut body = 0;
         for bytes in [1, 20_000, 5, 100_000, 0] {
             assert!(room.grow(body, bytes));

@@ -15,7 +15,7 @@ use tower::Service;
 
 use crate::{
     Gate,
-    body::{Bounded, Room},
+    body::{BodyMemory, Bounded},
     connection::Peer,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 pub struct Guard<S> {
     services: S,
     gate: Arc<Gate>,
-    room: Arc<Room>,
+    room: Arc<BodyMemory>,
 }
 
 impl<S> Guard<S> {

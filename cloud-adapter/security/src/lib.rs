@@ -30,7 +30,7 @@ mod token;
 pub use self::{
     api_server::{ApiServer, ApiServerError, Discovered, configuration},
     bearer::Bearers,
-    body::{Bounded, Room},
+    body::{BodyMemory, Bounded},
     caller::{Caller, Role},
     connection::Times,
     gate::{Authentication, Gate},

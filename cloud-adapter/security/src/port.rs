@@ -39,7 +39,7 @@ const NEWCOMERS: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pause after file descriptors or memory ran out: another connection must end first.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Address of the gRPC port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Port {
                     Ok(Stream::Unix(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
                     Err(error) => {
                         tracing::warn!(%error, "Cannot accept a connection");
-                        tokio::time::sleep(BREATH).await;
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                         continue;
                     }
                 };

@@ -19,7 +19,7 @@ use tonic_prost::ProstDecoder;
 
 /// The contract's `BatchGetInstancesResponse`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Answer {
+pub(crate) struct GetResponse {
     #[prost(message, repeated, tag = "1")]
     pub(crate) results: Vec<Verdict>,
     #[prost(message, optional, tag = "2")]
@@ -33,7 +33,7 @@ pub(crate) struct Answer {
 pub(crate) struct AnswerCodec;
 
 impl Codec for AnswerCodec {
-    type Encode = Answer;
+    type Encode = GetResponse;
     type Decode = BatchGetInstancesRequest;
     type Encoder = Self;
     type Decoder = ProstDecoder<BatchGetInstancesRequest>;
@@ -48,10 +48,10 @@ impl Codec for AnswerCodec {
 }
 
 impl Encoder for AnswerCodec {
-    type Item = Answer;
+    type Item = GetResponse;
     type Error = Status;
 
-    fn encode(&mut self, answer: Answer, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+    fn encode(&mut self, answer: GetResponse, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
         buffer.reserve(answer.encoded_len());
         answer.encode_raw(buffer);
         Ok(())
@@ -139,7 +139,7 @@ mod tests {
             Verdict { error: Some(error.clone().into()), ..Verdict::plain(Existence::Unknown) },
             Verdict::plain(Existence::NotVisible),
         ];
-        let answer = Answer { results, scope: Some(scope.clone()), cost: Some(cost.clone()) };
+        let answer = GetResponse { results, scope: Some(scope.clone()), cost: Some(cost.clone()) };
 
         let plain =
             |existence: Existence| InstanceResult { existence: existence.into(), ..Default::default() };
@@ -155,6 +155,6 @@ mod tests {
         };
         let bytes = contracts.encode_to_vec();
         assert_eq!(answer.encode_to_vec(), bytes);
-        assert_eq!(Answer::decode(bytes.as_slice()).expect("the same encoding"), answer);
+        assert_eq!(GetResponse::decode(bytes.as_slice()).expect("the same encoding"), answer);
     }
 }

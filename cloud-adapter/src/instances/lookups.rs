@@ -43,13 +43,13 @@ pub(crate) struct Answers {
     /// Time at which the first vendor call began.
     pub(crate) asked: Instant,
     /// Results by provider ID. `error` has the reason for missing IDs.
-    pub(crate) found: BTreeMap<String, Answer>,
+    pub(crate) found: BTreeMap<String, LookupResult>,
     pub(crate) error: Option<VendorError>,
 }
 
 /// The vendor's answer for one instance.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum LookupResult {
     Found(Arc<Instance>),
     /// This ID does not exist according to the vendor.
     Gone,

@@ -15,7 +15,7 @@ use tower::service_fn;
 
 use super::{
     Finder,
-    answer::{Answer, AnswerCodec},
+    answer::{AnswerCodec, GetResponse},
 };
 use crate::{
     driver::Driver,
@@ -65,14 +65,17 @@ impl<D: Driver> InstanceService for Service<D> {
 }
 
 impl<D: Driver> Service<D> {
-    async fn batch(&self, request: Request<BatchGetInstancesRequest>) -> Result<Response<Answer>, Status> {
+    async fn batch(
+        &self,
+        request: Request<BatchGetInstancesRequest>,
+    ) -> Result<Response<GetResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
             self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Lifecycle)?;
         let (results, observed) = self.finder.find(request.refs, context.bound, &context.session).await?;
         let observed_at = self.finder.clock.at(observed);
         let cost = context.session.meter().cost(Source::Snapshot, Some(observed_at));
-        Ok(Response::new(Answer { results, scope: self.rpc.scope(), cost: Some(cost) }))
+        Ok(Response::new(GetResponse { results, scope: self.rpc.scope(), cost: Some(cost) }))
     }
 }
 

@@ -8,7 +8,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use cloud_budget::BudgetWait;
 
-use super::decide::{End, Next};
+use super::decide::{Decision, End};
 use crate::vendor::HeldUp;
 
 /// Maximum interval between polls: queued calls may be sent earlier than estimated.
@@ -77,19 +77,19 @@ pub(super) fn present(summary: &LoadBalancer, done: u32, cost: Option<Cost>) -> 
 
 /// The plan of an Ensure, as a dry run reports it.
 pub(super) fn dry_ensure<D, S>(
-    next: &Next<D, S>,
+    next: &Decision<D, S>,
     plan: Vec<PlannedStep>,
     cost: Option<Cost>,
 ) -> EnsureLoadBalancerResponse {
     match next {
-        Next::End(End::Present(record)) => present(&record.summary, 0, cost),
-        Next::End(End::Absent)
-        | Next::Create(_)
-        | Next::Write(_)
-        | Next::Remove(_)
-        | Next::Replace(..)
-        | Next::Wait(_)
-        | Next::Look => EnsureLoadBalancerResponse {
+        Decision::End(End::Present(record)) => present(&record.summary, 0, cost),
+        Decision::End(End::Absent)
+        | Decision::Create(_)
+        | Decision::Write(_)
+        | Decision::Remove(_)
+        | Decision::Replace(..)
+        | Decision::Wait(_)
+        | Decision::Look => EnsureLoadBalancerResponse {
             state: LoadBalancerState::Pending.into(),
             steps: u32::try_from(plan.len()).unwrap_or(u32::MAX),
             conditions: waits_for(next),
@@ -118,32 +118,32 @@ pub(super) fn absent(cost: Option<Cost>) -> DeleteLoadBalancerResponse {
 
 /// The plan of a Delete, as a dry run reports it.
 pub(super) fn dry_delete<D, S>(
-    next: &Next<D, S>,
+    next: &Decision<D, S>,
     plan: Vec<PlannedStep>,
     cost: Option<Cost>,
 ) -> DeleteLoadBalancerResponse {
     let state = match next {
-        Next::End(_) => LoadBalancerState::Absent,
-        Next::Create(_)
-        | Next::Write(_)
-        | Next::Remove(_)
-        | Next::Replace(..)
-        | Next::Wait(_)
-        | Next::Look => LoadBalancerState::Deleting,
+        Decision::End(_) => LoadBalancerState::Absent,
+        Decision::Create(_)
+        | Decision::Write(_)
+        | Decision::Remove(_)
+        | Decision::Replace(..)
+        | Decision::Wait(_)
+        | Decision::Look => LoadBalancerState::Deleting,
     };
     let conditions = waits_for(next);
     DeleteLoadBalancerResponse { state: state.into(), retry_after: None, cost, plan, conditions }
 }
 
-fn waits_for<D, S>(next: &Next<D, S>) -> Vec<LoadBalancerCondition> {
+fn waits_for<D, S>(next: &Decision<D, S>) -> Vec<LoadBalancerCondition> {
     match next {
-        Next::Wait(what) => vec![waiting(what.clone())],
-        Next::Create(_)
-        | Next::Write(_)
-        | Next::Remove(_)
-        | Next::Replace(..)
-        | Next::Look
-        | Next::End(_) => Vec::new(),
+        Decision::Wait(what) => vec![waiting(what.clone())],
+        Decision::Create(_)
+        | Decision::Write(_)
+        | Decision::Remove(_)
+        | Decision::Replace(..)
+        | Decision::Look
+        | Decision::End(_) => Vec::new(),
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
     metrics::{Metrics, TaskCount, TaskState},
     rpc::Rpc,
     snapshot::{Snapshot, View},
-    vendor::{Meter, Place, Purpose, Vendor},
+    vendor::{Meter, Purpose, QueuePosition, Vendor},
 };
 
 /// Maximum interval between polls of a task.
@@ -78,7 +78,7 @@ pub(crate) struct Handle<T> {
     /// Counts the vendor calls of the task. Each answer reports the calls since the last answer.
     meter: Arc<Meter>,
     /// The queue positions of its vendor calls.
-    place: Place,
+    place: QueuePosition,
     began: Instant,
 }
 
@@ -225,7 +225,7 @@ impl<D: Driver> Converger<D> {
         let (outbox, progress) = watch::channel(working);
         let span = span(key);
         let origin = Origin::of(&span);
-        let (meter, place) = (self.unpaid(key), Place::default());
+        let (meter, place) = (self.unpaid(key), QueuePosition::default());
         let began = self.memories.of(key, |memory| *memory.began.get_or_insert_with(Instant::now));
         let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
         tasks.insert(name(key), handle.clone());
@@ -285,7 +285,7 @@ impl<D: Driver> Converger<D> {
 
 impl<T: Clone> Handle<T> {
     /// The queue positions of its vendor calls.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &QueuePosition {
         &self.place
     }
 

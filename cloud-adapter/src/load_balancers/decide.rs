@@ -95,7 +95,7 @@ pub(crate) enum End<D> {
 
 /// The next action of the task.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Next<D, S> {
+pub(crate) enum Decision<D, S> {
     /// Steps that create a load balancer. Never empty; only the first is executed now.
     Create(Vec<S>),
     /// Steps that build or change a load balancer. Never empty; only the first is executed now.
@@ -122,7 +122,7 @@ pub(crate) struct Observed<'a, D> {
     pub(crate) former: Option<&'a LoadBalancerRecord<D>>,
 }
 
-type Decision<A> = Result<Next<<A as Driver>::Detail, <A as Driver>::Step>, AdapterError>;
+type Decided<A> = Result<Decision<<A as Driver>::Detail, <A as Driver>::Step>, AdapterError>;
 
 /// Decides the next step, wait or end.
 ///
@@ -135,7 +135,7 @@ pub(crate) fn decide<A: Driver>(
     goal: &Goal,
     fence: &Fence,
     observed: &Observed<'_, A::Detail>,
-) -> Decision<A> {
+) -> Decided<A> {
     let Observed { items, fresh, former } = *observed;
     let candidates = Candidates::find(driver, items, goal);
     candidates.check(fence)?;
@@ -184,14 +184,14 @@ fn absent<D, S>(
     candidates: &Candidates<D>,
     (adoption, fresh): (Adoption, bool),
     removal: impl Fn(&LoadBalancerRecord<D>) -> Result<Vec<S>, AdapterError>,
-) -> Result<Next<D, S>, AdapterError> {
+) -> Result<Decision<D, S>, AdapterError> {
     let mut targets = candidates.deletable();
     if adoption == Adoption::IfUnowned {
         targets.extend(candidates.inherited()?);
     }
     Ok(match (targets.is_empty(), fresh) {
-        (true, false) => Next::Look,
-        (true, true) => Next::End(End::Absent),
+        (true, false) => Decision::Look,
+        (true, true) => Decision::End(End::Absent),
         (false, _) => {
             let (mut steps, mut refusal) = (Vec::new(), None);
             for target in &targets {
@@ -208,11 +208,11 @@ fn absent<D, S>(
     })
 }
 
-fn remove<D, S>(steps: Vec<S>) -> Next<D, S> {
+fn remove<D, S>(steps: Vec<S>) -> Decision<D, S> {
     if steps.is_empty() {
-        Next::Wait("the cloud is deleting the load balancer".to_owned())
+        Decision::Wait("the cloud is deleting the load balancer".to_owned())
     } else {
-        Next::Remove(steps)
+        Decision::Remove(steps)
     }
 }
 
@@ -227,7 +227,7 @@ struct Wish<'a, A: Driver> {
 }
 
 impl<A: Driver> Wish<'_, A> {
-    fn next(&self, candidates: &Candidates<A::Detail>, fresh: bool) -> Decision<A> {
+    fn next(&self, candidates: &Candidates<A::Detail>, fresh: bool) -> Decided<A> {
         let Terms { recreate, adoption, known } = self.terms;
         if let Some(record) = &candidates.shareable {
             self.check_consent(record, !candidates.owned.is_empty())?;
@@ -238,12 +238,12 @@ impl<A: Driver> Wish<'_, A> {
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
                 // A key has two load balancers only after a failure. The better one is kept once it serves; if the other is shared, it is
                 // left to its other users.
-                (Next::End(End::Present(kept)), Some(second))
+                (Decision::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
                     // If the second load balancer is in ERROR and would be released, it is left alone, because the first one serves.
                     removal(self.driver, self.grants, &self.desired.owner.namespace, second)
-                        .map_or(Next::End(End::Present(kept)), remove)
+                        .map_or(Decision::End(End::Present(kept)), remove)
                 }
                 (next, _) => next,
             });
@@ -255,7 +255,7 @@ impl<A: Driver> Wish<'_, A> {
                     self.check_grants(self.was_made_for_it(record).then_some(record))?;
                     self.converge(record, Recreate::Never)
                 }
-                (None, false) => Ok(Next::Look),
+                (None, false) => Ok(Decision::Look),
                 (None, true) => {
                     let text = format!("spec.load_balancer_id: load balancer {id} to share does not exist");
                     Err(AdapterError::new(Reason::ResourceGone, text))
@@ -269,7 +269,7 @@ impl<A: Driver> Wish<'_, A> {
                 self.check_grants(Some(&record))?;
                 self.converge(&record, Recreate::Never)
             }
-            Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Next::Look),
+            Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Decision::Look),
             Adopted::Missing(id) => {
                 let text = format!("known.vendor_ids: load balancer {id} to adopt does not exist");
                 Err(AdapterError::new(Reason::ResourceGone, text))
@@ -277,8 +277,8 @@ impl<A: Driver> Wish<'_, A> {
             Adopted::Nothing => {
                 self.check_grants(None)?;
                 match self.creation(self.former)? {
-                    steps if steps.is_empty() => Ok(Next::Look),
-                    steps => Ok(Next::Create(steps)),
+                    steps if steps.is_empty() => Ok(Decision::Look),
+                    steps => Ok(Decision::Create(steps)),
                 }
             }
         }
@@ -350,14 +350,14 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    fn converge(&self, record: &Arc<LoadBalancerRecord<A::Detail>>, recreate: Recreate) -> Decision<A> {
-        let end = || Next::End(End::Present(Arc::clone(record)));
+    fn converge(&self, record: &Arc<LoadBalancerRecord<A::Detail>>, recreate: Recreate) -> Decided<A> {
+        let end = || Decision::End(End::Present(Arc::clone(record)));
         match record.summary.state() {
             LoadBalancerState::Pending => {
-                Ok(Next::Wait("the cloud is changing the load balancer".to_owned()))
+                Ok(Decision::Wait("the cloud is changing the load balancer".to_owned()))
             }
             LoadBalancerState::Deleting | LoadBalancerState::Absent => {
-                Ok(Next::Wait("the cloud is still deleting the former load balancer".to_owned()))
+                Ok(Decision::Wait("the cloud is still deleting the former load balancer".to_owned()))
             }
             LoadBalancerState::Error if recreate == Recreate::IfError && self.may_replace(record) => {
                 Ok(self.replace(record))
@@ -366,7 +366,7 @@ impl<A: Driver> Wish<'_, A> {
             LoadBalancerState::Unspecified | LoadBalancerState::Active | LoadBalancerState::Degraded => {
                 match self.driver.plan(self.desired, self.fence, Some(record)) {
                     Ok(steps) if steps.is_empty() => Ok(end()),
-                    Ok(steps) => Ok(Next::Write(steps)),
+                    Ok(steps) => Ok(Decision::Write(steps)),
                     Err(error)
                         if error.fault == Fault::Immutable && recreate == Recreate::IfImmutableChanged =>
                     {
@@ -402,12 +402,12 @@ impl<A: Driver> Wish<'_, A> {
     }
 
     /// Deletes the load balancer in order to recreate it. The plan includes the steps of the recreation.
-    fn replace(&self, record: &Arc<LoadBalancerRecord<A::Detail>>) -> Next<A::Detail, A::Step> {
+    fn replace(&self, record: &Arc<LoadBalancerRecord<A::Detail>>) -> Decision<A::Detail, A::Step> {
         let mut steps = self.driver.plan_deletion(record);
         if steps.is_empty() {
             return remove(steps);
         }
         steps.extend(self.creation(Some(record)).unwrap_or_default());
-        Next::Replace(Arc::clone(record), steps)
+        Decision::Replace(Arc::clone(record), steps)
     }
 }

@@ -9,7 +9,7 @@ use cloud_api_proto::{
 };
 
 use super::{
-    decide::{End, Goal, Next, Observed, decide},
+    decide::{Decision, End, Goal, Observed, decide},
     validate,
 };
 use crate::{
@@ -73,10 +73,11 @@ pub fn foretell<D: Driver>(
     };
     let observed = Observed { items: records, fresh: true, former: None };
     Ok(match decide(driver, grants, &goal, &fence.unwrap_or_else(Fence::default), &observed)? {
-        Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
-            steps.into_iter().next().map_or(Foretold::Wait, Foretold::Write)
-        }
-        Next::Wait(_) | Next::Look => Foretold::Wait,
-        Next::End(End::Present(_) | End::Absent) => Foretold::Done,
+        Decision::Create(steps)
+        | Decision::Write(steps)
+        | Decision::Remove(steps)
+        | Decision::Replace(_, steps) => steps.into_iter().next().map_or(Foretold::Wait, Foretold::Write),
+        Decision::Wait(_) | Decision::Look => Foretold::Wait,
+        Decision::End(End::Present(_) | End::Absent) => Foretold::Done,
     })
 }

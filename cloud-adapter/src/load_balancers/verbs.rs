@@ -16,14 +16,14 @@ use tokio::time::Instant;
 use super::{
     answer::{self, Waits},
     converge::{Order, Progress},
-    decide::{End, Goal, Next, Observed, decide},
+    decide::{Decision, End, Goal, Observed, decide},
     service::Service,
     validate,
 };
 use crate::{
     context::Context,
     driver::{DesiredLoadBalancer, Driver, Heir, Item as _, LoadBalancerRecord, planned},
-    vendor::{Place, Purpose},
+    vendor::{Purpose, QueuePosition},
 };
 
 /// Maximum time for which an RPC waits for its task, and the margin before the RPC's deadline.
@@ -42,7 +42,7 @@ fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
 }
 
 /// The plan for a goal: the decision, and its steps as a dry run reports them.
-type Told<D> = (Next<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
+type DryRun<D> = (Decision<<D as Driver>::Detail, <D as Driver>::Step>, Vec<PlannedStep>);
 
 impl<D: Driver> Service<D> {
     pub(super) async fn ensure(
@@ -138,7 +138,7 @@ impl<D: Driver> Service<D> {
         goal: Goal,
         (fence, owner): (Fence, &Owner),
         context: &Context,
-    ) -> Result<(Progress<D::Detail>, Place), AdapterError> {
+    ) -> Result<(Progress<D::Detail>, QueuePosition), AdapterError> {
         let purpose = about(owner, context.session.purpose());
         let key = goal.key().clone();
         let (number, handle) =
@@ -150,7 +150,7 @@ impl<D: Driver> Service<D> {
     }
 
     /// The condition of a running task in the answer: reports an exhausted budget and a throttling vendor.
-    fn waits(&self, what: String, place: &Place) -> Waits {
+    fn waits(&self, what: String, place: &QueuePosition) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
         Waits::told(what, vendor.waits(place).as_ref(), held)
@@ -171,7 +171,9 @@ impl<D: Driver> Service<D> {
         converger.check_fence(&goal.key().cluster_id, fence, &view)?;
         let observed = Observed { items: &view.items, fresh: false, former: None };
         match decide(&*converger.driver, &converger.grants, goal, fence, &observed) {
-            Ok(Next::End(End::Present(record))) if record.summary.state() == LoadBalancerState::Active => {
+            Ok(Decision::End(End::Present(record)))
+                if record.summary.state() == LoadBalancerState::Active =>
+            {
                 Ok(Some(record).filter(|record| !converger.snapshot.doubted(&record.summary.vendor_id)))
             }
             Err(error) if error.reason == Reason::StaleFence => Err(error),
@@ -183,7 +185,7 @@ impl<D: Driver> Service<D> {
     /// Computes the plan for a goal, for any caller. Neither records a writer's fence nor affects a running task.
     ///
     /// Cost: a listing, if the snapshot is older than its target age.
-    async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<Told<D>, AdapterError> {
+    async fn dry_run(&self, goal: &Goal, context: &Context) -> Result<DryRun<D>, AdapterError> {
         let converger = &self.converger;
         let now = Instant::now();
         let bound = context.bound.or_else(|| now.checked_sub(converger.snapshot.target_age()));
@@ -191,10 +193,11 @@ impl<D: Driver> Service<D> {
         let observed = Observed { items: &view.items, fresh: true, former: None };
         let next = decide(&*converger.driver, &converger.grants, goal, &Fence::default(), &observed)?;
         let steps = match &next {
-            Next::Create(steps) | Next::Write(steps) | Next::Remove(steps) | Next::Replace(_, steps) => {
-                steps.iter().map(planned).collect()
-            }
-            Next::Wait(_) | Next::Look | Next::End(_) => Vec::new(),
+            Decision::Create(steps)
+            | Decision::Write(steps)
+            | Decision::Remove(steps)
+            | Decision::Replace(_, steps) => steps.iter().map(planned).collect(),
+            Decision::Wait(_) | Decision::Look | Decision::End(_) => Vec::new(),
         };
         Ok((next, steps))
     }

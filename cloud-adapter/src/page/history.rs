@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloud_budget::{BucketReport, Time};
-use pages::report::Step;
+use pages::report::BucketSample;
 
 /// Length of one step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
@@ -49,9 +49,9 @@ impl History {
     }
 
     /// The steps of a bucket, the newest first.
-    pub(super) fn of(&self, bucket: &str, now: Time) -> Vec<Step> {
+    pub(super) fn of(&self, bucket: &str, now: Time) -> Vec<BucketSample> {
         let Some(ring) = self.0.get(bucket) else { return Vec::new() };
-        let told = |Past { ended, calls, queued, rate }: &Past| Step {
+        let told = |Past { ended, calls, queued, rate }: &Past| BucketSample {
             seconds_ago: now.since(*ended).as_secs(),
             calls: *calls,
             queued: *queued,
@@ -92,7 +92,7 @@ mod tests {
         let mut history = History::default();
         history.note(at(5), &[bucket("a", 7, 3)]);
         history.note(at(10), &[bucket("a", 32, 9), bucket("b", 2, 0)]);
-        let step = |seconds_ago, calls, queued| Step { seconds_ago, calls, queued, rate: 5.0 };
+        let step = |seconds_ago, calls, queued| BucketSample { seconds_ago, calls, queued, rate: 5.0 };
         assert_eq!(history.of("a", at(12)), [step(2, 25, 9), step(7, 7, 3)]);
         assert_eq!(history.of("b", at(12)), [step(2, 2, 0)]);
         assert_eq!(history.of("c", at(12)), []);

@@ -30,7 +30,7 @@ fn service(vendor: &Arc<Vendor>) -> Service<WriteOnly> {
         fences: Fences::default(),
         tracker: TaskTracker::new(),
         replica: rpc.replica.clone(),
-        turns: Turns::default(),
+        turns: TableLock::default(),
         places: Places::default(),
         doubts: Doubts::default(),
     };

@@ -44,7 +44,7 @@ pub(super) struct Entry<T> {
 }
 
 /// An item, and the time at which the read that showed it began.
-pub(crate) type Sight<T> = (Arc<T>, Instant);
+pub(crate) type ObservedAt<T> = (Arc<T>, Instant);
 
 /// An item that disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +87,7 @@ impl<T: Item> State<T> {
         self.observed.max(entry.looked_up)
     }
 
-    pub(super) fn sight(&self, key: &str) -> Option<Sight<T>> {
+    pub(super) fn sight(&self, key: &str) -> Option<ObservedAt<T>> {
         let entry = self.items.get(key)?;
         Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }

@@ -16,7 +16,7 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch as signal, time::Instant};
 
-use super::{Change, Snapshot, places::Place};
+use super::{Change, Snapshot, watch_slots::WatchSlot};
 use crate::driver::{Item, VendorError};
 
 /// Maximum number of items in one message.
@@ -67,7 +67,7 @@ type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
     /// Released before other watchers are notified: see [`Drop`].
-    place: Option<Place>,
+    place: Option<WatchSlot>,
     view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,

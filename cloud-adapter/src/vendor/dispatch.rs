@@ -11,7 +11,8 @@ use std::{
 };
 
 use cloud_budget::{
-    BudgetWait, Call, Config, Decision, Next, Outcome, QueueReport, Refusal, Report, Scheduler, Ticket, Time,
+    AfterCall, BudgetWait, Call, Config, Decision, Outcome, QueueReport, Refusal, Report, Scheduler, Ticket,
+    Time,
 };
 use futures::FutureExt as _;
 use tokio::{
@@ -33,7 +34,7 @@ use crate::driver::VendorError;
 pub(super) struct Permit(());
 
 /// The result of a vendor call.
-pub(super) type Answer = Result<VendorResponse, VendorError>;
+pub(super) type CallResult = Result<VendorResponse, VendorError>;
 
 /// The scheduler and its queued calls.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Dispatcher {
     pub(super) fn submit(
         &self,
         call: Call,
-        make: impl FnOnce(oneshot::Sender<Answer>) -> Job,
+        make: impl FnOnce(oneshot::Sender<CallResult>) -> Job,
     ) -> Result<Waiting<'_>, VendorError> {
         let (told, answer) = oneshot::channel();
         let shared = &self.shared;
@@ -222,15 +223,15 @@ impl Shared {
             self.flight.rejected.notify_one();
         }
         self.hand_in(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
-            (Next::Again, result) if state.halted => {
+            (AfterCall::Again, result) if state.halted => {
                 state.scheduler.cancel(ticket);
                 job.tell(result);
             }
-            (Next::Again, result) => {
+            (AfterCall::Again, result) => {
                 job.throttled = result.err();
                 state.waiting.insert(ticket, (call, job));
             }
-            (Next::Done, result) => job.tell(result),
+            (AfterCall::Done, result) => job.tell(result),
         });
     }
 
@@ -295,7 +296,7 @@ impl Shared {
 pub(super) struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     ticket: Ticket,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<CallResult>,
     answered: bool,
 }
 
@@ -309,7 +310,7 @@ impl Waiting<'_> {
     ///
     /// # Errors
     /// Returns the scheduler's refusal, or the classified error in the vendor's answer.
-    pub(super) async fn answer(&mut self) -> Answer {
+    pub(super) async fn answer(&mut self) -> CallResult {
         let answer = (&mut self.answer).await;
         self.answered = true;
         answer.unwrap_or_else(|_| Err(VendorError::nonsense("the dispatcher has ended")))

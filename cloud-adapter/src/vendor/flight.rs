@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use cloud_budget::{Answer, Outcome};
+use cloud_budget::{CallResult, Outcome};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
@@ -50,7 +50,7 @@ pub(super) struct Landed {
     /// The result for the waiter.
     pub(super) result: Result<VendorResponse, VendorError>,
     /// The answer for the scheduler.
-    pub(super) answer: Answer,
+    pub(super) answer: CallResult,
     /// The data for traces.
     pub(super) sent: Sent,
 }
@@ -113,7 +113,7 @@ impl Flight {
         let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
         let error =
             VendorError::new(fault, format!("{operation}: the driver panicked on the cloud's answer"));
-        let answer = Answer { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
+        let answer = CallResult { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
         Landed { result: Err(error), answer, sent: Sent::default() }
     }
 
@@ -134,6 +134,6 @@ impl Flight {
             }
         });
         let outcome = translate::outcome(result.as_ref().err(), bucket);
-        Landed { answer: Answer { outcome, latency: took, hint }, result, sent: Sent::default() }
+        Landed { answer: CallResult { outcome, latency: took, hint }, result, sent: Sent::default() }
     }
 }

@@ -39,12 +39,12 @@ impl Hurry {
 
 /// Notifies when the priority of a queued call may have changed.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct PriorityChange {
     joined: Option<watch::Receiver<()>>,
     asked: Option<watch::Receiver<Priority>>,
 }
 
-impl News {
+impl PriorityChange {
     pub(super) fn new(joined: Option<watch::Receiver<()>>, hurry: Option<&Hurry>) -> Self {
         Self { joined, asked: hurry.map(Hurry::asked) }
     }

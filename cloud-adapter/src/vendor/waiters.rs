@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Purpose, Session,
-    place::{Place as Spot, Standing},
+    position::{QueuePosition as Spot, Standing},
     translate,
 };
 use crate::driver::VendorError;
@@ -32,11 +32,11 @@ pub(crate) struct Waiters {
 struct Inner {
     last: u64,
     /// Waiters by number, in the order of arrival.
-    places: BTreeMap<u64, Place>,
+    places: BTreeMap<u64, Registration>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Registration {
     session: Session,
     told: oneshot::Sender<VendorError>,
 }
@@ -57,7 +57,7 @@ impl Waiters {
         let (told, refused) = oneshot::channel();
         let number = self.with(|inner| {
             inner.last += 1;
-            inner.places.insert(inner.last, Place { session: session.clone(), told });
+            inner.places.insert(inner.last, Registration { session: session.clone(), told });
             inner.last
         });
         self.joined.send_replace(());
@@ -88,12 +88,12 @@ impl Waiters {
     }
 
     fn first_deadline(&self) -> Option<Instant> {
-        self.with(|inner| inner.places.values().filter_map(Place::first_deadline).min())
+        self.with(|inner| inner.places.values().filter_map(Registration::first_deadline).min())
     }
 
     fn refuse(&self, expected: Instant, error: &VendorError) {
         let late = self.with(|inner| {
-            let late = |_: &u64, place: &mut Place| match &place.session.waiters {
+            let late = |_: &u64, place: &mut Registration| match &place.session.waiters {
                 Some(waiters) => {
                     waiters.refuse(expected, error);
                     false
@@ -122,7 +122,7 @@ impl Waiters {
     }
 }
 
-impl Place {
+impl Registration {
     fn first_deadline(&self) -> Option<Instant> {
         match &self.session.waiters {
             Some(waiters) => waiters.first_deadline(),

@@ -54,7 +54,7 @@ pub(crate) fn values(files: &FileDescriptorSet, name: &str) -> Vec<(String, Stri
     for file in files {
         let section = Section::of(file);
         for (at, one) in file.enum_type.iter().enumerate().filter(|(_, one)| one.name() == name) {
-            let place = Place::root().child(FILE_ENUMS, at, name);
+            let place = SourcePath::root().child(FILE_ENUMS, at, name);
             let comment = |at| section.cell(&place.child(ENUM_VALUES, at, "").path);
             all.extend(
                 one.value.iter().enumerate().map(|(at, value)| (value.name().to_owned(), comment(at))),
@@ -72,12 +72,12 @@ struct Section<'a> {
 
 /// The position of an element in its file, and its name within the package.
 #[derive(Clone)]
-struct Place {
+struct SourcePath {
     path: Vec<i32>,
     name: String,
 }
 
-impl Place {
+impl SourcePath {
     fn root() -> Self {
         Self { path: Vec::new(), name: String::new() }
     }
@@ -98,7 +98,7 @@ impl<'a> Section<'a> {
         let short = self.file.name().rsplit('/').next().unwrap_or_default();
         line(page, &format!("\n## {short}"));
         self.text(page, &[PACKAGE_STATEMENT]);
-        let root = Place::root();
+        let root = SourcePath::root();
         for (at, service) in self.file.service.iter().enumerate() {
             self.service(page, service, &root.child(FILE_SERVICES, at, service.name()));
         }
@@ -110,7 +110,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn service(&self, page: &mut String, service: &ServiceDescriptorProto, place: &Place) {
+    fn service(&self, page: &mut String, service: &ServiceDescriptorProto, place: &SourcePath) {
         line(page, &format!("\n### {}", place.name));
         self.text(page, &place.path);
         for (at, method) in service.method.iter().enumerate() {
@@ -121,7 +121,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn message(&self, page: &mut String, message: &DescriptorProto, place: &Place) {
+    fn message(&self, page: &mut String, message: &DescriptorProto, place: &SourcePath) {
         line(page, &format!("\n### {}", place.name));
         self.text(page, &place.path);
         for choice in choices(message) {
@@ -146,7 +146,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn enumeration(&self, page: &mut String, one: &EnumDescriptorProto, place: &Place) {
+    fn enumeration(&self, page: &mut String, one: &EnumDescriptorProto, place: &SourcePath) {
         line(page, &format!("\n### {}", place.name));
         self.text(page, &place.path);
         line(page, "\n| | value | |\n| --: | --- | --- |");

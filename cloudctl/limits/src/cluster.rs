@@ -25,7 +25,7 @@ pub(crate) const LONGEST: Duration = Duration::from_hours(7 * 24);
 
 /// The meaning of an answer or of a timer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum News {
+pub(crate) enum ClusterEvent {
     /// A call of the start was answered.
     Started,
     /// A page of a listing was answered.
@@ -82,7 +82,7 @@ impl Milestones {
 pub(crate) struct Cluster {
     cloud: Cloud,
     cache: cloud_adapter::CacheSettings,
-    pub(crate) world: World<News>,
+    pub(crate) world: World<ClusterEvent>,
     stock: Stock,
     listings: BTreeMap<Collection, Listing>,
     balancers: Vec<Balancer>,
@@ -148,16 +148,16 @@ impl Cluster {
         users.filter_map(|balancer| Some(balancer.ready?.since(balancer.began))).collect()
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: ClusterEvent) {
         match news {
-            News::Started => self.start(),
-            News::Page(what) => self.page(what),
-            News::Refresh(what) => self.refresh(what),
-            News::HandIn(at) => self.begin(at),
-            News::Written(at) => self.written(at),
-            News::Read(at) => self.act(at),
-            News::Poll(at) => self.look(at, true),
-            News::Laid => self.lay(),
+            ClusterEvent::Started => self.start(),
+            ClusterEvent::Page(what) => self.page(what),
+            ClusterEvent::Refresh(what) => self.refresh(what),
+            ClusterEvent::HandIn(at) => self.begin(at),
+            ClusterEvent::Written(at) => self.written(at),
+            ClusterEvent::Read(at) => self.act(at),
+            ClusterEvent::Poll(at) => self.look(at, true),
+            ClusterEvent::Laid => self.lay(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Cluster {
         match self.starting.pop() {
             Some(operation) => {
                 let caller = adapter("self-check", Class::Lifecycle);
-                self.world.submit(Asked { operation, caller, news: News::Started });
+                self.world.submit(Asked { operation, caller, news: ClusterEvent::Started });
             }
             None => Collection::ALL.into_iter().for_each(|what| self.refresh(what)),
         }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloud_adapter::vendor::Operation;
-use cloud_budget::{Answer, Call, Class, Config, Decision, Outcome, Report, Scheduler, Ticket, Time};
+use cloud_budget::{Call, CallResult, Class, Config, Decision, Outcome, Report, Scheduler, Ticket, Time};
 
 use crate::tally::Tally;
 
@@ -110,7 +110,7 @@ impl<N: Clone> World<N> {
                 Event::Answered(ticket) => {
                     let (asked, _) = self.calls.remove(&ticket)?;
                     let latency = latency(asked.operation);
-                    let answer = Answer { outcome: Outcome::Answered, latency, hint: None };
+                    let answer = CallResult { outcome: Outcome::Answered, latency, hint: None };
                     self.scheduler.answered(self.now, ticket, answer);
                     return Some(asked.news);
                 }

@@ -7,7 +7,7 @@ use super::{ExplainReport, OfBudget};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
-    status::{Told, breaker},
+    status::{ProcessReport, breaker},
     words::{NOTHING, age, duration, many, number, until},
 };
 
@@ -54,7 +54,12 @@ impl Report for ExplainReport {
     }
 }
 
-fn one(title: &str, Told { process, page }: &Told<Explanation>, now: Timestamp, paper: &mut Paper) {
+fn one(
+    title: &str,
+    ProcessReport { process, page }: &ProcessReport<Explanation>,
+    now: Timestamp,
+    paper: &mut Paper,
+) {
     let (tone, state) = match page.state {
         State::NotLookedAt if page.held => (Tone::Warn, "not reconciled yet"),
         State::NotLookedAt => (Tone::Bad, "no replica that was read holds its shard"),

@@ -4,7 +4,7 @@ use ::pages::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
-use crate::{http::Answer, options::Component};
+use crate::{http::HttpResponse, options::Component};
 
 /// Maximum number of characters of a refusal that are shown.
 const SHOWN: usize = 300;
@@ -45,7 +45,7 @@ impl Signed for AdapterStatus {
 }
 
 /// Returns the page of this component, or the reason why it cannot be shown. A page about an unknown object is valid, too.
-pub(crate) fn read<T: Signed>(component: Component, answer: &Answer, path: &str) -> Result<T, String> {
+pub(crate) fn read<T: Signed>(component: Component, answer: &HttpResponse, path: &str) -> Result<T, String> {
     let page = path.split('?').next().unwrap_or(path);
     let parsed = serde_json::from_slice::<T>(&answer.body);
     match (answer.status, parsed) {

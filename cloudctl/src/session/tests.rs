@@ -61,8 +61,8 @@ async fn a_controller_without_a_deployment_is_disabled() {
     );
 }
 
-fn answer(status: StatusCode, body: &str) -> Answer {
-    Answer { status, body: body.to_owned().into() }
+fn answer(status: StatusCode, body: &str) -> HttpResponse {
+    HttpResponse { status, body: body.to_owned().into() }
 }
 
 const SERVICES: Component = Component::ServiceController;

@@ -2,7 +2,7 @@
 
 use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus};
 
-use super::{StatusReport, Told, age, breaker};
+use super::{ProcessReport, StatusReport, age, breaker};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
@@ -42,7 +42,7 @@ fn adapters(report: &StatusReport, paper: &mut Paper) {
     paper.heading("Adapters");
     let mut table =
         Table::new(&["REPLICA", "ADAPTER", "VERSION", "ROLE", "CLUSTER", "CLOUD SCOPE", "TROUBLE"]);
-    for Told { process, page } in &report.adapters {
+    for ProcessReport { process, page } in &report.adapters {
         let role = if page.leader { Cell::new(Tone::Good, "leader") } else { "standby".into() };
         table.row([
             process.as_str().into(),
@@ -133,7 +133,7 @@ fn snapshots(page: &AdapterStatus, paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-fn controllers(all: &[Told<ControllerStatus>], paper: &mut Paper) {
+fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
     paper.heading("Controllers");
     let head = [
         "CONTROLLER",
@@ -148,7 +148,7 @@ fn controllers(all: &[Told<ControllerStatus>], paper: &mut Paper) {
         "ADAPTER",
     ];
     let mut table = Table::new(&head);
-    for Told { process, page } in all {
+    for ProcessReport { process, page } in all {
         let mode = if page.dry_run { " (dry run)" } else { "" };
         let link = match (&page.adapter.trouble, &page.adapter.replica) {
             (Some(_), _) => Cell::new(Tone::Bad, "in trouble"),

@@ -10,7 +10,7 @@ use cloud_api_proto::v1alpha1::{
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
-use super::{Answer, Api};
+use super::{Api, CallResult};
 use crate::{check::Stop, expect, transcript::brief};
 
 /// Maximum items of a listing, so that an endless stream cannot exhaust memory.
@@ -82,7 +82,7 @@ impl<T: Debug> Watch<T> {
     ///
     /// # Errors
     /// Returns the error of a stream that broke, or `DEADLINE_EXCEEDED` if no message arrived within the limit.
-    pub async fn next(&mut self, within: Duration) -> Answer<Option<T>> {
+    pub async fn next(&mut self, within: Duration) -> CallResult<Option<T>> {
         let begun = Instant::now();
         let late = |_elapsed| {
             let text = format!("the stream sent no message within {} ms", within.as_millis());

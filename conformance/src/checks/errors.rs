@@ -13,7 +13,7 @@ use cloud_api_proto::{
 use tonic_types::StatusExt as _;
 
 use crate::{
-    api::{Answer, CallError},
+    api::{CallError, CallResult},
     check::{Check, Need, Stop, Verdict},
     cluster::tcp,
     context::Context,
@@ -93,7 +93,7 @@ async fn error_info(cx: &Context) -> Verdict {
     explained(&service.ensure_load_balancer(typo.request).await)
 }
 
-fn explained<T: std::fmt::Debug>(answer: &Answer<T>) -> Verdict {
+fn explained<T: std::fmt::Debug>(answer: &CallResult<T>) -> Verdict {
     let error = match answer {
         Ok(answer) => return Err(Stop::failed("the call is refused", format!("OK: {answer:?}"))),
         Err(error) => error,
@@ -206,7 +206,7 @@ async fn crowds(cx: &Context) -> Verdict {
     invalid(cx.route()?.apply_routes(cluster.routes(vec![nowhere; 201])).await, "upserts")
 }
 
-fn invalid<T: std::fmt::Debug>(answer: Answer<T>, field: &str) -> Verdict {
+fn invalid<T: std::fmt::Debug>(answer: CallResult<T>, field: &str) -> Verdict {
     let error: CallError = match expect::refused(answer, Reason::FieldInvalid) {
         Err(Stop::Failed(finding)) => {
             return Err(Stop::failed(format!("{field}: {}", finding.wants), finding.came));

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use super::{Notice, REMIND, Told};
+use super::{Message, Notice, REMIND};
 
 /// Time without repeats after which a notice gets a new Event. Longer than the interval of reminders, so that reminders are counted in one
 /// Event; shorter than the lifetime of Events.
@@ -30,7 +30,7 @@ pub(super) enum Write {
 #[derive(Debug)]
 pub(super) struct Overdue {
     /// The notice, with only those fields of the object that identify its Event.
-    pub(super) told: Told,
+    pub(super) told: Message,
     pub(super) name: String,
     pub(super) count: i32,
     /// Time since the last repeat.
@@ -66,7 +66,7 @@ type Id = (&'static str, [Option<String>; 3], Notice);
 pub(super) struct Series(BTreeMap<Id, Entry>);
 
 impl Series {
-    pub(super) fn next(&mut self, told: &Told, now: Instant, name: impl FnOnce() -> String) -> Write {
+    pub(super) fn next(&mut self, told: &Message, now: Instant, name: impl FnOnce() -> String) -> Write {
         self.0.retain(|_, entry| now.duration_since(entry.seen) < WINDOW);
         let id = id(told);
         if let Some(entry) = self.0.get_mut(&id) {
@@ -104,20 +104,20 @@ impl Series {
         Some(Overdue { told: told(id), name, count, ago: now.saturating_duration_since(entry.seen) })
     }
 
-    pub(super) fn forget(&mut self, told: &Told) {
+    pub(super) fn forget(&mut self, told: &Message) {
         self.0.remove(&id(told));
     }
 }
 
-fn id(told: &Told) -> Id {
+fn id(told: &Message) -> Id {
     let about = told.about.clone();
     (told.component, [about.uid, about.namespace, about.name], told.notice.clone())
 }
 
-fn told((component, about, notice): &Id) -> Told {
+fn told((component, about, notice): &Id) -> Message {
     let [uid, namespace, name] = about.clone();
     let about = ObjectReference { uid, namespace, name, ..ObjectReference::default() };
-    Told { component, about, notice: notice.clone() }
+    Message { component, about, notice: notice.clone() }
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
     fn tell(series: &mut Series, note: &str, at: Instant) -> Write {
         let about = ObjectReference { name: Some("a".to_owned()), ..ObjectReference::default() };
         let notice = Notice { kind: Kind::Warning, reason: "R", action: "A", note: note.to_owned() };
-        series.next(&Told { component: "c", about, notice }, at, || note.to_owned())
+        series.next(&Message { component: "c", about, notice }, at, || note.to_owned())
     }
 
     #[tokio::test(start_paused = true)]

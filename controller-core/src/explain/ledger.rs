@@ -118,14 +118,14 @@ impl Ledger {
     }
 
     /// Records that a reconcile of an object begins.
-    pub fn begins(&self, object: &Object) {
+    pub fn begin_pass(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Nothing;
         }
     }
 
     /// Records the plan, one line per action. An empty plan keeps the last recorded plan.
-    pub fn plans(&self, object: &Object, plan: &impl Display) {
+    pub fn record_plan(&self, object: &Object, plan: &impl Display) {
         let plan = lines(plan);
         if !plan.is_empty() {
             self.note(object, Said::Plan, |entry| entry.plan = plan);
@@ -133,39 +133,39 @@ impl Ledger {
     }
 
     /// Records what the object waits for.
-    pub fn waits(&self, object: &Object, waits: &Waits) {
+    pub fn record_wait(&self, object: &Object, waits: &Waits) {
         self.note(object, Said::Waits, |entry| entry.wait(waits));
     }
 
     /// Records that the object waits until a controller runs without `--dry-run`.
-    pub fn rests(&self, object: &Object) {
-        self.waits(object, &Waits::dry_run());
+    pub fn record_dry_run(&self, object: &Object) {
+        self.record_wait(object, &Waits::dry_run());
     }
 
     /// Keeps what the previous reconcile recorded, if it recorded anything.
-    pub fn stays(&self, object: &Object) {
+    pub fn keep_last_wait(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
             entry.said = Said::Waits;
         }
     }
 
     /// Records that the object is in sync.
-    pub fn settles(&self, object: &Object) {
+    pub fn mark_settled(&self, object: &Object) {
         self.entries().remove(object);
     }
 
     /// Records that the object was reconciled at least once.
-    pub fn looked_at(&self, object: &Object) {
+    pub fn mark_seen(&self, object: &Object) {
         self.seen().insert(object.name.clone(), object.uid.clone());
     }
 
     /// Records that these objects were reconciled and that no others exist.
-    pub fn looked_at_all(&self, objects: impl IntoIterator<Item = Object>) {
+    pub fn replace_seen(&self, objects: impl IntoIterator<Item = Object>) {
         *self.seen() = objects.into_iter().map(|Object { name, uid }| (name, uid)).collect();
     }
 
     /// Records that the object is gone, and drops its entry.
-    pub fn overlooks(&self, object: &Object) {
+    pub fn forget_seen(&self, object: &Object) {
         let mut seen = self.seen();
         if seen.get(&object.name) == Some(&object.uid) {
             seen.remove(&object.name);
@@ -174,7 +174,7 @@ impl Ledger {
 
     /// Records that the reconcile ends. An object about which it recorded nothing is in sync. An object that waits for nothing is being
     /// processed.
-    pub fn ends(&self, object: &Object) {
+    pub fn end_pass(&self, object: &Object) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(object) else { return };
         entry.attempts = entry.attempts.saturating_add(1);
@@ -186,7 +186,7 @@ impl Ledger {
     }
 
     /// Records that the object with this name was deleted.
-    pub fn gone(&self, name: &ObjectName) {
+    pub fn forget_name(&self, name: &ObjectName) {
         self.seen().remove(name);
         let mut entries = self.entries();
         let first = Object { name: name.clone(), uid: String::new() };
@@ -198,7 +198,7 @@ impl Ledger {
     }
 
     /// Records that this object is the only one with its name. Others are dropped.
-    pub fn only(&self, object: &Object) {
+    pub fn forget_others_of_name(&self, object: &Object) {
         let mut entries = self.entries();
         let first = Object { name: object.name.clone(), uid: String::new() };
         let others = entries.range(first..).map(|(it, _)| it).take_while(|it| it.name == object.name);
@@ -209,13 +209,13 @@ impl Ledger {
     }
 
     /// Drops the objects whose UIDs satisfy `of`, because what is known about them is no longer valid.
-    pub fn forget(&self, of: impl Fn(&str) -> bool) {
+    pub fn forget_where(&self, of: impl Fn(&str) -> bool) {
         self.seen().retain(|_, uid| !of(uid));
         self.entries().retain(|object, _| !of(&object.uid));
     }
 
     /// Records all findings of a pass. Objects that the pass covers (`at`, by UID) and that have no finding are in sync.
-    pub fn replace(&self, found: BTreeMap<Object, Finding>, at: impl Fn(&str) -> bool) {
+    pub fn replace_findings(&self, found: BTreeMap<Object, Finding>, at: impl Fn(&str) -> bool) {
         let now = self.0.clock.now();
         let mut entries = self.entries();
         let (mut before, others) = mem::take(&mut *entries).into_iter().partition(|(it, _)| at(&it.uid));
@@ -234,14 +234,14 @@ impl Ledger {
 
     /// Returns since when an object is not in sync, and what it waits for. `None`: the object is in sync.
     #[must_use]
-    pub fn unsettled(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
+    pub fn waiting_since(&self, object: &Object) -> Option<(Timestamp, Option<String>)> {
         let entry = self.get(object)?;
         Some((entry.since, entry.waits.map(|waits| waits.text)))
     }
 
     /// Returns what an object waits for, except for the end of a dry run.
     #[must_use]
-    pub fn trouble(&self, object: &Object) -> Option<Waits> {
+    pub fn problem(&self, object: &Object) -> Option<Waits> {
         self.get(object)?.waits.filter(|waits| waits.topic != DRY_RUN)
     }
 
@@ -341,14 +341,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_unsettled_objects_are_kept_with_their_begin() {
         let (ledger, object) = ledger();
-        ledger.begins(&object);
-        ledger.ends(&object);
+        ledger.begin_pass(&object);
+        ledger.end_pass(&object);
         assert_eq!(ledger.get(&object), None, "nothing was to be done");
         for attempt in 1..=3 {
-            ledger.begins(&object);
-            ledger.plans(&object, &"ensure\n");
-            ledger.waits(&object, &waits("no quota", true));
-            ledger.ends(&object);
+            ledger.begin_pass(&object);
+            ledger.record_plan(&object, &"ensure\n");
+            ledger.record_wait(&object, &waits("no quota", true));
+            ledger.end_pass(&object);
             let entry = ledger.get(&object).expect("it waits");
             assert_eq!(
                 (entry.since, entry.attempts, entry.plan),
@@ -356,28 +356,28 @@ mod tests {
             );
             tokio::time::advance(Duration::from_secs(10)).await;
         }
-        ledger.begins(&object);
-        ledger.stays(&object);
-        ledger.ends(&object);
+        ledger.begin_pass(&object);
+        ledger.keep_last_wait(&object);
+        ledger.end_pass(&object);
         assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "the state is unchanged");
-        ledger.begins(&object);
-        ledger.plans(&object, &"ensure\n");
-        ledger.ends(&object);
+        ledger.begin_pass(&object);
+        ledger.record_plan(&object, &"ensure\n");
+        ledger.end_pass(&object);
         assert_eq!(text(&ledger, &object), None, "the object waits for nothing and is not settled");
-        ledger.begins(&object);
-        ledger.plans(&object, &"write status\n");
-        ledger.settles(&object);
-        ledger.ends(&object);
+        ledger.begin_pass(&object);
+        ledger.record_plan(&object, &"write status\n");
+        ledger.mark_settled(&object);
+        ledger.end_pass(&object);
         assert_eq!(ledger.all(), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_reconcile_that_records_nothing_ends_a_wait() {
         let (ledger, object) = ledger();
-        ledger.waits(&object, &waits("no quota", true));
-        ledger.ends(&object);
-        ledger.begins(&object);
-        ledger.ends(&object);
+        ledger.record_wait(&object, &waits("no quota", true));
+        ledger.end_pass(&object);
+        ledger.begin_pass(&object);
+        ledger.end_pass(&object);
         assert_eq!(ledger.all(), []);
     }
 
@@ -393,9 +393,9 @@ mod tests {
             (Waits { topic: "other".to_owned(), ..waits("a mistake", false) }, "a mistake"),
         ];
         for (waits, want) in said {
-            ledger.begins(&object);
-            ledger.waits(&object, &waits);
-            ledger.ends(&object);
+            ledger.begin_pass(&object);
+            ledger.record_wait(&object, &waits);
+            ledger.end_pass(&object);
             assert_eq!(text(&ledger, &object).as_deref(), Some(want));
         }
     }
@@ -405,19 +405,22 @@ mod tests {
         let (ledger, object) = ledger();
         let finding = |next| Finding { plan: vec!["lay".to_owned()], next, ..Finding::default() };
         let other = Object::node("b", "uid-b");
-        ledger.replace([(object.clone(), finding(None)), (other.clone(), finding(None))].into(), |_| true);
+        ledger.replace_findings(
+            [(object.clone(), finding(None)), (other.clone(), finding(None))].into(),
+            |_| true,
+        );
         tokio::time::advance(Duration::from_secs(10)).await;
-        ledger.waits(&object, &waits("no quota", true));
+        ledger.record_wait(&object, &waits("no quota", true));
         let stays = Finding { stays: true, ..finding(None) };
-        ledger.replace([(object.clone(), stays)].into(), |uid| uid == "uid-a");
+        ledger.replace_findings([(object.clone(), stays)].into(), |uid| uid == "uid-a");
         assert_eq!(text(&ledger, &object).as_deref(), Some("no quota"), "the cause still applies");
         let soon = Some(Instant::now());
-        ledger.replace([(object.clone(), finding(soon))].into(), |_| true);
+        ledger.replace_findings([(object.clone(), finding(soon))].into(), |_| true);
         assert_eq!(ledger.all(), [(object.clone(), BEGIN)]);
         let entry = ledger.get(&object).expect("there");
         assert_eq!((entry.next, entry.waits), (soon, None));
         assert_eq!((ledger.uid(&object.name), ledger.uid(&other.name)), (Some("uid-a".to_owned()), None));
-        ledger.replace(BTreeMap::new(), |uid| uid != "uid-a");
+        ledger.replace_findings(BTreeMap::new(), |uid| uid != "uid-a");
         assert_eq!(ledger.all(), [(object, BEGIN)], "the pass did not cover it");
     }
 
@@ -426,23 +429,23 @@ mod tests {
         let (ledger, object) = ledger();
         let anew = Object::node("a", "uid-2");
         let other = Object::node("ab", "uid-3");
-        let fill = || [&object, &anew, &other].into_iter().for_each(|it| ledger.plans(it, &"lay"));
+        let fill = || [&object, &anew, &other].into_iter().for_each(|it| ledger.record_plan(it, &"lay"));
         fill();
-        ledger.gone(&object.name);
+        ledger.forget_name(&object.name);
         assert_eq!(ledger.all(), [(other.clone(), BEGIN)]);
         fill();
-        ledger.forget(|uid| uid == "uid-2");
+        ledger.forget_where(|uid| uid == "uid-2");
         assert_eq!(ledger.all(), [(object.clone(), BEGIN), (other.clone(), BEGIN)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn texts_are_bounded() {
         let (ledger, object) = ledger();
-        ledger.plans(&object, &"x".repeat(100_000));
-        ledger.waits(&object, &waits(&"x".repeat(100_000), true));
+        ledger.record_plan(&object, &"x".repeat(100_000));
+        ledger.record_wait(&object, &waits(&"x".repeat(100_000), true));
         let entry = ledger.get(&object).expect("there");
         assert!(entry.plan.iter().chain(text(&ledger, &object).iter()).all(|text| text.len() <= 1024));
-        ledger.plans(&object, &"x\n".repeat(1000));
+        ledger.record_plan(&object, &"x\n".repeat(1000));
         let entry = ledger.get(&object).expect("there");
         assert_eq!((entry.plan.len(), entry.plan.last().cloned()), (21, Some("980 more".to_owned())));
     }

@@ -94,7 +94,7 @@ impl Explain {
         let mut found = found.map_err(|_panicked| Unexplained::Unknown)??;
         let priced = |(key, object, kind): Listed| {
             let Rehearsal { cluster, vendor, trouble } = found.remove(&object).unwrap_or_default();
-            let trouble = trouble.or_else(|| sources.ledgers.iter().find_map(|it| it.trouble(&object)));
+            let trouble = trouble.or_else(|| sources.ledgers.iter().find_map(|it| it.problem(&object)));
             let reason = trouble.as_ref().and_then(|it| it.reason).map(str::to_owned);
             let trouble = trouble.map(|it| it.text);
             // The page also shows a route that shares its vendor call with another route.

@@ -17,7 +17,7 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(30), longest: Dura
 /// Nodes with UIDs `uid-NAME`. All exist except `gone`.
 struct Shown;
 
-impl Look for Shown {
+impl Describe for Shown {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         (name.name != "gone").then(|| format!("uid-{name}"))
     }
@@ -30,7 +30,7 @@ impl Look for Shown {
         true
     }
 
-    fn look(&self, object: &Object) -> Seen {
+    fn describe(&self, object: &Object) -> Seen {
         Seen { wanted: vec![format!("an instance for {}", object.name)], ..Seen::default() }
     }
 
@@ -141,13 +141,13 @@ async fn the_ledger_says_why_and_the_queue_says_when() {
 
     world.works();
     sleep(SECOND).await;
-    world.ledger.begins(&object("a"));
-    world.ledger.plans(&object("a"), &"initialise\n");
+    world.ledger.begin_pass(&object("a"));
+    world.ledger.record_plan(&object("a"), &"initialise\n");
     let seen = world.one("a");
     assert_eq!((seen.state, seen.plan.as_slice()), (State::Working, ["initialise".to_owned()].as_slice()));
     assert_eq!((seen.waits_for, seen.next_try), (None, None));
-    world.ledger.waits(&object("a"), &quota());
-    world.ledger.ends(&object("a"));
+    world.ledger.record_wait(&object("a"), &quota());
+    world.ledger.end_pass(&object("a"));
     assert_eq!(world.one("a").state, State::Working, "the reconcile has not ended");
 
     sleep(10 * SECOND).await;
@@ -156,7 +156,7 @@ async fn the_ledger_says_why_and_the_queue_says_when() {
     assert_eq!(seen.waits_for.as_deref(), Some("waits for a larger quota"));
     assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
 
-    world.ledger.settles(&object("a"));
+    world.ledger.mark_settled(&object("a"));
     let seen = world.one("a");
     assert_eq!((seen.state, seen.plan, seen.waits_for), (State::Settled, vec![], None));
     assert!(world.keys().is_empty());
@@ -177,7 +177,7 @@ async fn a_key_that_was_added_with_all_is_settled() {
 async fn the_list_begins_with_the_oldest_and_is_bounded() {
     let world = World::new(0..4);
     for n in (0..510).rev() {
-        world.ledger.waits(&object(&format!("n{n:03}")), &quota());
+        world.ledger.record_wait(&object(&format!("n{n:03}")), &quota());
         sleep(SECOND).await;
     }
     let all = world.explain.all().expect("the controller runs");
@@ -190,10 +190,10 @@ async fn the_list_begins_with_the_oldest_and_is_bounded() {
 async fn the_oldest_waits_are_named_without_cloud_only_objects() {
     let world = World::new(0..4);
     assert_eq!(world.explain.backlog(), (0, Duration::ZERO));
-    world.ledger.waits(&object("gone"), &quota());
+    world.ledger.record_wait(&object("gone"), &quota());
     sleep(SECOND).await;
     for n in 0..12 {
-        world.ledger.waits(&object(&format!("n{n:02}")), &quota());
+        world.ledger.record_wait(&object(&format!("n{n:02}")), &quota());
         sleep(SECOND).await;
     }
     assert_eq!(world.explain.backlog(), (12, 12 * SECOND));
@@ -206,7 +206,7 @@ async fn the_oldest_waits_are_named_without_cloud_only_objects() {
         reason: Some("VENDOR_QUOTA".to_owned()),
     };
     assert_eq!((waits.len(), &waits[0], waits[9].key.as_str()), (10, &first, "n09"));
-    world.ledger.settles(&object("n00"));
+    world.ledger.mark_settled(&object("n00"));
     assert_eq!(world.explain.backlog(), (11, 11 * SECOND));
 }
 
@@ -216,7 +216,7 @@ async fn nothing_is_shown_of_other_replicas_shards() {
     let world = World::new([]);
     let of = |name: &str| world.seats.shards().of(&format!("uid-{name}"));
     let names = ["a", "b", "c", "d", "e", "f"];
-    names.iter().for_each(|name| world.ledger.waits(&object(name), &quota()));
+    names.iter().for_each(|name| world.ledger.record_wait(&object(name), &quota()));
     world.explain.brakes().holds("deletions", vec!["3 of 10".to_owned()]);
     let seen = world.one("a");
     assert_eq!((seen.known, seen.held, seen.state), (true, false, State::NotLookedAt));
@@ -248,15 +248,15 @@ async fn several_ledgers_are_one_answer() {
     let (controller, runtime) = ("route-controller", Handle::current());
     explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
     queue.after(0, 60 * SECOND);
-    second.plans(&object("a"), &"delete");
+    second.record_plan(&object("a"), &"delete");
     sleep(SECOND).await;
-    first.plans(&object("a"), &"label");
-    second.waits(&object("a"), &quota());
+    first.record_plan(&object("a"), &"label");
+    second.record_wait(&object("a"), &quota());
     let seen = explain.one("a").expect("the controller runs");
     assert_eq!((seen.plan.join(", ").as_str(), seen.since), ("label, delete", at(0)));
     assert_eq!((seen.state, seen.next_try), (State::Waiting, at(60)), "the next pass");
     let finding = Finding { next: Some(Instant::now() + 5 * SECOND), ..Finding::default() };
-    first.replace([(object("a"), finding)].into(), |_| true);
+    first.replace_findings([(object("a"), finding)].into(), |_| true);
     assert_eq!(explain.one("a").expect("the controller runs").next_try, at(6), "its own time");
 }
 
@@ -264,7 +264,7 @@ async fn several_ledgers_are_one_answer() {
 #[tokio::test(start_paused = true)]
 async fn pages_are_json_and_explain_invalid_keys() {
     let world = World::new(0..4);
-    world.ledger.waits(&object("a"), &quota());
+    world.ledger.record_wait(&object("a"), &quota());
     let long = "x".repeat(254);
     for key in ["default%2Fa", "", "A", "a%20b", "%00", long.as_str()] {
         let want = (400, "key: want the name of a Node\n".to_owned());

@@ -23,7 +23,7 @@ use super::Term;
 use crate::Again;
 
 tokio::task_local! {
-    static HERE: Turn;
+    static HERE: ShardPass;
 }
 
 /// All shards. Cloning gives another handle.
@@ -43,13 +43,13 @@ struct Inner {
 
 /// Work in one shard. The shard is not released while the work lasts, but the shard may be lost.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct ShardPass {
     shards: Shards,
     shard: usize,
     /// Epoch of the first term since which no other process has held the shard.
     since: u64,
     /// The term of the work. `None`: there is only one process, whose term does not end.
-    visit: Option<Visit>,
+    hold: Option<Visit>,
 }
 
 impl Shards {
@@ -100,26 +100,26 @@ impl Shards {
     ///
     /// # Errors
     /// Returns when to try again: another replica holds the shard, or this process cannot rely on its Lease at the moment.
-    pub fn enter(&self, uid: &str) -> Result<Turn, Again> {
+    pub fn enter(&self, uid: &str) -> Result<ShardPass, Again> {
         self.enter_shard(self.of(uid))
     }
 
     /// Begins work in all shards that this process holds.
     #[must_use]
-    pub fn enter_all(&self) -> Vec<Turn> {
+    pub fn enter_all(&self) -> Vec<ShardPass> {
         (0..self.count()).filter_map(|shard| self.enter_shard(shard).ok()).collect()
     }
 
     /// Begins work in the only shard, which is not released until the turn is dropped. Returns `None` if there are several shards.
-    pub(crate) fn enter_alone(&self) -> Option<Turn> {
+    pub(crate) fn enter_alone(&self) -> Option<ShardPass> {
         if self.count() > 1 { None } else { self.enter_shard(0).ok() }
     }
 
-    fn enter_shard(&self, shard: usize) -> Result<Turn, Again> {
+    fn enter_shard(&self, shard: usize) -> Result<ShardPass, Again> {
         let term = self.term(shard).ok_or(Again::Done)?;
         let visit = term.enter()?;
         let (_epoch, since) = term.held().ok_or(Again::Done)?;
-        Ok(Turn { shards: self.clone(), shard, since, visit })
+        Ok(ShardPass { shards: self.clone(), shard, since, hold: visit })
     }
 
     /// Returns a receiver of the shards that this process acquires from now on.
@@ -144,7 +144,7 @@ impl Shards {
 
     /// Whether the caller may write now: within a turn, if the turn's term still lasts; outside of turns, if this process holds any shard.
     pub(crate) fn may_write(&self) -> bool {
-        HERE.try_with(Turn::is_valid).unwrap_or_else(|_outside| self.is_running())
+        HERE.try_with(ShardPass::is_valid).unwrap_or_else(|_outside| self.is_running())
     }
 
     /// Whether Events may be written now. A stopping process writes its last Events after it has released their shards.
@@ -156,15 +156,15 @@ impl Shards {
     /// the shard.
     #[must_use]
     pub fn fence(&self) -> Fence {
-        HERE.try_with(Turn::fence).unwrap_or_else(|_outside| {
+        HERE.try_with(ShardPass::fence).unwrap_or_else(|_outside| {
             let visit = None;
-            Turn { shards: self.clone(), shard: 0, since: 0, visit }.fence()
+            ShardPass { shards: self.clone(), shard: 0, since: 0, hold: visit }.fence()
         })
     }
 
     /// Returns the epoch of writes that the caller makes now. 0: no writes are allowed.
     pub(crate) fn epoch(&self) -> u64 {
-        HERE.try_with(Turn::epoch).unwrap_or_else(|_outside| match self.0.terms.as_slice() {
+        HERE.try_with(ShardPass::epoch).unwrap_or_else(|_outside| match self.0.terms.as_slice() {
             [only] => only.epoch(),
             _several => 0,
         })
@@ -229,7 +229,7 @@ impl Shards {
     }
 }
 
-impl Turn {
+impl ShardPass {
     /// Returns the number of the turn's shard.
     #[must_use]
     pub fn shard(&self) -> usize {
@@ -252,12 +252,12 @@ impl Turn {
     /// Whether the term in which the turn began still lasts.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.visit.as_ref().is_none_or(Visit::is_valid)
+        self.hold.as_ref().is_none_or(Visit::is_valid)
     }
 
     /// Returns the epoch of the turn's term. 0: the term has ended.
     fn epoch(&self) -> u64 {
-        match (&self.visit, self.shards.term(self.shard)) {
+        match (&self.hold, self.shards.term(self.shard)) {
             (Some(visit), _) => visit.epoch(),
             (None, Some(term)) => term.epoch(),
             (None, None) => 0,

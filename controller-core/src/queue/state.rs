@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Backoff, Load, Place, lane::Lane};
+use super::{Backoff, KeyState, Load, lane::Lane};
 use crate::Again;
 
 /// While other keys wait, every n-th turn is for the keys that were added together with all keys.
@@ -240,15 +240,15 @@ impl<K: Ord + Clone> State<K> {
     }
 
     /// Returns the place of a key.
-    pub(super) fn place(&self, key: &K) -> Place {
+    pub(super) fn place(&self, key: &K) -> KeyState {
         if self.running.contains_key(key) {
-            Place::Runs
+            KeyState::Runs
         } else if let Some(Waiting { since, trigger, .. }) = self.added.get(key) {
-            Place::Waits { since: *since, changed: *trigger != Trigger::All }
+            KeyState::Waits { since: *since, changed: *trigger != Trigger::All }
         } else if let Some((due, _)) = self.delayed.get(key) {
-            Place::Later { due: *due }
+            KeyState::Later { due: *due }
         } else {
-            Place::Nowhere
+            KeyState::Nowhere
         }
     }
 

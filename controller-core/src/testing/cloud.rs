@@ -37,7 +37,7 @@ use self::connection::Connector;
 use super::{BEGIN, cluster};
 use crate::{Clock, adapter::Adapter};
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 type Messages<T> = BoxStream<'static, Result<T, Status>>;
 
 /// A stateful fake of a cloud behind its adapter. Cloning gives another handle.
@@ -282,11 +282,14 @@ struct Service(Arc<Shared>);
 impl AdapterService for Service {
     type WatchStatusStream = Messages<WatchStatusResponse>;
 
-    async fn get_info(&self, _request: Request<GetInfoRequest>) -> Answer<GetInfoResponse> {
+    async fn get_info(&self, _request: Request<GetInfoRequest>) -> RpcResult<GetInfoResponse> {
         Ok(Response::new(self.0.called("GetInfo")?.info.clone()))
     }
 
-    async fn watch_status(&self, _request: Request<WatchStatusRequest>) -> Answer<Self::WatchStatusStream> {
+    async fn watch_status(
+        &self,
+        _request: Request<WatchStatusRequest>,
+    ) -> RpcResult<Self::WatchStatusStream> {
         Err(Status::unimplemented("the fake adapter has no status"))
     }
 }

@@ -43,7 +43,7 @@ use crate::{
 /// The position of a watch that has sent its last line.
 const OVER: u64 = u64::MAX;
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A write that reached the fake API server.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,8 @@ impl FakeKube {
 
     fn connection(
         &self,
-    ) -> impl Service<Request<Body>, Response = Answer, Error = BoxError, Future: Send> + Clone + use<> {
+    ) -> impl Service<Request<Body>, Response = HttpResponse, Error = BoxError, Future: Send> + Clone + use<>
+    {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| -> BoxFuture<'static, _> {
             let this = this.clone();
@@ -262,7 +263,7 @@ impl FakeKube {
         self.0.changed.send_replace(());
     }
 
-    async fn serve(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+    async fn serve(&self, request: Request<Body>) -> Result<HttpResponse, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         if self.state().away {
@@ -302,7 +303,7 @@ impl FakeKube {
         }
     }
 
-    fn answer(&self, target: &Target, body: &[u8]) -> Result<Answer, BoxError> {
+    fn answer(&self, target: &Target, body: &[u8]) -> Result<HttpResponse, BoxError> {
         let (status, value) = self.state().store.answer(target, body);
         if target.is_write() {
             self.wake();
@@ -311,7 +312,7 @@ impl FakeKube {
     }
 
     /// Streams all events after the requested resource version, and then new events.
-    fn watch(&self, target: Target) -> Answer {
+    fn watch(&self, target: Target) -> HttpResponse {
         let begin = (self.clone(), self.0.changed.subscribe(), target.resource_version);
         let silenced = self.state().silenced;
         let lines = stream::unfold(begin, move |(fake, mut changed, after)| {
@@ -346,13 +347,13 @@ impl FakeKube {
     }
 }
 
-fn json_answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
+fn json_answer(status: StatusCode, value: &Value) -> Result<HttpResponse, BoxError> {
     let body = http_body_util::Full::new(Bytes::from(serde_json::to_vec(value)?)).boxed_unsync();
     Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)
 }
 
 /// Returns the answer to a request with a fault. An answer with Retry-After is plain text, as from the API server.
-fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<Answer, BoxError> {
+fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Result<HttpResponse, BoxError> {
     let Some(delay) = retry_after else {
         let (status, value) = refused(status, "ordered by the test");
         return json_answer(status, &value);

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use e2e_tools::Tool;
 
-use crate::layout::{Layout, NODES_MAX, Node, Place};
+use crate::layout::{Layout, NODES_MAX, NetworkNamespace, Node};
 use crate::needs;
 use crate::process::{enter, running};
 use crate::run::run;
@@ -30,7 +30,7 @@ pub fn check(layout: &Layout) -> anyhow::Result<()> {
 /// Returns an error if the caller is not root, or if no cluster runs.
 pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> {
     check(layout)?;
-    let mut command = enter(Place::Fabric, None);
+    let mut command = enter(NetworkNamespace::Fabric, None);
     command.arg(programs.path(Tool::Kubectl)?).arg("--kubeconfig").arg(layout.kubeconfig());
     Ok(command)
 }
@@ -64,7 +64,7 @@ pub(crate) fn runs(layout: &Layout, node: Node) -> bool {
 pub(crate) fn import(layout: &Layout, ctr: &Path, node: Node, archive: &Path) -> anyhow::Result<()> {
     // Either ctr itself unpacks the image, or containerd unpacks it into its own mounts, so both must see the same mounts.
     let mounts = running(layout, &node.server("mounts"));
-    let mut command = enter(Place::Node(node), mounts);
+    let mut command = enter(NetworkNamespace::Node(node), mounts);
     command.arg(ctr).arg("--address").arg(layout.containerd_socket(node));
     run(command.args(["--namespace", "k8s.io", "images", "import"]).arg(archive)).map(drop)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cloud;
-use crate::layout::Place;
+use crate::layout::NetworkNamespace;
 use crate::run::run_words;
 use crate::wait::say;
 
@@ -43,7 +43,7 @@ pub async fn run() {
 
 fn apply(wanted: &Table) -> anyhow::Result<()> {
     let mut failed = Vec::new();
-    for place in Place::all().filter(|place| place.namespace_file().exists()) {
+    for place in NetworkNamespace::all().filter(|place| place.namespace_file().exists()) {
         let namespace = place.namespace();
         let listed = match run_words(&format!("ip -n {namespace} -json route show proto {PROTOCOL}")) {
             Ok(listed) => listed,

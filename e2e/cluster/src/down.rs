@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, Node, Place};
+use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node};
 use crate::process::{kill_all, known, stop};
 use crate::run::run_words;
 use crate::wait::say;
@@ -34,9 +34,11 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
         stop(layout, name).await?;
     }
     // These are the containerd shims, and processes that a crash left without a PID file.
-    kill_all("no process runs in the namespaces", || Place::all().flat_map(network::processes).collect())
-        .await?;
-    for place in Place::all() {
+    kill_all("no process runs in the namespaces", || {
+        NetworkNamespace::all().flat_map(network::processes).collect()
+    })
+    .await?;
+    for place in NetworkNamespace::all() {
         network::remove(place)?;
     }
     unmount(&layout.home)?;

@@ -39,7 +39,7 @@ pub(crate) const NAMESPACES: &str = "/run/netns";
 
 /// A network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum NetworkNamespace {
     /// The control plane and the network between nodes.
     Fabric,
     /// A node.
@@ -50,7 +50,7 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node(pub u8);
 
-impl Place {
+impl NetworkNamespace {
     /// Returns the fabric and all possible nodes.
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Fabric).chain(Node::up_to(NODES_MAX).map(Self::Node))
@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn namespaces_have_unique_names_and_addresses() {
-        let places: Vec<_> = Place::all().map(|place| (place.namespace(), place.address())).collect();
+        let places: Vec<_> =
+            NetworkNamespace::all().map(|place| (place.namespace(), place.address())).collect();
         assert_eq!(
             places.iter().map(|(name, at)| format!("{name} {at}")).collect::<Vec<_>>(),
             [

@@ -4,24 +4,24 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::layout::{BRIDGE, FABRIC_ADDRESS, Node, PODS, Place};
+use crate::layout::{BRIDGE, FABRIC_ADDRESS, NetworkNamespace, Node, PODS};
 use crate::process::enter;
 use crate::run::{run, run_words};
 
 /// Creates the fabric: a bridge with an address, without an uplink.
 pub(crate) fn fabric() -> anyhow::Result<()> {
-    let namespace = namespace(Place::Fabric)?;
-    if !has_link(Place::Fabric, BRIDGE) {
+    let namespace = namespace(NetworkNamespace::Fabric)?;
+    if !has_link(NetworkNamespace::Fabric, BRIDGE) {
         run_words(&format!("ip -n {namespace} link add {BRIDGE} type bridge"))?;
     }
     run_words(&format!("ip -n {namespace} addr replace {FABRIC_ADDRESS}/24 dev {BRIDGE}"))?;
     run_words(&format!("ip -n {namespace} link set {BRIDGE} up"))?;
-    forwards(Place::Fabric)
+    forwards(NetworkNamespace::Fabric)
 }
 
 /// Creates a node: a veth pair to the fabric's bridge, and the fabric as default gateway.
 pub(crate) fn node(node: Node) -> anyhow::Result<()> {
-    let (place, fabric) = (Place::Node(node), Place::Fabric.namespace());
+    let (place, fabric) = (NetworkNamespace::Node(node), NetworkNamespace::Fabric.namespace());
     let namespace = namespace(place)?;
     if !has_link(place, "eth0") {
         run_words(&format!("ip -n {fabric} link add {node} type veth peer name eth0 netns {namespace}"))?;
@@ -46,7 +46,7 @@ fn masquerade() -> String {
 }
 
 /// Removes a namespace with all links in it, if it exists.
-pub(crate) fn remove(place: Place) -> anyhow::Result<()> {
+pub(crate) fn remove(place: NetworkNamespace) -> anyhow::Result<()> {
     if place.namespace_file().exists() {
         run_words(&format!("ip netns del {}", place.namespace()))?;
     }
@@ -54,7 +54,7 @@ pub(crate) fn remove(place: Place) -> anyhow::Result<()> {
 }
 
 /// The processes of a namespace.
-pub(crate) fn processes(place: Place) -> Vec<i32> {
+pub(crate) fn processes(place: NetworkNamespace) -> Vec<i32> {
     if !place.namespace_file().exists() {
         return Vec::new();
     }
@@ -62,7 +62,7 @@ pub(crate) fn processes(place: Place) -> Vec<i32> {
     listed.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-fn namespace(place: Place) -> anyhow::Result<String> {
+fn namespace(place: NetworkNamespace) -> anyhow::Result<String> {
     let (name, file) = (place.namespace(), place.namespace_file());
     // If an earlier creation was interrupted, only the file exists.
     if file.exists() && !is_namespace(&file) {
@@ -83,11 +83,11 @@ fn is_namespace(file: &Path) -> bool {
         .is_ok_and(|done| done.status.success())
 }
 
-fn has_link(place: Place, link: &str) -> bool {
+fn has_link(place: NetworkNamespace, link: &str) -> bool {
     run_words(&format!("ip -n {} link show {link}", place.namespace())).is_ok()
 }
 
-fn forwards(place: Place) -> anyhow::Result<()> {
+fn forwards(place: NetworkNamespace) -> anyhow::Result<()> {
     let script = "echo 1 >/proc/sys/net/ipv4/ip_forward";
     run(enter(place, None).args(["sh", "-c", script])).map(drop)
 }

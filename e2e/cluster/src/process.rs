@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::layout::{Layout, Place};
+use crate::layout::{Layout, NetworkNamespace};
 use crate::wait::{Seen, wait};
 
 /// The number of log lines in an error message.
@@ -18,7 +18,7 @@ const TAIL_LINES: usize = 15;
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: NetworkNamespace,
     /// The process whose mount namespace the server shares. Only for servers of a node.
     pub(crate) mounts_of: Option<i32>,
     pub(crate) program: PathBuf,
@@ -27,7 +27,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(name: impl Into<String>, place: Place, program: &Path, args: Vec<String>) -> Self {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        place: NetworkNamespace,
+        program: &Path,
+        args: Vec<String>,
+    ) -> Self {
         let (name, program) = (name.into(), program.to_path_buf());
         Self { name, place, mounts_of: None, program, args, env: BTreeMap::new() }
     }
@@ -79,7 +84,7 @@ impl Started {
 
 /// A command that runs its further arguments inside a namespace. It uses `nsenter`, because `ip netns exec` mounts another `/sys`, which
 /// hides the cgroups.
-pub(crate) fn enter(place: Place, mounts_of: Option<i32>) -> Command {
+pub(crate) fn enter(place: NetworkNamespace, mounts_of: Option<i32>) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", place.namespace_file().display()));
     if let Some(id) = mounts_of {

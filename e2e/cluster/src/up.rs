@@ -9,7 +9,9 @@ use e2e_tools::Tool;
 use tokio::time::Instant;
 
 use crate::client::{import, runs};
-use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, Node, PAUSE_IMAGE, PRIVATE_DIRS, Place};
+use crate::layout::{
+    HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node, PAUSE_IMAGE, PRIVATE_DIRS,
+};
 use crate::process::{Server, Started, enter, known};
 use crate::run::run;
 use crate::wait::{Seen, say, wait};
@@ -116,7 +118,7 @@ impl Work<'_> {
         let containerd = containerd.start(layout)?;
         let ctr = self.order.programs.path(Tool::Ctr)?;
         let answers = || {
-            let mut command = enter(Place::Node(node), None);
+            let mut command = enter(NetworkNamespace::Node(node), None);
             command.arg(ctr).arg("--address").arg(layout.containerd_socket(node)).arg("version");
             let seen =
                 run(&mut command).map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Yes(()));
@@ -148,7 +150,8 @@ impl Work<'_> {
         }
         let args = ["--mount", "--propagation", "slave", "--", "sh", "-c"].map(str::to_owned);
         let args = args.into_iter().chain([servers::mounts(layout, node)]).collect();
-        let server = Server::new(name, Place::Node(node), Path::new("unshare"), args).start(layout)?;
+        let server =
+            Server::new(name, NetworkNamespace::Node(node), Path::new("unshare"), args).start(layout)?;
         wait(&format!("{node} has its own directories"), || {
             let seen =
                 if layout.mounted(node).exists() { Seen::Yes(()) } else { Seen::NotYet("no".to_owned()) };
@@ -173,22 +176,24 @@ impl Work<'_> {
 
     async fn cloud(&self, cloud: &Cloud) -> anyhow::Result<()> {
         let layout = self.layout;
-        let simcloud =
-            Server::new("simcloud", Place::Fabric, &cloud.simcloud, servers::cloud()).start(layout)?;
+        let simcloud = Server::new("simcloud", NetworkNamespace::Fabric, &cloud.simcloud, servers::cloud())
+            .start(layout)?;
         let register = || {
-            let mut command = enter(Place::Fabric, None);
+            let mut command = enter(NetworkNamespace::Fabric, None);
             command.arg(&cloud.ourselves).args(&cloud.register);
             let seen =
                 run(&mut command).map_or_else(|error| Seen::NotYet(error.to_string()), |_| Seen::Yes(()));
             simcloud.unless_ended(layout, seen)
         };
         wait("the simulated cloud has an instance for each node", register).await?;
-        let data_plane = Server::new("data-plane", Place::Fabric, &cloud.ourselves, cloud.data_plane.clone());
+        let data_plane =
+            Server::new("data-plane", NetworkNamespace::Fabric, &cloud.ourselves, cloud.data_plane.clone());
         data_plane.start(layout).map(drop)
     }
 
     fn fabric_server(&self, tool: Tool, args: Vec<String>) -> anyhow::Result<Started> {
-        Server::new(tool.name(), Place::Fabric, self.order.programs.path(tool)?, args).start(self.layout)
+        Server::new(tool.name(), NetworkNamespace::Fabric, self.order.programs.path(tool)?, args)
+            .start(self.layout)
     }
 
     fn server(
@@ -199,7 +204,7 @@ impl Work<'_> {
         mounts_of: Option<i32>,
     ) -> anyhow::Result<Server> {
         let program = self.order.programs.path(tool)?;
-        let server = Server::new(node.server(tool.name()), Place::Node(node), program, args);
+        let server = Server::new(node.server(tool.name()), NetworkNamespace::Node(node), program, args);
         Ok(Server { mounts_of, ..server })
     }
 
@@ -213,7 +218,7 @@ impl Work<'_> {
     ) -> anyhow::Result<String> {
         let kubectl = self.order.programs.path(Tool::Kubectl)?;
         wait(what, || {
-            let mut command = enter(Place::Fabric, None);
+            let mut command = enter(NetworkNamespace::Fabric, None);
             command.arg(kubectl).arg("--kubeconfig").arg(self.layout.kubeconfig()).args(args);
             let seen = match run(&mut command) {
                 Ok(answer) if good(&answer) => Seen::Yes(answer),
@@ -246,7 +251,7 @@ fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     if !known(layout).is_empty() {
         return Ok(());
     }
-    for place in Place::all() {
+    for place in NetworkNamespace::all() {
         let ids = network::processes(place);
         ensure!(
             ids.is_empty(),

@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::result::{Row, Size, Waits, Who};
 use super::stage::Stage;
 
-use judge::{Killed, LEASE_SECONDS, Rate, SHARDS, Step};
+use judge::{Interval, Killed, LEASE_SECONDS, Rate, SHARDS};
 use shares::replica;
 
 /// The numbers of replicas.
@@ -66,7 +66,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     limits::set(stage, Rate::Unbound).await?;
     let (killed, served, share) = kill(stage).await?;
     waits.push(("Service has an address after the kill".to_owned(), served));
-    let mut notes: Vec<String> = steps.iter().map(Step::words).collect();
+    let mut notes: Vec<String> = steps.iter().map(Interval::words).collect();
     notes.push(format!(
         "{SHARDS} shards. The rate that does not bind is {} calls/s to each family, {} of them in \
          parallel, set by the chart's `adapter.limits`.",
@@ -90,7 +90,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 }
 
 /// Creates many Services at once, and deletes them.
-async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Step, Waits)> {
+async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Interval, Waits)> {
     let n = if rate == Rate::Unbound { stage.size.services * CROWD } else { stage.size.services };
     let names = names(&format!("crowd-{replicas}-{}", rate.word()), n);
     // The controllers write Events long after the change, and these writes use the same budget.
@@ -104,7 +104,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     let writes = stage.calls_since(&before).await?.writes;
     stage.progress.told("deleting these Services", stage.delete(&names)).await?;
     stage.quiet().await?;
-    let step = Step {
+    let step = Interval {
         replicas,
         rate,
         services: n,

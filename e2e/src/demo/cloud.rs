@@ -17,7 +17,7 @@ use crate::openstack::{self, OpenStack, Project};
 use crate::{Simcloud, seconds};
 
 use super::cost::{Counts, Operation};
-use super::report::Look;
+use super::report::CloudAccess;
 
 /// The time that the simulated cloud takes to create a load balancer in the step that kills the adapter, so that the kill happens during
 /// the creation. OpenStack is slow enough by itself.
@@ -100,10 +100,10 @@ impl Cloud {
     }
 
     /// How users can access the cloud.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> CloudAccess {
         match self {
-            Self::Sim(cloud) => Look::Simcloud { url: cloud.url().to_owned() },
-            Self::OpenStack(cloud) => Look::OpenStack {
+            Self::Sim(cloud) => CloudAccess::Simcloud { url: cloud.url().to_owned() },
+            Self::OpenStack(cloud) => CloudAccess::OpenStack {
                 clouds: cloud.clouds().display().to_string(),
                 cloud: openstack::USERS_CLOUD,
             },

@@ -4,7 +4,8 @@ use crate::ADAPTER;
 
 use super::cost::Cost;
 use super::report::{
-    BalancerFact, Evidence, Fact, Heading, Look, NodeFact, Outcome, Report, RouteFact, Row, Running, Stay,
+    BalancerFact, CloudAccess, Evidence, Fact, Heading, NodeFact, Outcome, Report, RouteFact, Row, Running,
+    Stay,
 };
 
 /// The maximum number of similar items shown.
@@ -155,16 +156,16 @@ fn kill(adapter: &Running) -> String {
 }
 
 /// Explains how to access the cloud.
-fn look(cloud: &Look) -> String {
+fn look(cloud: &CloudAccess) -> String {
     match cloud {
-        Look::Simcloud { url } => format!(
+        CloudAccess::Simcloud { url } => format!(
             "The simulated cloud is at {url}. To see its state and to inject a fault:\n\n\
              \x20 curl {url}/admin/state\n\
              \x20 curl {url}/admin/counts\n\
              \x20 curl -X POST {url}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
              \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n\n"
         ),
-        Look::OpenStack { clouds, cloud } => format!(
+        CloudAccess::OpenStack { clouds, cloud } => format!(
             "To access the OpenStack project (the client is in venv/bin of the home of `cargo xtask openstack`):\n\n\
              \x20 export OS_CLIENT_CONFIG_FILE={clouds} OS_CLOUD={cloud}\n\
              \x20 openstack server list\n\

@@ -125,7 +125,7 @@ pub(super) struct Stay {
     pub(super) kubectl: Option<String>,
     /// `cloudctl` with the URLs of the status pages, because without a kubelet it cannot forward ports to the pods.
     pub(super) cloudctl: String,
-    pub(super) cloud: Look,
+    pub(super) cloud: CloudAccess,
     /// The URL of Prometheus, if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prometheus: Option<String>,
@@ -137,7 +137,7 @@ pub(super) struct Stay {
 /// How users can access the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub(super) enum Look {
+pub(super) enum CloudAccess {
     /// The URL of simcloud; its admin API is below `/admin`.
     Simcloud { url: String },
     /// The path of a clouds.yaml, and the name of the user's cloud in it.
@@ -216,7 +216,7 @@ pub(super) mod tests {
             kubeconfig: "/tmp/x/admin.kubeconfig".to_owned(),
             kubectl: Some("/cache/kubectl".to_owned()),
             cloudctl: "/built/cloudctl --url cloud-adapter=http://192.0.2.2:20005".to_owned(),
-            cloud: Look::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
+            cloud: CloudAccess::Simcloud { url: "http://127.0.0.1:20003".to_owned() },
             prometheus: Some("http://127.0.0.1:20004".to_owned()),
             logs: "/tmp/x/logs".to_owned(),
             processes: vec![Running { process: ADAPTER, pid: 4711 }],

@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http::{Answer, Http};
+use crate::http::{Http, HttpResponse};
 
 /// The deadline of a call. The services are slow on a busy host.
 const ANSWER_WITHIN: Duration = Duration::from_secs(180);
@@ -191,7 +191,7 @@ impl Account {
             *self.session() = session;
             answer = send(token).await?;
         }
-        let Answer { status, body, .. } = answer;
+        let HttpResponse { status, body, .. } = answer;
         if !status.is_success() {
             return Err(Refusal { call, status, text: body }.into());
         }
@@ -249,7 +249,7 @@ async fn session(http: &Http, credentials: &Credentials) -> anyhow::Result<(Sess
     }});
     let what = format!("the log-in as {username} at {auth_url}");
     let url = format!("{auth_url}/auth/tokens");
-    let Answer { status, headers, body } =
+    let HttpResponse { status, headers, body } =
         http.answer(&what, |client| client.post(&url).json(&order)).await?;
     if !status.is_success() {
         return Err(Refusal { call: what, status, text: body }.into());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use e2e::{Simcloud, State, docs, eventually, merge, seconds};
-use e2e_cluster::layout::Place;
+use e2e_cluster::layout::NetworkNamespace;
 use e2e_cluster::up::{Cloud, Programs};
 use e2e_cluster::{Layout, Order};
 use e2e_tools::{Environment, Terminal, Tool};
@@ -166,7 +166,8 @@ impl Stage {
 
     async fn up(&self, wanted: Wanted) -> anyhow::Result<Bed> {
         e2e_cluster::up(&self.layout, &self.order(wanted)).await?;
-        let network = File::open(Place::Fabric.namespace_file()).context("the cluster has no network")?;
+        let network =
+            File::open(NetworkNamespace::Fabric.namespace_file()).context("the cluster has no network")?;
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
             .context("cannot enter the cluster's network")?;
         let file = Kubeconfig::read_from(self.layout.kubeconfig())?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, ensure};
 use e2e::{eventually, service};
-use e2e_cluster::layout::{Node, Place};
+use e2e_cluster::layout::{NetworkNamespace, Node};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -69,7 +69,7 @@ fn a_tainted_node_is_initialised_by_pods_that_run_on_it() {
 /// VmRSS of each of our processes on the node, as reported by the kernel.
 fn memory() -> anyhow::Result<String> {
     let mut lines = Vec::new();
-    let network = fs::metadata(Place::Node(Node(1)).namespace_file())?.ino();
+    let network = fs::metadata(NetworkNamespace::Node(Node(1)).namespace_file())?.ino();
     let there = |process: &fs::DirEntry| {
         fs::metadata(process.path().join("ns/net")).is_ok_and(|its| its.ino() == network)
     };

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::Context;
-use e2e_cluster::layout::{Node, Place};
+use e2e_cluster::layout::{NetworkNamespace, Node};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, IMAGES, NAMESPACE, RELEASE};
@@ -15,8 +15,8 @@ const NAME_MAX: usize = 15;
 
 /// Processes in the network of a node, by image. Other tests may run processes of the same name on this machine.
 pub(crate) fn of(node: u8) -> anyhow::Result<BTreeMap<&'static str, i32>> {
-    let network =
-        fs::metadata(Place::Node(Node(node)).namespace_file()).context("the node does not exist")?;
+    let network = fs::metadata(NetworkNamespace::Node(Node(node)).namespace_file())
+        .context("the node does not exist")?;
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };

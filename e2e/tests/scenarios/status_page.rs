@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use e2e::{ADAPTER, Bed, Browser, Look, WITHIN, binaries, eventually, service};
+use e2e::{ADAPTER, Bed, Browser, Screenshot, WITHIN, binaries, eventually, service};
 use pages::report::{AdapterStatus, Task};
 use serde_json::json;
 
@@ -128,7 +128,7 @@ fn fit_for_eyes(url: &str, dir: &Path) {
     let mut browser = Browser::start(dir).unwrap();
     let mut grounds = Vec::new();
     for (width, dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
-        let seen = browser.look(url, Look { width, dark }).unwrap();
+        let seen = browser.look(url, Screenshot { width, dark }).unwrap();
         let name = format!("status-page-{width}-{}.png", if dark { "dark" } else { "light" });
         fs::write(pictures.join(&name), &seen.picture).unwrap();
         assert!(seen.width <= u64::from(width), "{name} is {} wide", seen.width);

@@ -35,10 +35,10 @@ fn leader(now: Instant) -> Candidate {
 }
 
 /// Acquires a lease of this version. `transitions`: the new value of `leaseTransitions`.
-fn acquire(transitions: u32, version: Option<&str>) -> Step {
+fn acquire(transitions: u32, version: Option<&str>) -> Action {
     // If the Lease has no acquire time, the epoch is the number of transitions.
     let after = u64::from(transitions) - 1;
-    Step::Acquire(Acquisition { transitions, after, version: version.map(str::to_owned) })
+    Action::Acquire(Acquisition { transitions, after, version: version.map(str::to_owned) })
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +49,7 @@ async fn a_free_lease_is_taken_at_once_in_a_new_term() {
         (released(4), acquire(5, Some("4.0"))),
     ] {
         let mut free = candidate(now);
-        assert_eq!(free.decide(now), Step::Look);
+        assert_eq!(free.decide(now), Action::Look);
         free.saw(now, Some(found.clone()));
         assert_eq!(free.decide(now), wanted, "{found:?}");
     }
@@ -64,7 +64,7 @@ async fn an_emptied_or_missing_lease_is_taken_after_its_duration() {
         for seconds in [0, 5, 9] {
             fresh.saw(begin + seconds * SECOND, found.clone());
         }
-        assert_eq!(fresh.decide(begin + 9 * SECOND), Step::Wait(begin + 10 * SECOND), "{found:?}");
+        assert_eq!(fresh.decide(begin + 9 * SECOND), Action::Wait(begin + 10 * SECOND), "{found:?}");
         assert_eq!(fresh.decide(begin + 10 * SECOND), wanted, "{found:?}");
     }
 }
@@ -77,8 +77,8 @@ async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
         let mut standby = candidate(begin);
         standby.saw(begin, Some(record(Some("b"), 4, 0)));
         standby.saw(begin + SECOND, Some(found.clone()));
-        assert!(matches!(standby.decide(begin + 10 * SECOND), Step::Look | Step::Wait(_)), "{found:?}");
-        let Step::Acquire(taken) = standby.decide(begin + 11 * SECOND) else { panic!("{found:?}") };
+        assert!(matches!(standby.decide(begin + 10 * SECOND), Action::Look | Action::Wait(_)), "{found:?}");
+        let Action::Acquire(taken) = standby.decide(begin + 11 * SECOND) else { panic!("{found:?}") };
         assert_eq!((taken.transitions, taken.after), (transitions + 1, 4), "{found:?}");
     }
 }
@@ -90,9 +90,9 @@ async fn an_old_observation_creates_no_lease() {
     fresh.saw(begin, None);
     // Another client may have created and deleted the Lease again.
     let now = begin + 12 * SECOND;
-    assert_eq!(fresh.decide(now), Step::Look);
+    assert_eq!(fresh.decide(now), Action::Look);
     fresh.saw(now, None);
-    assert_eq!(fresh.decide(now + SECOND), Step::Wait(now + 2 * SECOND));
+    assert_eq!(fresh.decide(now + SECOND), Action::Wait(now + 2 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,7 @@ async fn a_leader_recreates_its_deleted_lease_at_once() {
     let mut leader = leader(begin);
     let now = begin + SECOND;
     leader.saw(now, None);
-    assert_eq!(leader.decide(now), Step::Lost(Lost::Emptied));
+    assert_eq!(leader.decide(now), Action::Lost(Lost::Emptied));
     leader.resign();
     let now = begin + 2 * SECOND;
     assert_eq!(leader.decide(now), acquire(6, None));
@@ -131,7 +131,7 @@ async fn consecutive_terms_end_with_a_term_of_another_process() {
         leader.failed(now, now);
         leader.saw(now, Some(found.clone()));
         let now = now + 10 * SECOND;
-        let Step::Acquire(taken) = leader.decide(now) else { panic!("{found:?}") };
+        let Action::Acquire(taken) = leader.decide(now) else { panic!("{found:?}") };
         leader.wrote((now, now), record(Some("a"), taken.transitions, 3));
         assert_eq!(leader.since(), since, "{found:?}");
     }
@@ -148,7 +148,7 @@ async fn a_held_lease_is_taken_after_its_duration_unchanged() {
     let edited = Record { version: "edited".into(), ..record(Some("b"), 4, 9) };
     standby.saw(begin + 18 * SECOND, Some(edited));
     let expires = renewed + 10 * SECOND;
-    assert_eq!(standby.decide(expires - SECOND / 10), Step::Wait(expires));
+    assert_eq!(standby.decide(expires - SECOND / 10), Action::Wait(expires));
     assert_eq!(standby.decide(expires), acquire(5, Some("edited")));
 }
 
@@ -161,7 +161,7 @@ async fn the_holder_of_a_deleted_lease_is_waited_for() {
     standby.saw(begin + 5 * SECOND, None);
     standby.saw(begin + 10 * SECOND, None);
     // The holder may have renewed the Lease, unobserved, before its deletion.
-    assert_eq!(standby.decide(begin + 10 * SECOND), Step::Wait(begin + 11 * SECOND));
+    assert_eq!(standby.decide(begin + 10 * SECOND), Action::Wait(begin + 11 * SECOND));
     assert_eq!(standby.decide(begin + 11 * SECOND), acquire(5, None));
 }
 
@@ -169,12 +169,12 @@ async fn the_holder_of_a_deleted_lease_is_waited_for() {
 async fn a_leader_relies_on_the_start_of_its_last_renewal() {
     let begin = Instant::now();
     let mut leader = leader(begin);
-    assert_eq!(leader.decide(begin + SECOND), Step::Wait(begin + 2 * SECOND));
-    assert_eq!(leader.decide(begin + 2 * SECOND), Step::Renew { version: "5.1".into() });
+    assert_eq!(leader.decide(begin + SECOND), Action::Wait(begin + 2 * SECOND));
+    assert_eq!(leader.decide(begin + 2 * SECOND), Action::Renew { version: "5.1".into() });
     let (started, now) = (begin + 2 * SECOND, begin + 3 * SECOND);
     leader.wrote((started, now), record(Some("a"), 5, 2));
     assert_eq!(leader.term(), Some((5, started + 6 * SECOND)));
-    assert_eq!(leader.decide(started + 6 * SECOND), Step::Lost(Lost::NotRenewed));
+    assert_eq!(leader.decide(started + 6 * SECOND), Action::Lost(Lost::NotRenewed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn a_leader_that_observes_another_holder_stops() {
     ] {
         let mut leader = leader(now);
         leader.saw(now + SECOND, found);
-        assert_eq!(leader.decide(now + SECOND), Step::Lost(why));
+        assert_eq!(leader.decide(now + SECOND), Action::Lost(why));
     }
 }
 
@@ -197,12 +197,12 @@ async fn a_refused_renewal_is_followed_by_a_read_and_a_retry() {
     let mut leader = leader(begin);
     let now = begin + 2 * SECOND;
     leader.failed(now, now);
-    assert_eq!(leader.decide(now), Step::Look);
+    assert_eq!(leader.decide(now), Action::Look);
     let edited = Record { version: "edited".into(), ..record(Some("a"), 5, 1) };
     leader.saw(now, Some(edited));
-    assert_eq!(leader.decide(now), Step::Renew { version: "edited".into() });
+    assert_eq!(leader.decide(now), Action::Renew { version: "edited".into() });
     leader.failed(now, now);
-    assert_eq!(leader.decide(now), Step::Wait(now + 2 * SECOND), "the candidate runs in a busy loop");
+    assert_eq!(leader.decide(now), Action::Wait(now + 2 * SECOND), "the candidate runs in a busy loop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,22 +213,22 @@ async fn without_api_server_a_leader_keeps_its_term_until_expiry() {
     let mut calls = 0;
     loop {
         match leader.decide(now) {
-            Step::Wait(until) => now = until,
-            Step::Renew { .. } => {
+            Action::Wait(until) => now = until,
+            Action::Renew { .. } => {
                 calls += 1;
                 leader.failed(now, now + SECOND);
                 now += SECOND;
             }
-            Step::Look => {
+            Action::Look => {
                 calls += 1;
                 leader.saw_nothing(now);
                 now += SECOND;
             }
-            Step::Lost(why) => {
+            Action::Lost(why) => {
                 assert_eq!((why, now), (Lost::NotRenewed, begin + 6 * SECOND));
                 break;
             }
-            step @ Step::Acquire(_) => panic!("{step:?}"),
+            step @ Action::Acquire(_) => panic!("{step:?}"),
         }
     }
     assert!((2..=5).contains(&calls), "{calls} calls");

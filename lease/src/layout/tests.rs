@@ -4,9 +4,13 @@ use crate::settings::Timing;
 const NONE: Option<u16> = None;
 
 /// A Lease of this division, free or held.
-fn place(division: Division, free: bool, now: Instant) -> Place {
+fn place(division: Division, free: bool, now: Instant) -> LeaseState {
     let free_from = if free { now } else { now + Timing::default().duration };
-    Place { view: View { free_from: Some(free_from), ..View::default() }, division, ..Place::default() }
+    LeaseState {
+        view: View { free_from: Some(free_from), ..View::default() },
+        division,
+        ..LeaseState::default()
+    }
 }
 
 fn set(shards: u16, before: Option<u16>) -> Division {
@@ -52,7 +56,7 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
     let taken = begin + Timing::default().retry;
     let now = taken + Timing::default().retry;
     let first = place(set(2, Some(3)), false, begin);
-    let settled = |change: &dyn Fn(&mut Place)| {
+    let settled = |change: &dyn Fn(&mut LeaseState)| {
         let mut others = [place(set(3, NONE), true, begin), place(set(3, NONE), true, begin)];
         for other in &mut others {
             other.looked(taken);
@@ -169,7 +173,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_lease_is_clear_after_its_duration() {
     let now = Instant::now();
-    let missing = |free| Place { missing: true, ..place(Division::Fresh, free, now) };
+    let missing = |free| LeaseState { missing: true, ..place(Division::Fresh, free, now) };
     let first = place(Division::Fresh, true, now);
     let used = place(set(2, NONE), true, now);
     for (mine, leases, wanted) in [

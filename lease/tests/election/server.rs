@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const NAME: &str = "cloud-adapter";
@@ -192,7 +192,7 @@ impl FakeServer {
         &self,
         request: Request<Body>,
         cut: Option<watch::Receiver<bool>>,
-    ) -> Result<Answer, BoxError> {
+    ) -> Result<HttpResponse, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let mood = {
@@ -221,7 +221,7 @@ impl FakeServer {
         answer(status, &value)
     }
 
-    fn watch(&self, query: &str, cut: Option<watch::Receiver<bool>>) -> Result<Answer, BoxError> {
+    fn watch(&self, query: &str, cut: Option<watch::Receiver<bool>>) -> Result<HttpResponse, BoxError> {
         let name = query
             .split("fieldSelector=metadata.name%3D")
             .nth(1)
@@ -350,7 +350,7 @@ fn refusal(status: StatusCode) -> Value {
     })
 }
 
-fn answer(status: StatusCode, value: &Value) -> Result<Answer, BoxError> {
+fn answer(status: StatusCode, value: &Value) -> Result<HttpResponse, BoxError> {
     let body = if status.is_success() { typed(value) } else { value.clone() };
     let body = Full::new(Bytes::from(serde_json::to_vec(&body)?)).boxed_unsync();
     Ok(Response::builder().status(status).header("content-type", "application/json").body(body)?)

@@ -51,7 +51,7 @@ pub(super) enum Shown {
 
 /// The cloud's answer about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Verdict {
     /// The instance is gone, with evidence observed at this time of the adapter's clock.
     Gone { observed: Timestamp },
     /// The instance exists, and may be switched off.
@@ -165,18 +165,18 @@ impl Ledger {
     }
 
     /// Records an answer to a request that was sent at `asked`.
-    pub(super) fn hear(&mut self, subject: &Subject, answer: &Answer, asked: Instant, now: Instant) {
+    pub(super) fn hear(&mut self, subject: &Subject, answer: &Verdict, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
-        if matches!(answer, Answer::Exists { .. }) {
+        if matches!(answer, Verdict::Exists { .. }) {
             self.held.remove(subject);
         }
         let Some(case) = self.cases.get_mut(subject) else { return };
         let (heard, retry_after) = match answer {
-            Answer::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
-            Answer::Exists { stopped } => (Heard::Exists { stopped: *stopped }, None),
-            Answer::NotVisible => (Heard::NotVisible, None),
-            Answer::Foreign => (Heard::Foreign, Some(FOREIGN)),
-            Answer::Failed { error, retry_after } => {
+            Verdict::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
+            Verdict::Exists { stopped } => (Heard::Exists { stopped: *stopped }, None),
+            Verdict::NotVisible => (Heard::NotVisible, None),
+            Verdict::Foreign => (Heard::Foreign, Some(FOREIGN)),
+            Verdict::Failed { error, retry_after } => {
                 let repeated = matches!(case.heard, Heard::Failed { .. });
                 (Heard::Failed { error: error.clone(), repeated }, *retry_after)
             }

@@ -7,7 +7,7 @@ use cloud_api_proto::{
 use controller_core::adapter::{Adapter, Call};
 use jiff::Timestamp;
 
-use super::absence::{Answer, Subject};
+use super::absence::{Subject, Verdict};
 use crate::mirror::trim_instance;
 
 /// Maximum number of references in one call. Source: contract.
@@ -17,7 +17,7 @@ pub(super) const BATCH: usize = 500;
 /// [`BATCH`]. Cost: one call. The adapter makes one vendor call if the vendor supports batches, else one per instance.
 ///
 /// Witnesses are provider IDs of known instances. The adapter needs them for its proof. Their results are ignored.
-pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[String]) -> Vec<Answer> {
+pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[String]) -> Vec<Verdict> {
     let ids = subjects.iter().map(|subject| &subject.provider_id).chain(witnesses);
     let reference =
         |id: &String| InstanceRef { r#ref: Some(Ref::ProviderId(id.clone())), ..InstanceRef::default() };
@@ -33,20 +33,22 @@ pub(super) async fn ask(adapter: &Adapter, subjects: &[Subject], witnesses: &[St
     }
 }
 
-fn answer(result: InstanceResult) -> Answer {
+fn answer(result: InstanceResult) -> Verdict {
     match result.existence() {
         // An instance in a result may be ending. Only `GONE`, with evidence, means that it has ended.
         Existence::Exists => {
             let stopped = result.instance.map(trim_instance).is_some_and(|instance| instance.stopped);
-            Answer::Exists { stopped }
+            Verdict::Exists { stopped }
         }
-        Existence::Gone => evidence(&result).map_or(Answer::NotVisible, |observed| Answer::Gone { observed }),
-        Existence::NotVisible => Answer::NotVisible,
-        Existence::Foreign => Answer::Foreign,
+        Existence::Gone => {
+            evidence(&result).map_or(Verdict::NotVisible, |observed| Verdict::Gone { observed })
+        }
+        Existence::NotVisible => Verdict::NotVisible,
+        Existence::Foreign => Verdict::Foreign,
         Existence::Unknown | Existence::Unspecified => {
             let error = result.error.unwrap_or_default();
             let retry_after = error.retry_after.and_then(|delay| delay.try_into().ok());
-            Answer::Failed {
+            Verdict::Failed {
                 error: format!("{}: {}", error.reason().as_str_name(), error.message),
                 retry_after,
             }
@@ -61,8 +63,8 @@ fn evidence(result: &InstanceResult) -> Option<Timestamp> {
     Timestamp::new(observed.seconds, observed.nanos).ok()
 }
 
-fn failed(error: &AdapterError) -> Answer {
-    Answer::Failed { error: error.to_string(), retry_after: error.retry_after }
+fn failed(error: &AdapterError) -> Verdict {
+    Verdict::Failed { error: error.to_string(), retry_after: error.retry_after }
 }
 
 #[cfg(test)]
@@ -82,11 +84,11 @@ mod tests {
     fn gone_without_evidence_proves_nothing() {
         let bare = InstanceResult { existence: Existence::Gone.into(), ..InstanceResult::default() };
         for result in [bare, gone(Method::Unspecified, Some(7)), gone(Method::DirectGetNotFound, None)] {
-            assert_eq!(answer(result.clone()), Answer::NotVisible, "{result:?}");
+            assert_eq!(answer(result.clone()), Verdict::NotVisible, "{result:?}");
         }
         for method in [Method::DirectGetNotFound, Method::TerminalState] {
             let observed = Timestamp::from_second(7).expect("a time");
-            assert_eq!(answer(gone(method, Some(7))), Answer::Gone { observed });
+            assert_eq!(answer(gone(method, Some(7))), Verdict::Gone { observed });
         }
     }
 
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn unknown_existence_is_a_failure() {
         let result = InstanceResult { existence: 99, ..InstanceResult::default() };
-        assert!(matches!(answer(result), Answer::Failed { .. }));
+        assert!(matches!(answer(result), Verdict::Failed { .. }));
     }
 
     #[test]
@@ -115,7 +117,7 @@ mod tests {
                 instance: found,
                 ..InstanceResult::default()
             };
-            assert_eq!(answer(result), Answer::Exists { stopped }, "{state:?}");
+            assert_eq!(answer(result), Verdict::Exists { stopped }, "{state:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ fn trimmed(node: NodeBuilder) -> Node {
 }
 
 /// Returns the answer for an instance in this state.
-fn answer_in(state: InstanceState, node: &Node) -> Answer {
+fn answer_in(state: InstanceState, node: &Node) -> LookupResult {
     let instance = Some(instance("sim://north/i-1").named("a").state(state).build());
     answer(
         node,
@@ -32,7 +32,7 @@ async fn answer_is_for_the_node_that_asked_and_not_for_its_name() {
     let (first, second) = (trimmed(node("a")), trimmed(node("a").uid("uid-a2")));
     let lookup = lookup_with(&first);
     assert!(lookup.answer(&second).is_none());
-    assert!(matches!(lookup.answer(&first), Some(Answer::Seen(_))));
+    assert!(matches!(lookup.answer(&first), Some(LookupResult::Seen(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,10 +57,10 @@ async fn initialised_node_drops_its_answer() {
 fn ending_instance_is_not_found_by_name() {
     let (new, known) = (trimmed(node("a")), trimmed(node("a").provider_id("sim://north/i-1")));
     for state in [InstanceState::Terminating, InstanceState::Terminated] {
-        assert!(matches!(answer_in(state, &new), Answer::NotVisible), "{state:?}");
-        assert!(matches!(answer_in(state, &known), Answer::Seen(_)), "{state:?}");
+        assert!(matches!(answer_in(state, &new), LookupResult::NotVisible), "{state:?}");
+        assert!(matches!(answer_in(state, &known), LookupResult::Seen(_)), "{state:?}");
     }
-    assert!(matches!(answer_in(InstanceState::Stopped, &new), Answer::Seen(_)));
+    assert!(matches!(answer_in(InstanceState::Stopped, &new), LookupResult::Seen(_)));
 }
 
 // Behaviour: W8
@@ -69,12 +69,12 @@ fn existing_instance_without_its_fields_is_a_failure() {
     for existence in [Existence::Exists, Existence::Unknown, Existence::Unspecified] {
         let result = InstanceResult { existence: existence.into(), ..InstanceResult::default() };
         let answer = answer(&trimmed(node("a")), result);
-        assert!(matches!(answer, Answer::Failed { again: Again::Backoff, .. }), "{answer:?}");
+        assert!(matches!(answer, LookupResult::Failed { again: Again::Backoff, .. }), "{answer:?}");
     }
 }
 
 #[test]
 fn unknown_existence_is_a_failure() {
     let result = InstanceResult { existence: 99, ..InstanceResult::default() };
-    assert!(matches!(answer(&trimmed(node("a")), result), Answer::Failed { .. }));
+    assert!(matches!(answer(&trimmed(node("a")), result), LookupResult::Failed { .. }));
 }

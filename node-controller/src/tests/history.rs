@@ -53,7 +53,7 @@ fn moment() -> impl Strategy<Value = Moment> {
 
 /// What the controller can observe.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Observation {
     adapter: bool,
     server: bool,
 }
@@ -73,7 +73,7 @@ impl Truth {
         Self { uid: format!("uid-{name}"), name, proofs: None }
     }
 
-    fn look(&mut self, world: &World, sight: Sight) {
+    fn look(&mut self, world: &World, sight: Observation) {
         let ready = controller_core::node::is_ready(&world.node(&self.name));
         let id = id(&self.name);
         let (listed, proven) = world.cloud.read(|state| {
@@ -108,7 +108,7 @@ impl Truth {
     }
 }
 
-async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, sight: &mut Sight) {
+async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment, sight: &mut Observation) {
     let id = |n: usize| id(&format!("n{n}"));
     match moment {
         Moment::Ends(n) => world.cloud.end(&id(n)),
@@ -161,7 +161,7 @@ async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
         world.kube.put::<Node>(known(&truth.name).ready("Unknown"));
     }
     world.start();
-    let (mut n_deleted, mut sight) = (0, Sight { adapter: true, server: true });
+    let (mut n_deleted, mut sight) = (0, Observation { adapter: true, server: true });
     for (seconds, moment) in history {
         // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;

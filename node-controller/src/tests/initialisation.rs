@@ -273,7 +273,7 @@ async fn instance_without_addresses_leaves_its_node_tainted() {
     world.start();
     sleep(Duration::from_mins(30)).await;
     assert!(!world.is_initialised("a"));
-    assert!(world.has_event("InstanceWithoutAddresses", "no address"), "{:?}", world.kube.events());
+    assert!(world.has_event("InstanceWithoutAddresses", "lists an address"), "{:?}", world.kube.events());
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     eventually("the node is initialised", || world.is_initialised("a")).await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);

@@ -66,13 +66,13 @@ pub struct Budget {
     /// Number of calls that the vendor has throttled so far.
     pub throttled: u64,
     /// The last ten minutes in steps of five seconds, newest first.
-    pub history: Vec<Step>,
+    pub history: Vec<BucketSample>,
 }
 
 /// State of a bucket over five seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Step {
+pub struct BucketSample {
     /// How long ago the step ended.
     pub seconds_ago: u64,
     /// Number of calls sent during the step.

@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 /// What was reported, and when.
 #[derive(Debug)]
-pub(crate) struct Told<T>(BTreeMap<T, Instant>);
+pub(crate) struct Reported<T>(BTreeMap<T, Instant>);
 
-impl<T> Default for Told<T> {
+impl<T> Default for Reported<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Clone + Ord> Told<T> {
+impl<T: Clone + Ord> Reported<T> {
     /// Returns those of the present conditions that must be reported now. Forgets the conditions that have ended.
     pub(crate) fn news<'a>(&mut self, all: impl IntoIterator<Item = &'a T>, now: Instant) -> Vec<&'a T>
     where
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn lasting_condition_is_reported_when_it_begins_and_repeatedly() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut told, start) = (Reported::default(), Instant::now());
         for (minutes, troubles, news) in [
             (0, vec!["rain"], vec!["rain"]),
             (1, vec!["rain", "snow"], vec!["snow"]),
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn alternating_conditions_are_reported_once_each() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut told, start) = (Reported::default(), Instant::now());
         for (minutes, trouble, is_news) in
             [(0, "rain", true), (1, "snow", true), (2, "rain", false), (3, "snow", false), (31, "rain", true)]
         {

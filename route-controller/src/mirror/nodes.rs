@@ -32,7 +32,7 @@ pub(crate) fn trim(node: &api::Node) -> Option<Node> {
 
 /// What the change of a node means for passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum NodeChange {
     /// The change may affect the plan.
     Plan,
     /// Another controller wrote the condition.
@@ -42,7 +42,7 @@ pub(crate) enum News {
 }
 
 /// Classifies a change. `judged` is the last pass's conclusion about the node. If it is `None`, a change of the condition is irrelevant.
-pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News {
+pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> NodeChange {
     let Node {
         name,
         uid,
@@ -59,13 +59,13 @@ pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> News
         || (provider_id, internal_ips) != (&after.provider_id, &after.internal_ips)
         || (pod_cidrs, unreadable_cidrs) != (&after.pod_cidrs, &after.unreadable_cidrs)
     {
-        return News::Plan;
+        return NodeChange::Plan;
     }
     let is_right = judged.is_none_or(|judged| judged.stands_on(after));
     if *network_unavailable == after.network_unavailable || is_right {
-        News::Nothing
+        NodeChange::Nothing
     } else {
-        News::Condition
+        NodeChange::Condition
     }
 }
 
@@ -140,12 +140,12 @@ mod tests {
     fn only_what_changes_a_plan_wakes_the_controller() {
         let node = || crate::plan::tests::node("a").pods("10.244.1.0/24");
         for (name, after, expected) in [
-            ("nothing", node(), News::Nothing),
-            ("a pod CIDR", node().pods("10.244.2.0/24"), News::Plan),
-            ("the provider ID", node().uninitialised(), News::Plan),
-            ("an address", node().at("192.0.2.1"), News::Plan),
-            ("an address and the condition", node().at("192.0.2.1").says("True", "X"), News::Plan),
-            ("another node of that name", node().uid("b"), News::Plan),
+            ("nothing", node(), NodeChange::Nothing),
+            ("a pod CIDR", node().pods("10.244.2.0/24"), NodeChange::Plan),
+            ("the provider ID", node().uninitialised(), NodeChange::Plan),
+            ("an address", node().at("192.0.2.1"), NodeChange::Plan),
+            ("an address and the condition", node().at("192.0.2.1").says("True", "X"), NodeChange::Plan),
+            ("another node of that name", node().uid("b"), NodeChange::Plan),
         ] {
             assert_eq!(news(&node(), &after, Some(Network::Available)), expected, "{name}");
         }
@@ -157,31 +157,37 @@ mod tests {
         let right = || node().says("False", "RouteCreated");
         let available = Some(Network::Available);
         for (name, before, after, judged, expected) in [
-            ("own value", node(), right(), available, News::Nothing),
+            ("own value", node(), right(), available, NodeChange::Nothing),
             (
                 "own value over a foreign one",
                 node().says("False", "CalicoIsUp"),
                 right(),
                 available,
-                News::Nothing,
+                NodeChange::Nothing,
             ),
-            ("another reason", right(), node().says("False", "CalicoIsUp"), available, News::Condition),
-            ("another status", right(), node().says("True", "RouteCreated"), available, News::Condition),
-            ("condition removed", right(), node(), available, News::Condition),
+            ("another reason", right(), node().says("False", "CalicoIsUp"), available, NodeChange::Condition),
+            (
+                "another status",
+                right(),
+                node().says("True", "RouteCreated"),
+                available,
+                NodeChange::Condition,
+            ),
+            ("condition removed", right(), node(), available, NodeChange::Condition),
             (
                 "own reason with the wrong status",
                 right(),
                 node().says("True", "NoRouteCreated"),
                 available,
-                News::Condition,
+                NodeChange::Condition,
             ),
-            ("no conclusion", right(), node().says("False", "CalicoIsUp"), None, News::Nothing),
+            ("no conclusion", right(), node().says("False", "CalicoIsUp"), None, NodeChange::Nothing),
             (
                 "wrong, but unchanged",
                 node().says("True", "X"),
                 node().says("True", "X"),
                 available,
-                News::Nothing,
+                NodeChange::Nothing,
             ),
         ] {
             assert_eq!(news(&before, &after, judged), expected, "{name}");

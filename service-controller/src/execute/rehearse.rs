@@ -9,7 +9,7 @@ use controller_core::adapter::Call;
 use super::{Executor, Job};
 use crate::{
     error::Error,
-    plan::{Ask, Step, service::ServiceId, spec::Takeover},
+    plan::{Ask, Operation, service::ServiceId, spec::Takeover},
 };
 
 /// The lowest class, because no traffic waits for a dry run.
@@ -39,7 +39,7 @@ impl Executor {
         &self,
         id: &ServiceId,
         takeover: &Takeover,
-        step: &Step,
+        step: &Operation,
     ) -> Result<DeleteLoadBalancerResponse, Error> {
         let request = DeleteLoadBalancerRequest { dry_run: true, ..self.removal(id, takeover) };
         let answer = self.adapter.delete_load_balancer(call(), request).await;

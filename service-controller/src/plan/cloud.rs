@@ -96,7 +96,7 @@ fn sorted(mut words: Vec<String>) -> Vec<String> {
 
 /// Answer of the adapter to an ensure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct EnsureResult {
     pub(crate) state: State,
     /// Number of vendor writes in this convergence.
     pub(crate) steps: u32,
@@ -109,7 +109,7 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl Answer {
+impl EnsureResult {
     /// Whether the adapter changed the load balancer, given what the cache showed before.
     ///
     /// `steps` alone is not sufficient: an adapter may count the steps of a convergence that ended long ago.
@@ -120,7 +120,7 @@ impl Answer {
     }
 }
 
-impl From<EnsureLoadBalancerResponse> for Answer {
+impl From<EnsureLoadBalancerResponse> for EnsureResult {
     fn from(answer: EnsureLoadBalancerResponse) -> Self {
         Self {
             state: answer.state().into(),
@@ -211,13 +211,13 @@ mod tests {
             conditions: vec![LoadBalancerCondition { r#type: word.to_owned(), message: message.to_owned() }],
             ..EnsureLoadBalancerResponse::default()
         };
-        let kept = |word, message| Answer::from(answer(word, message)).budget;
+        let kept = |word, message| EnsureResult::from(answer(word, message)).budget;
         let sentence =
             "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, its next call in about 8 s";
         let words = Some("waits for the budget of loadbalancer".to_owned());
         assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
         assert_eq!(kept("WaitingFor", sentence), None, "another condition has the same message");
         assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "empty message");
-        assert_eq!(Answer::from(answer(WAITING_FOR_BUDGET, sentence)).why, sentence);
+        assert_eq!(EnsureResult::from(answer(WAITING_FOR_BUDGET, sentence)).why, sentence);
     }
 }

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Step,
+    Operation,
     cloud::{Balancer, State},
     memory::Memory,
     service::ServiceId,
@@ -85,7 +85,7 @@ impl Releases {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Delete it now. If the deletion fails, this step is reported.
-    Remove(Step),
+    Remove(Operation),
     /// Delete it if the deletion brake allows that and no Service has the UID in its tags.
     RemoveOrphan,
     /// Delete it without the brake, because a user released it, unless a Service has the UID in its tags.
@@ -113,11 +113,11 @@ pub(crate) fn judge(
     match (standing, orphans) {
         (Standing::Ours, _) => Verdict::Wait,
         (Standing::Others, _) => Verdict::Leave,
-        (Standing::WantsNone, _) => Verdict::Remove(Step::Sync),
+        (Standing::WantsNone, _) => Verdict::Remove(Operation::Sync),
         // A deletion that has begun continues, whatever its reason was.
-        (Standing::Gone, _) if memory.removes() => Verdict::Remove(Step::LeftOver),
+        (Standing::Gone, _) if memory.removes() => Verdict::Remove(Operation::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
-        (Standing::Gone, _) if memory.made => Verdict::Remove(Step::LeftOver),
+        (Standing::Gone, _) if memory.made => Verdict::Remove(Operation::LeftOver),
         (Standing::Gone, Orphans::Report) => Verdict::Report(None),
         (Standing::Gone, Orphans::DeleteAfter(age)) => {
             match age.checked_sub(memory.orphan_for(now)).filter(|rest| !rest.is_zero()) {
@@ -158,8 +158,8 @@ mod tests {
         let rows = [
             (Standing::Ours, &made, delete, Verdict::Wait),
             (Standing::Others, &made, delete, Verdict::Leave),
-            (Standing::WantsNone, &unknown, report, Verdict::Remove(Step::Sync)),
-            (Standing::Gone, &made, report, Verdict::Remove(Step::LeftOver)),
+            (Standing::WantsNone, &unknown, report, Verdict::Remove(Operation::Sync)),
+            (Standing::Gone, &made, report, Verdict::Remove(Operation::LeftOver)),
             (Standing::Gone, &unknown, report, Verdict::Report(None)),
             (Standing::Gone, &orphan(Duration::ZERO, true), report, Verdict::Report(None)),
             (Standing::Gone, &unknown, delete, Verdict::Report(Some(hour))),
@@ -176,10 +176,10 @@ mod tests {
         let rows = [
             (Standing::Ours, &unknown, Verdict::Wait),
             (Standing::Others, &unknown, Verdict::Leave),
-            (Standing::WantsNone, &unknown, Verdict::Remove(Step::Sync)),
+            (Standing::WantsNone, &unknown, Verdict::Remove(Operation::Sync)),
             (Standing::Gone, &unknown, Verdict::RemoveReleased),
             (Standing::Gone, &made, Verdict::RemoveReleased),
-            (Standing::Gone, &goes, Verdict::Remove(Step::LeftOver)),
+            (Standing::Gone, &goes, Verdict::Remove(Operation::LeftOver)),
         ];
         for (standing, memory, want) in rows {
             for orphans in [report, delete] {
@@ -225,9 +225,9 @@ mod tests {
             }
             1 => drop(memory.removing(Duration::ZERO)),
             2 if memory.removes() => {
-                drop(memory.removal(&Step::Sync, &answer(State::Absent), Duration::ZERO));
+                drop(memory.removal(&Operation::Sync, &answer(State::Absent), Duration::ZERO));
             }
-            3 => drop(memory.removal(&Step::Sync, &answer(State::Deleting), Duration::ZERO)),
+            3 => drop(memory.removal(&Operation::Sync, &answer(State::Deleting), Duration::ZERO)),
             4 if memory.removed => drop(memory.released()),
             5 => drop(memory.orphan_doubt(now)),
             6 => drop(memory.tell_orphan()),
@@ -267,9 +267,9 @@ mod tests {
                 prop_assert!(verdict != Verdict::RemoveReleased || release == Release::Given);
                 match (standing, orphans) {
                     (Standing::Ours | Standing::Others, _) => prop_assert!(!goes, "{:?}", verdict),
-                    (Standing::WantsNone, _) => prop_assert_eq!(verdict, Verdict::Remove(Step::Sync)),
+                    (Standing::WantsNone, _) => prop_assert_eq!(verdict, Verdict::Remove(Operation::Sync)),
                     (Standing::Gone, _) if release == Release::Given => {
-                        let begun = memory.removes() && verdict == Verdict::Remove(Step::LeftOver);
+                        let begun = memory.removes() && verdict == Verdict::Remove(Operation::LeftOver);
                         prop_assert!(begun || verdict == Verdict::RemoveReleased, "{:?}", verdict);
                     }
                     (Standing::Gone, Orphans::Report) => prop_assert!(!goes || ours, "{:?}", verdict),

@@ -6,17 +6,19 @@ mod guess;
 mod narrowed;
 mod pace;
 mod remark;
+mod reported;
 mod settled;
-mod told;
 mod topic;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use self::{budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark, told::Told};
+use self::{
+    budget::BudgetWaits, guess::Guess, narrowed::Narrowed, pace::Pace, remark::Remark, reported::Reported,
+};
 pub(crate) use self::{settled::Settled, topic::Topic};
 use super::{
-    Ask, News, Step, Why,
-    cloud::{Answer, Balancer, Removal, State},
+    Ask, Fact, Operation, Why,
+    cloud::{Balancer, EnsureResult, Removal, State},
     compat::Foreign,
     features::Features,
     service::{Class, FINALIZER, Family, Ingress, Service},
@@ -64,7 +66,7 @@ pub(crate) struct Memory {
     /// The work in progress, and its start.
     work: Option<(Work, Duration)>,
     /// The last Event of each topic.
-    told: Told,
+    told: Reported,
     /// The adapter asked not to be called before this time, since the start of the process.
     held_until: Option<Duration>,
     /// How long the load balancer has waited for the call budget.
@@ -133,21 +135,21 @@ struct Written {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     /// Events to emit, in order.
-    pub(crate) news: Vec<News>,
-    pub(crate) next: Next,
+    pub(crate) news: Vec<Fact>,
+    pub(crate) next: NextPass,
     /// The nodes were updated; the duration since the first request of this update.
     pub(crate) hosts_updated: Option<Duration>,
     /// The update of the nodes failed, and no load balancer serves traffic.
     pub(crate) hosts_failed: bool,
     /// The current problem, even if it was reported before.
-    pub(crate) trouble: Option<News>,
+    pub(crate) trouble: Option<Fact>,
     /// What the adapter waits for, in the adapter's words. Usually empty.
     pub(crate) waits: String,
 }
 
 /// When the next round runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextPass {
     /// At once, because more may have to be done.
     #[default]
     Now,
@@ -158,7 +160,7 @@ pub(crate) enum Next {
 }
 
 impl Outcome {
-    fn later(waits: String, next: Next) -> Self {
+    fn later(waits: String, next: NextPass) -> Self {
         Self { waits, next, ..Self::default() }
     }
 }
@@ -264,7 +266,7 @@ impl Memory {
     }
 
     /// Returns the Events to emit before an ensure. From now on the load balancer may exist.
-    pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<News> {
+    pub(crate) fn asking(&mut self, ask: &Ask) -> Vec<Fact> {
         self.removed = false;
         self.made = true;
         self.of_another = false;
@@ -281,7 +283,7 @@ impl Memory {
     }
 
     /// Processes the answer to an ensure.
-    pub(crate) fn answered(&mut self, ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Outcome {
+    pub(crate) fn answered(&mut self, ask: &Ask, answer: EnsureResult, seen: Option<&[Balancer]>) -> Outcome {
         let work = if ask.why == Why::Hosts { Work::Hosts } else { Work::Build };
         let mut news = Vec::new();
         if answer.worked(seen) {
@@ -311,23 +313,23 @@ impl Memory {
             }
             State::Pending => {
                 news.extend(self.told.again(Topic::Progress, ask.at));
-                news.extend(self.budget_waits.answered(answer.budget, ask.at).map(News::WaitsForBudget));
-                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
+                news.extend(self.budget_waits.answered(answer.budget, ask.at).map(Fact::WaitsForBudget));
+                let next = NextPass::After(answer.retry_after.unwrap_or(ASK_AGAIN));
                 Outcome { news, ..Outcome::later(answer.why, next) }
             }
             State::Error | State::Deleting | State::Absent | State::Unknown => {
                 self.settled = None;
                 let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
                 news.extend(self.trouble(&ask.step(), &text, ask.at));
-                let (hosts_failed, trouble) = (ask.why == Why::Hosts, Some(News::Failed(ask.step(), text)));
-                let next = answer.retry_after.map_or(Next::Backoff, Next::After);
+                let (hosts_failed, trouble) = (ask.why == Why::Hosts, Some(Fact::Failed(ask.step(), text)));
+                let next = answer.retry_after.map_or(NextPass::Backoff, NextPass::After);
                 Outcome { news, next, hosts_failed, trouble, ..Outcome::default() }
             }
         }
     }
 
     /// Returns the Events to emit before a deletion, and discards the adapter's earlier confirmations.
-    pub(crate) fn removing(&mut self, now: Duration) -> Vec<News> {
+    pub(crate) fn removing(&mut self, now: Duration) -> Vec<Fact> {
         self.settled = None;
         self.good = None;
         (self.refused, self.guess) = (None, None);
@@ -336,7 +338,7 @@ impl Memory {
             Some((Work::Remove, _)) => Vec::new(),
             Some((Work::Hosts | Work::Build, _)) | None => {
                 self.budget_waits = BudgetWaits::default();
-                self.begins(News::Deleting, now)
+                self.begins(Fact::Deleting, now)
             }
         }
     }
@@ -353,7 +355,7 @@ impl Memory {
     }
 
     /// Processes the answer to a deletion; `at`: when the deletion was called, since the start of the process.
-    pub(crate) fn removal(&mut self, step: &Step, answer: &Removal, at: Duration) -> Outcome {
+    pub(crate) fn removal(&mut self, step: &Operation, answer: &Removal, at: Duration) -> Outcome {
         match answer.state {
             State::Absent => {
                 self.removed = true;
@@ -363,28 +365,28 @@ impl Memory {
             State::Deleting | State::Pending => {
                 let words = self.budget_waits.answered(answer.budget.clone(), at);
                 let again = self.told.again(Topic::Progress, at);
-                let news = again.into_iter().chain(words.map(News::WaitsForBudget)).collect();
-                let next = Next::After(answer.retry_after.unwrap_or(ASK_AGAIN));
+                let news = again.into_iter().chain(words.map(Fact::WaitsForBudget)).collect();
+                let next = NextPass::After(answer.retry_after.unwrap_or(ASK_AGAIN));
                 Outcome { news, ..Outcome::later(answer.why.clone(), next) }
             }
             State::Error | State::Active | State::Degraded | State::Unknown => {
                 let text =
                     format!("the load balancer is {} and was not deleted{}", answer.state, tail(&answer.why));
-                let (news, trouble) = (self.trouble(step, &text, at), News::Failed(step.clone(), text));
-                Outcome { news, trouble: Some(trouble), next: Next::Backoff, ..Outcome::default() }
+                let (news, trouble) = (self.trouble(step, &text, at), Fact::Failed(step.clone(), text));
+                Outcome { news, trouble: Some(trouble), next: NextPass::Backoff, ..Outcome::default() }
             }
         }
     }
 
     /// The load balancer is gone and this controller is finished with the Service. Only its last write and the pace of its writes are kept.
-    pub(crate) fn released(&mut self) -> Vec<News> {
+    pub(crate) fn released(&mut self) -> Vec<Fact> {
         let (written, release_pace) = (self.written.take(), std::mem::take(&mut self.release_pace));
         *self = Self { written, release_pace, ..Self::default() };
-        vec![News::Deleted]
+        vec![Fact::Deleted]
     }
 
     /// Like [`Self::released`], for a Service that does not change. A load balancer that the cache still shows is a lag of the cache.
-    pub(crate) fn forgotten(&mut self, seen: Option<&[Balancer]>, now: Duration) -> Vec<News> {
+    pub(crate) fn forgotten(&mut self, seen: Option<&[Balancer]>, now: Duration) -> Vec<Fact> {
         let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
         let news = self.released();
         self.gone = Some(Gone { vendor_ids, at: now });
@@ -398,12 +400,12 @@ impl Memory {
 
     /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
     /// other Events of the Service are emitted, too.
-    pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<News> {
+    pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<Fact> {
         let mut news = Vec::new();
         let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
         if self.foreign.is_news(&foreign, builds) {
             let Foreign { understood, ignored, .. } = foreign;
-            let rows = [(understood, News::Compatible as fn(_) -> _), (ignored, News::Ignored)];
+            let rows = [(understood, Fact::Compatible as fn(_) -> _), (ignored, Fact::Ignored)];
             let said = rows.into_iter().filter(|(words, _)| !words.is_empty());
             news.extend(said.map(|(words, news)| news(words)));
         }
@@ -411,7 +413,7 @@ impl Memory {
             && self.unnamed.is_news(&wanted.unnamed, builds)
             && wanted.unnamed
         {
-            news.push(News::Unnamed);
+            news.push(Fact::Unnamed);
         }
         news
     }
@@ -512,7 +514,7 @@ impl Memory {
         self.orphan.is_some() || self.made || self.removes()
     }
 
-    fn start(&mut self, work: Work, ask: &Ask) -> Vec<News> {
+    fn start(&mut self, work: Work, ask: &Ask) -> Vec<Fact> {
         // A cancelled removal must not suppress the Events of the new work.
         if self.work.is_some_and(|(under_way, _)| under_way >= work && under_way != Work::Remove) {
             return Vec::new();
@@ -521,22 +523,22 @@ impl Memory {
         match work {
             Work::Hosts | Work::Remove => Vec::new(),
             Work::Build => {
-                let mut news = self.begins(News::Ensuring, ask.at);
-                news.extend(ask.hosts.is_empty().then(|| News::NoTargets(ask.unmatched.clone())));
+                let mut news = self.begins(Fact::Ensuring, ask.at);
+                news.extend(ask.hosts.is_empty().then(|| Fact::NoTargets(ask.unmatched.clone())));
                 news
             }
         }
     }
 
-    fn finish(&mut self, ask: &Ask) -> Vec<News> {
+    fn finish(&mut self, ask: &Ask) -> Vec<Fact> {
         self.told.over(Topic::Progress);
         match self.work.take().map(|(work, _since)| work) {
             None | Some(Work::Remove) => Vec::new(),
-            Some(Work::Build) => vec![News::Ensured],
-            Some(Work::Hosts) if ask.hosts.is_empty() => vec![News::NoTargets(ask.unmatched.clone())],
+            Some(Work::Build) => vec![Fact::Ensured],
+            Some(Work::Hosts) if ask.hosts.is_empty() => vec![Fact::NoTargets(ask.unmatched.clone())],
             // Only other attributes of the same nodes changed, such as their zones.
             Some(Work::Hosts) if self.settled.as_ref().is_some_and(|it| it.hosts == ask.hosts) => Vec::new(),
-            Some(Work::Hosts) => vec![News::Updated],
+            Some(Work::Hosts) => vec![Fact::Updated],
         }
     }
 
@@ -550,12 +552,12 @@ impl Memory {
     }
 
     /// Returns the Events about the state of the load balancer, and its current problem.
-    fn doubts(&mut self, answer: &Answer, now: Duration) -> (Vec<News>, Option<News>) {
+    fn doubts(&mut self, answer: &EnsureResult, now: Duration) -> (Vec<Fact>, Option<Fact>) {
         self.told.over(Topic::Hosts);
         match answer.state {
             State::Degraded => {
                 let text = format!("the load balancer serves, but is degraded{}", tail(&answer.why));
-                (self.trouble(&Step::Sync, &text, now), Some(News::Failed(Step::Sync, text)))
+                (self.trouble(&Operation::Sync, &text, now), Some(Fact::Failed(Operation::Sync, text)))
             }
             State::Active
             | State::Pending

@@ -13,15 +13,15 @@ use controller_core::{
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{BREATH, Reconciler};
+use super::{RETRY_DELAY, Reconciler};
 use crate::{
     error::Error,
     explain,
     plan::{
-        News, Step,
+        Fact, Operation,
         cloud::Balancer,
         left_over::{Orphans, Release, Standing, Verdict, judge, there},
-        memory::{Memory, Next, Topic},
+        memory::{Memory, NextPass, Topic},
         service::ServiceId,
         spec::Takeover,
     },
@@ -74,11 +74,11 @@ impl Reconciler {
         id: &ServiceId,
         memory: &mut Memory,
         seen: Option<&[Balancer]>,
-    ) -> Result<Option<Next>, Error> {
+    ) -> Result<Option<NextPass>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
         memory.wishes_nothing();
         if memory.removed {
-            ledger.settles(&object);
+            ledger.mark_settled(&object);
             self.waits_no_more(id);
             self.executor.tell(id, &memory.released());
             return Ok(None);
@@ -86,22 +86,22 @@ impl Reconciler {
         let now = self.started.elapsed();
         let there = there(seen.unwrap_or_default());
         if there.is_empty() && !memory.made && !memory.removes() {
-            ledger.settles(&object);
+            ledger.mark_settled(&object);
             self.waits_no_more(id);
             memory.calm();
             // Once nothing is left to do, the memory is dropped.
-            return Ok(memory.release_lasts(now).map(Next::After));
+            return Ok(memory.release_lasts(now).map(NextPass::After));
         }
-        ledger.plans(&object, &"delete the load balancer, if its Service is gone");
+        ledger.record_plan(&object, &"delete the load balancer, if its Service is gone");
         let doubt = memory.orphan_doubt(now);
         // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
         let went = seen.is_some() && memory.orphan_went(!there.is_empty());
         if let Some(doubt) = doubt {
-            return Ok(Some(Next::After(doubt)));
+            return Ok(Some(NextPass::After(doubt)));
         }
         if let Some(rest) = memory.held(now) {
-            ledger.stays(&object);
-            return Ok(Some(Next::After(rest)));
+            ledger.keep_last_wait(&object);
+            return Ok(Some(NextPass::After(rest)));
         }
         let standing = self.executor.standing(id, &self.mirrors.reading).await?;
         let release = self.mirrors.release(id);
@@ -124,45 +124,45 @@ impl Reconciler {
         memory: &mut Memory,
         (there, went): (&[String], bool),
         verdict: Verdict,
-    ) -> Result<Option<Next>, Error> {
+    ) -> Result<Option<NextPass>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
         match verdict {
             Verdict::Remove(_) | Verdict::RemoveOrphan | Verdict::RemoveReleased if self.dry_run => {
-                ledger.rests(&object);
-                Ok(Some(Next::After(HELD)))
+                ledger.record_dry_run(&object);
+                Ok(Some(NextPass::After(HELD)))
             }
             Verdict::Leave => {
-                ledger.settles(&object);
+                ledger.mark_settled(&object);
                 self.waits_no_more(id);
                 *memory = Memory::default();
                 Ok(None)
             }
-            Verdict::Wait => Ok(Some(Next::After(BREATH))),
+            Verdict::Wait => Ok(Some(NextPass::After(RETRY_DELAY))),
             Verdict::Report(again) => {
-                let (news, told) = (News::Orphaned(there.join(", ")), memory.tell_orphan());
-                ledger.waits(&object, &explain::waiting(&news, !told));
+                let (news, told) = (Fact::Orphaned(there.join(", ")), memory.tell_orphan());
+                ledger.record_wait(&object, &explain::waiting(&news, !told));
                 if !told {
                     self.executor.tell(id, &[news]);
                 }
                 if again.is_some() {
                     self.sweep().waiting.insert(id.clone());
                 }
-                Ok(again.map(Next::After))
+                Ok(again.map(NextPass::After))
             }
             Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
             Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
             Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
                 let why = "the owner tags have the UID of a Service with another name, so the load balancer is not deleted";
-                self.waits(id, memory, &News::OrphanHeld(why.to_owned()));
-                Ok(Some(Next::After(HELD)))
+                self.waits(id, memory, &Fact::OrphanHeld(why.to_owned()));
+                Ok(Some(NextPass::After(HELD)))
             }
-            Verdict::RemoveOrphan => self.remove(id, memory, &Step::LeftOver).await.map(Some),
+            Verdict::RemoveOrphan => self.remove(id, memory, &Operation::LeftOver).await.map(Some),
             Verdict::RemoveReleased => {
                 // The load balancer may exist although the cache does not show it.
                 if !there.is_empty() {
-                    self.executor.tell(id, &[News::OrphanReleased(there.join(", "))]);
+                    self.executor.tell(id, &[Fact::OrphanReleased(there.join(", "))]);
                 }
-                self.removal(id, memory, &Step::LeftOver).await.map(Some)
+                self.removal(id, memory, &Operation::LeftOver).await.map(Some)
             }
         }
     }
@@ -170,23 +170,28 @@ impl Reconciler {
     /// Reports a release whose name does not match the tags. This takes precedence over the reason why the load balancer is kept.
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
         let name = given.clone();
-        let refused = News::ReleaseRefused(given, id.clone());
+        let refused = Fact::ReleaseRefused(given, id.clone());
         let said = memory.trouble_named(Topic::Release, &name, refused.clone(), self.started.elapsed());
-        self.executor.ledger.waits(&id.object(), &explain::waiting(&refused, !said.is_empty()));
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&refused, !said.is_empty()));
         self.executor.tell(id, &said);
     }
 
-    async fn remove(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
-        if *step == Step::LeftOver
+    async fn remove(&self, id: &ServiceId, memory: &mut Memory, step: &Operation) -> Result<NextPass, Error> {
+        if *step == Operation::LeftOver
             && !memory.removes()
             && let Some(rest) = self.brake(id, memory)
         {
-            return Ok(Next::After(rest));
+            return Ok(NextPass::After(rest));
         }
         self.removal(id, memory, step).await
     }
 
-    async fn removal(&self, id: &ServiceId, memory: &mut Memory, step: &Step) -> Result<Next, Error> {
+    async fn removal(
+        &self,
+        id: &ServiceId,
+        memory: &mut Memory,
+        step: &Operation,
+    ) -> Result<NextPass, Error> {
         self.waits_no_more(id);
         self.goes(id);
         warn!(service = %id, uid = %id.uid, "Deleting a load balancer that no Service uses");
@@ -257,9 +262,9 @@ impl Reconciler {
     /// Reports a held deletion on the Service and once for the cluster.
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
         self.brakes.holds(BRAKE, vec![why.clone()]);
-        let held = News::OrphanHeld(why);
+        let held = Fact::OrphanHeld(why);
         let news = memory.once(held.clone(), self.started.elapsed());
-        self.executor.ledger.waits(&id.object(), &explain::waiting(&held, !news.is_empty()));
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&held, !news.is_empty()));
         news.iter().for_each(|news| self.executor.tell_all(news));
         self.executor.tell(id, &news);
     }

@@ -8,14 +8,14 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, steps, stream},
 };
 
-use super::{Look, ROUNDS, Reconciler, Sight};
+use super::{Observed, Purpose, ROUNDS, Reconciler};
 use crate::{
     error::Error,
     execute::{Executor, Job},
     explain::{failing, waiting},
     plan::{
-        Action, Ask, Step,
-        memory::{Memory, Next},
+        Action, Ask, Operation,
+        memory::{Memory, NextPass},
         service::{FINALIZER, ServiceId},
         spec::Takeover,
     },
@@ -55,7 +55,7 @@ impl Reconciler {
             return self.rehearse_left_over(&id, object).await;
         };
         for _ in 0..ROUNDS {
-            let sight = self.sight(service.clone(), &mut memory, Look::ToRehearse);
+            let sight = self.sight(service.clone(), &mut memory, Purpose::ToRehearse);
             match self.rehearse_round(sight, &mut memory, &mut found).await {
                 Ok(After::More) => (),
                 Ok(After::End) => break,
@@ -70,7 +70,7 @@ impl Reconciler {
 
     async fn rehearse_round(
         &self,
-        sight: Sight,
+        sight: Observed,
         memory: &mut Memory,
         found: &mut Rehearsal,
     ) -> Result<After, Error> {
@@ -121,7 +121,7 @@ impl Reconciler {
             }
             Action::Ensure(ask) => return self.rehearse_ensure(job, ask, found).await,
             Action::Delete(takeover) => {
-                let answer = self.executor.try_delete(&job.service.id, takeover, &Step::Sync).await?;
+                let answer = self.executor.try_delete(&job.service.id, takeover, &Operation::Sync).await?;
                 found.vendor.extend(steps(answer.plan));
                 job.memory.removed = true;
             }
@@ -154,15 +154,15 @@ impl Reconciler {
             found.trouble = Some(waiting(trouble, false));
         }
         let serves = matches!(state, LoadBalancerState::Active | LoadBalancerState::Degraded);
-        Ok(if serves && outcome.next == Next::Now { After::More } else { After::End })
+        Ok(if serves && outcome.next == NextPass::Now { After::More } else { After::End })
     }
 
     /// Rehearses the deletion of a leftover load balancer. If the ledger says that the deletion is held, nothing would be done.
     async fn rehearse_left_over(&self, id: &ServiceId, object: &Object) -> Rehearsal {
-        if self.executor.ledger.trouble(object).is_some() {
+        if self.executor.ledger.problem(object).is_some() {
             return Rehearsal::default();
         }
-        match self.executor.try_delete(id, &Takeover::None, &Step::LeftOver).await {
+        match self.executor.try_delete(id, &Takeover::None, &Operation::LeftOver).await {
             Ok(answer) => Rehearsal { vendor: steps(answer.plan), ..Rehearsal::default() },
             Err(error) => Rehearsal::trouble(failing(&error, false)),
         }

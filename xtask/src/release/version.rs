@@ -6,20 +6,20 @@ use std::fmt;
 use anyhow::{Context, bail};
 
 /// Files that contain the version, relative to the root.
-pub(super) const PLACES: [Place; 4] = [
+pub(super) const PLACES: [VersionedFile; 4] = [
     // The version of all crates.
-    Place { file: "Cargo.toml", lines: Lines::After("[workspace.package]", &["version = \""], "\"") },
-    Place { file: "Cargo.lock", lines: Lines::Crates },
-    Place {
+    VersionedFile { file: "Cargo.toml", lines: Lines::After("[workspace.package]", &["version = \""], "\"") },
+    VersionedFile { file: "Cargo.lock", lines: Lines::Crates },
+    VersionedFile {
         file: "helm/cloud-controllers/Chart.yaml",
         lines: Lines::After("", &["version: ", "appVersion: "], ""),
     },
-    Place { file: "docs/images.md", lines: Lines::Tags },
+    VersionedFile { file: "docs/images.md", lines: Lines::Tags },
 ];
 
 /// A file, and the rule that finds the lines with the version.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct VersionedFile {
     pub(super) file: &'static str,
     lines: Lines,
 }
@@ -85,7 +85,7 @@ impl Version {
     }
 }
 
-impl Place {
+impl VersionedFile {
     /// Returns the version that the file contains, possibly several times.
     pub(super) fn found<'a>(&self, text: &'a str) -> anyhow::Result<Vec<&'a str>> {
         let found: Vec<_> =

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Answer, Call, Client, Page, encode, limit};
+use super::{Call, Client, Page, VendorResult, encode, limit};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
@@ -47,7 +47,7 @@ impl Client {
         session: &Session,
         query: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<Page<FloatingIp>> {
+    ) -> VendorResult<Page<FloatingIp>> {
         let query = match query {
             Some(query) => query.to_owned(),
             None => format!("{}&{}", self.own_floating_ips(session).await?, limit(size)),
@@ -61,7 +61,7 @@ impl Client {
         session: &Session,
         new: &NewFloatingIp,
         target: &Target,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct At<'a> {
             #[serde(flatten)]
@@ -85,7 +85,7 @@ impl Client {
         session: &Session,
         new: &NewFloatingIp,
         former: Option<&Former>,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let mut new = new.clone();
         let mut addresses = None;
         if let Some(pool) = new.pool.clone() {
@@ -109,7 +109,7 @@ impl Client {
         session: &Session,
         id: &str,
         target: &Target,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
@@ -123,7 +123,7 @@ impl Client {
         session: &Session,
         (address, claim): (IpAddr, &Claim),
         target: &Target,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let found = self.reserved(session, address).await?;
         let description = claimed(address, &found, claim)?;
         match found.port_id {
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// Finds a floating IP of the project by its address.
-    async fn reserved(&self, session: &Session, address: IpAddr) -> Answer<FloatingIp> {
+    async fn reserved(&self, session: &Session, address: IpAddr) -> VendorResult<FloatingIp> {
         let own = self.own_floating_ips(session).await?;
         let query = format!("{own}&fields=revision_number&floating_ip_address={address}");
         let page = self.floating_ips(session, &query).await?;
@@ -159,7 +159,7 @@ impl Client {
         session: &Session,
         id: &str,
         description: &str,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
@@ -169,7 +169,7 @@ impl Client {
         session: &Session,
         id: &str,
         for_reserved: Option<&(IpAddr, Box<Claim>)>,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         if let Some((address, claim)) = for_reserved {
             let found = self.reserved(session, *address).await?;
             claimed(*address, &found, claim)?;
@@ -180,18 +180,18 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "port_id": null } })).await
     }
 
-    pub(crate) async fn delete_floating_ip(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_floating_ip(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v2.0/floatingips/{}", encode(id));
         self.delete(session, call(DELETE_FLOATING_IP, Method::DELETE, path)).await
     }
 
-    async fn floating_ips(&self, session: &Session, query: &str) -> Answer<Page<FloatingIp>> {
+    async fn floating_ips(&self, session: &Session, query: &str) -> VendorResult<Page<FloatingIp>> {
         let call = call(LIST_FLOATING_IPS, Method::GET, format!("/v2.0/floatingips?{query}"));
         self.page(session, "floatingips", call).await
     }
 
     /// The query for the project's floating IPs. It names the project because administrators otherwise get those of all projects.
-    async fn own_floating_ips(&self, session: &Session) -> Answer<String> {
+    async fn own_floating_ips(&self, session: &Session) -> VendorResult<String> {
         let access = self.identity.access(session).await?;
         let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
@@ -203,7 +203,7 @@ impl Client {
         session: &Session,
         pool: &str,
         new: &mut NewFloatingIp,
-    ) -> Answer<Option<IpNet>> {
+    ) -> VendorResult<Option<IpNet>> {
         let field = "spec.address_pool";
         let invalid =
             |text: String| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
@@ -238,7 +238,7 @@ impl Client {
         Ok(subnet.cidr)
     }
 
-    async fn only_external_network(&self, session: &Session) -> Answer<String> {
+    async fn only_external_network(&self, session: &Session) -> VendorResult<String> {
         let field = "spec.address_pool";
         let invalid = |text: &str| {
             let text = format!(
@@ -254,7 +254,7 @@ impl Client {
         }
     }
 
-    async fn external_networks(&self, session: &Session) -> Answer<Vec<External>> {
+    async fn external_networks(&self, session: &Session) -> VendorResult<Vec<External>> {
         #[derive(Deserialize)]
         struct Networks {
             networks: Vec<External>,
@@ -266,7 +266,7 @@ impl Client {
     }
 
     /// Finds the subnets with this name; if there are none, the subnet with this ID.
-    async fn subnets_called(&self, session: &Session, word: &str) -> Answer<Vec<Subnet>> {
+    async fn subnets_called(&self, session: &Session, word: &str) -> VendorResult<Vec<Subnet>> {
         #[derive(Deserialize)]
         struct Subnets {
             subnets: Vec<Subnet>,
@@ -300,7 +300,7 @@ struct Subnet {
 }
 
 /// Returns the description that the floating IP gets when it is claimed.
-fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> Answer<Description> {
+fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> VendorResult<Description> {
     let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: request another one"));
     claim.of_one_that_says(&found.description).map_err(refused)
 }

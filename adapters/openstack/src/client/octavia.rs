@@ -8,7 +8,7 @@ use http::Method;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{Answer, Body, Call, Client, Page, encode, limit};
+use super::{Body, Call, Client, Page, VendorResult, encode, limit};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
@@ -86,7 +86,7 @@ pub(crate) enum Which {
 
 impl Client {
     /// Returns the newest version of Octavia's API. Clouds list one or several versions.
-    pub(crate) async fn octavia_version(&self, session: &Session) -> Answer<Version> {
+    pub(crate) async fn octavia_version(&self, session: &Session) -> VendorResult<Version> {
         #[derive(Deserialize)]
         struct Versions {
             versions: Vec<One>,
@@ -110,7 +110,7 @@ impl Client {
         what: Listed,
         query: Option<&str>,
         size: Option<u32>,
-    ) -> Answer<Page<T>> {
+    ) -> VendorResult<Page<T>> {
         let query = match query {
             Some(query) => query.to_owned(),
             None => {
@@ -128,7 +128,7 @@ impl Client {
         session: &Session,
         pool: &str,
         query: Option<&str>,
-    ) -> Answer<Page<Member>> {
+    ) -> VendorResult<Page<Member>> {
         let query = query.map_or_else(|| limit(None), str::to_owned);
         let path = format!("/v2/lbaas/pools/{}/members?{query}", encode(pool));
         self.page(session, "members", call(LIST_MEMBERS, Method::GET, path)).await
@@ -138,7 +138,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no load balancer has this ID.
-    pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> Answer<LiveBalancer> {
+    pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> VendorResult<LiveBalancer> {
         #[derive(Deserialize)]
         struct Shown {
             loadbalancer: LiveBalancer,
@@ -153,7 +153,7 @@ impl Client {
         &self,
         session: &Session,
         (new, vip_subnet_id): (&CreateLoadBalancer, Option<&str>),
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct Placed<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,17 +165,27 @@ impl Client {
         self.write(session, call, &Body("loadbalancer", &Placed { vip_subnet_id, new })).await
     }
 
-    pub(crate) async fn tag_load_balancer(&self, session: &Session, id: &str, tags: &[String]) -> Answer<()> {
+    pub(crate) async fn tag_load_balancer(
+        &self,
+        session: &Session,
+        id: &str,
+        tags: &[String],
+    ) -> VendorResult<()> {
         let call = call(UPDATE_LOAD_BALANCER, Method::PUT, path("loadbalancers", Some(id)));
         self.write(session, call, &json!({ "loadbalancer": { "tags": tags } })).await
     }
 
-    pub(crate) async fn rename_load_balancer(&self, session: &Session, id: &str, name: &str) -> Answer<()> {
+    pub(crate) async fn rename_load_balancer(
+        &self,
+        session: &Session,
+        id: &str,
+        name: &str,
+    ) -> VendorResult<()> {
         let call = call(UPDATE_LOAD_BALANCER, Method::PUT, path("loadbalancers", Some(id)));
         self.write(session, call, &json!({ "loadbalancer": { "name": name } })).await
     }
 
-    pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("{}?cascade=true", path("loadbalancers", Some(id)));
         self.delete(session, call(DELETE_LOAD_BALANCER, Method::DELETE, path)).await
     }
@@ -185,7 +195,7 @@ impl Client {
         session: &Session,
         (balancer, pool): (&str, &str),
         new: &NewListener,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct In<'a> {
             loadbalancer_id: &'a str,
@@ -204,7 +214,7 @@ impl Client {
         session: &Session,
         (id, pool): (&str, Option<&str>),
         change: &ListenerSettings,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct To<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,11 +226,16 @@ impl Client {
         self.write(session, call, &json!({ "listener": To { default_pool_id: pool, change } })).await
     }
 
-    pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> VendorResult<()> {
         self.delete(session, call(DELETE_LISTENER, Method::DELETE, path("listeners", Some(id)))).await
     }
 
-    pub(crate) async fn create_pool(&self, session: &Session, balancer: &str, new: &NewPool) -> Answer<()> {
+    pub(crate) async fn create_pool(
+        &self,
+        session: &Session,
+        balancer: &str,
+        new: &NewPool,
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct In<'a> {
             loadbalancer_id: &'a str,
@@ -231,12 +246,17 @@ impl Client {
         self.write(session, call, &Body("pool", &In { loadbalancer_id: balancer, new })).await
     }
 
-    pub(crate) async fn update_pool(&self, session: &Session, id: &str, change: &UpdatePool) -> Answer<()> {
+    pub(crate) async fn update_pool(
+        &self,
+        session: &Session,
+        id: &str,
+        change: &UpdatePool,
+    ) -> VendorResult<()> {
         let call = call(UPDATE_POOL, Method::PUT, path("pools", Some(id)));
         self.write(session, call, &json!({ "pool": change })).await
     }
 
-    pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> VendorResult<()> {
         self.delete(session, call(DELETE_POOL, Method::DELETE, path("pools", Some(id)))).await
     }
 
@@ -245,7 +265,7 @@ impl Client {
         session: &Session,
         (pool, which): (&str, Which),
         members: &[NewMember],
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let query = match which {
             Which::All => "",
             Which::Named => "?additive_only=true",
@@ -254,7 +274,12 @@ impl Client {
         self.write(session, call(UPDATE_MEMBERS, Method::PUT, path), &Body("members", members)).await
     }
 
-    pub(crate) async fn create_monitor(&self, session: &Session, pool: &str, new: &NewMonitor) -> Answer<()> {
+    pub(crate) async fn create_monitor(
+        &self,
+        session: &Session,
+        pool: &str,
+        new: &NewMonitor,
+    ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct Of<'a> {
             pool_id: &'a str,
@@ -270,12 +295,12 @@ impl Client {
         session: &Session,
         id: &str,
         change: &MonitorSettings,
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let call = call(UPDATE_MONITOR, Method::PUT, path("healthmonitors", Some(id)));
         self.write(session, call, &json!({ "healthmonitor": change })).await
     }
 
-    pub(crate) async fn delete_monitor(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_monitor(&self, session: &Session, id: &str) -> VendorResult<()> {
         self.delete(session, call(DELETE_MONITOR, Method::DELETE, path("healthmonitors", Some(id)))).await
     }
 }

@@ -5,7 +5,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Call, Client, LIST_PORTS, Page, encode, limit, read};
+use super::{Call, Client, LIST_PORTS, Page, VendorResult, encode, limit, read};
 use crate::{
     identity::catalogue::Service,
     routes::{AddressPair, ExtraRoute, Port, Router},
@@ -37,7 +37,7 @@ pub(crate) enum RouterPorts<'a> {
 
 impl Client {
     /// Lists the aliases of Neutron's API extensions. `GET /v2.0/extensions`
-    pub(crate) async fn list_extensions(&self, session: &Session) -> Answer<Vec<String>> {
+    pub(crate) async fn list_extensions(&self, session: &Session) -> VendorResult<Vec<String>> {
         #[derive(Deserialize)]
         struct Extension {
             alias: String,
@@ -51,7 +51,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no router has this ID.
-    pub(crate) async fn show_router(&self, session: &Session, id: &str) -> Answer<Router> {
+    pub(crate) async fn show_router(&self, session: &Session, id: &str) -> VendorResult<Router> {
         #[derive(Deserialize)]
         struct Shown {
             router: Router,
@@ -67,7 +67,7 @@ impl Client {
         session: &Session,
         which: RouterPorts<'_>,
         size: Option<u32>,
-    ) -> Answer<Page<Port>> {
+    ) -> VendorResult<Page<Port>> {
         let each = |name: &str, values: &[&str]| {
             values.iter().map(|value| format!("{name}{}&", encode(value))).collect::<String>()
         };
@@ -88,7 +88,12 @@ impl Client {
 
     /// Adds all given routes or none, and does not change other routes. Existing routes are accepted. `PUT
     /// /v2.0/routers/{id}/add_extraroutes`
-    pub(crate) async fn add_routes(&self, session: &Session, id: &str, routes: &[ExtraRoute]) -> Answer<()> {
+    pub(crate) async fn add_routes(
+        &self,
+        session: &Session,
+        id: &str,
+        routes: &[ExtraRoute],
+    ) -> VendorResult<()> {
         let call = put(ADD_ROUTES, format!("/v2.0/routers/{}/add_extraroutes", encode(id)));
         self.write(session, call, &json!({ "router": { "routes": routes } })).await
     }
@@ -100,7 +105,7 @@ impl Client {
         session: &Session,
         id: &str,
         routes: &[ExtraRoute],
-    ) -> Answer<Option<Vec<ExtraRoute>>> {
+    ) -> VendorResult<Option<Vec<ExtraRoute>>> {
         #[derive(Deserialize)]
         struct Left {
             router: Router,
@@ -113,7 +118,12 @@ impl Client {
     }
 
     /// Replaces all routes, provided that the router has not changed since it was read. `PUT /v2.0/routers/{id}`
-    pub(crate) async fn replace_routes(&self, session: &Session, id: &str, router: &Router) -> Answer<()> {
+    pub(crate) async fn replace_routes(
+        &self,
+        session: &Session,
+        id: &str,
+        router: &Router,
+    ) -> VendorResult<()> {
         let call = put(UPDATE_ROUTER, format!("/v2.0/routers/{}", encode(id)));
         let body = json!({ "router": { "routes": router.routes } });
         self.write_over(session, call, Some(router.revision_number), &body).await
@@ -126,7 +136,7 @@ impl Client {
         session: &Session,
         port: &Port,
         pairs: &[AddressPair],
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let call = put(UPDATE_PORT, format!("/v2.0/ports/{}", encode(&port.id)));
         let body = json!({ "port": { "allowed_address_pairs": pairs } });
         self.write_over(session, call, Some(port.revision_number), &body).await

@@ -8,7 +8,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Call, Client, LIST_PORTS, Page, encode, limit, read};
+use super::{Call, Client, LIST_PORTS, Page, VendorResult, encode, limit, read};
 use crate::{
     identity::catalogue::Service,
     load_balancers::{
@@ -49,7 +49,7 @@ impl Client {
         session: &Session,
         described: Option<&str>,
         (query, size): (Option<&str>, Option<u32>),
-    ) -> Answer<Page<SecurityGroup>> {
+    ) -> VendorResult<Page<SecurityGroup>> {
         let query = match query {
             Some(query) => query.to_owned(),
             None => {
@@ -68,7 +68,7 @@ impl Client {
         &self,
         session: &Session,
         (name, description): (&str, &str),
-    ) -> Answer<SecurityGroup> {
+    ) -> VendorResult<SecurityGroup> {
         #[derive(Deserialize)]
         struct Made {
             security_group: SecurityGroup,
@@ -87,19 +87,19 @@ impl Client {
     }
 
     /// Deletes a group that has no ports, with all its rules. `DELETE /v2.0/security-groups/{id}`
-    pub(crate) async fn delete_security_group(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_security_group(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v2.0/security-groups/{}", encode(id));
         gone(self.delete(session, call(DELETE_GROUP, Method::DELETE, path)).await)
     }
 
     /// Adds all given rules or none. `POST /v2.0/security-group-rules`
-    pub(crate) async fn create_rules(&self, session: &Session, rules: &[NewRule]) -> Answer<()> {
+    pub(crate) async fn create_rules(&self, session: &Session, rules: &[NewRule]) -> VendorResult<()> {
         let call = call(CREATE_RULES, Method::POST, "/v2.0/security-group-rules".to_owned());
         self.write(session, call, &json!({ "security_group_rules": rules })).await
     }
 
     /// Removes a rule. `DELETE /v2.0/security-group-rules/{id}`
-    pub(crate) async fn delete_rule(&self, session: &Session, id: &str) -> Answer<()> {
+    pub(crate) async fn delete_rule(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v2.0/security-group-rules/{}", encode(id));
         gone(self.delete(session, call(DELETE_RULE, Method::DELETE, path)).await)
     }
@@ -110,7 +110,7 @@ impl Client {
         session: &Session,
         which: GuardedPorts<'_>,
         (query, size): (Option<&str>, Option<u32>),
-    ) -> Answer<Page<GuardedPort>> {
+    ) -> VendorResult<Page<GuardedPort>> {
         let query = match query {
             Some(query) => query.to_owned(),
             None => {
@@ -133,14 +133,14 @@ impl Client {
         session: &Session,
         port: &GuardedPort,
         groups: &[String],
-    ) -> Answer<()> {
+    ) -> VendorResult<()> {
         let call = call(UPDATE_PORT, Method::PUT, format!("/v2.0/ports/{}", encode(&port.id)));
         let body = json!({ "port": { "security_groups": groups } });
         gone(self.write_over(session, call, Some(port.revision_number), &body).await)
     }
 
     /// Returns the CIDRs of subnets. About fifty subnets at most, because the URL of the request contains the IDs. `GET /v2.0/subnets`
-    pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> Answer<Vec<Subnet>> {
+    pub(crate) async fn list_subnets(&self, session: &Session, ids: &[String]) -> VendorResult<Vec<Subnet>> {
         let ids: String = ids.iter().map(|id| format!("id={}&", encode(id))).collect();
         let path = format!("/v2.0/subnets?{ids}fields=id&fields=cidr");
         let page = self.page(session, "subnets", read(LIST_SUBNETS, Service::Network, path)).await?;
@@ -148,14 +148,14 @@ impl Client {
     }
 
     /// The query for the project's objects. It names the project because administrators otherwise get the objects of all projects.
-    async fn own(&self, session: &Session) -> Answer<String> {
+    async fn own(&self, session: &Session) -> VendorResult<String> {
         let access = self.identity.access(session).await?;
         Ok(format!("project_id={}", encode(&access.project.id)))
     }
 }
 
 /// Treats an object that no longer exists as deleted.
-fn gone(done: Answer<()>) -> Answer<()> {
+fn gone(done: VendorResult<()>) -> VendorResult<()> {
     match done {
         Err(error) if error.fault == Fault::NotFound => Ok(()),
         done => done,

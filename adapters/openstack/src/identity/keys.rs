@@ -57,7 +57,7 @@ const TYPOS: usize = 2;
 
 /// Where the keys are, and how errors refer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FieldPath {
     /// The environment: `OS_USERNAME`.
     Environment,
     /// A file: `clouds.prod.auth.username`.
@@ -67,7 +67,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl FieldPath {
     fn name(&self, key: &str) -> String {
         match self {
             Self::Environment => format!("OS_{}", key.to_ascii_uppercase()),
@@ -80,7 +80,7 @@ impl Place {
 /// The keys that define one cloud.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    place: Place,
+    place: FieldPath,
     cloud: Map<String, Value>,
     auth: Map<String, Value>,
     faults: Vec<String>,
@@ -89,7 +89,7 @@ pub(crate) struct Keys {
 impl Keys {
     /// Reads the keys of a cloud in clouds.yaml.
     pub(crate) fn of_cloud(name: &str, mut cloud: Map<String, Value>) -> Self {
-        let place = Place::File { cloud: name.to_owned() };
+        let place = FieldPath::File { cloud: name.to_owned() };
         let mut faults = Vec::new();
         let auth = match cloud.remove("auth") {
             Some(Value::Object(auth)) => auth,
@@ -120,7 +120,7 @@ impl Keys {
             let keys = if AUTH.contains(&key.as_str()) { &mut auth } else { &mut cloud };
             keys.insert(key, Value::String(value.to_owned()));
         }
-        Self { place: Place::Environment, cloud, auth, faults: Vec::new() }.without_typos()
+        Self { place: FieldPath::Environment, cloud, auth, faults: Vec::new() }.without_typos()
     }
 
     fn without_typos(mut self) -> Self {

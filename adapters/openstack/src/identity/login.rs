@@ -54,7 +54,7 @@ pub(crate) struct ProjectDomain {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     token: Token,
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
     let unread = |what: &dyn std::fmt::Display| {
         VendorError::nonsense(format!("cannot parse the answer to the log-in at {}: {what}", cloud.auth_url))
     };
-    let Answer { token: Token { issued_at, expires_at, project, catalog } } =
+    let TokenResponse { token: Token { issued_at, expires_at, project, catalog } } =
         serde_json::from_slice(response.body()).map_err(|error| unread(&error))?;
     let mut token =
         response.headers().get(SUBJECT_TOKEN).cloned().ok_or_else(|| unread(&"it has no token"))?;

@@ -82,7 +82,7 @@ impl Port {
 
 /// Settings that are the same for all instances of the adapter.
 #[derive(Clone, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Shared<'a> {
     pub(crate) region: &'a str,
     pub(crate) networking: &'a Networking,
     pub(crate) form: provider_id::Form,
@@ -122,8 +122,8 @@ impl Server {
 }
 
 /// Converts a server to an instance of the contract. `ports`: the ports of this server, in the order that Neutron returns.
-pub(super) fn instance(server: &Server, ports: &[&Port], place: &Place<'_>) -> Instance {
-    let Place { region, networking, form } = place;
+pub(super) fn instance(server: &Server, ports: &[&Port], place: &Shared<'_>) -> Instance {
+    let Shared { region, networking, form } = place;
     let addresses = addresses(server, ports, networking);
     let provider_id = provider_id::write(*form, region, &server.id);
     let (state, kind, zone) = (server.state(), label(&server.flavor.original_name), label(&server.zone));

@@ -77,7 +77,7 @@ fn read(server: Value, ports: &[Value], networking: &Networking, form: Form) -> 
     let server: Server = serde_json::from_value(server).expect("a server");
     let ports: Vec<Port> =
         ports.iter().map(|port| serde_json::from_value(port.clone()).expect("a port")).collect();
-    let place = Place { region: "RegionOne", networking, form };
+    let place = Shared { region: "RegionOne", networking, form };
     server::instance(&server, &ports.iter().collect::<Vec<_>>(), &place)
 }
 

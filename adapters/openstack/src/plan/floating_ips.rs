@@ -67,7 +67,8 @@ pub(super) fn changes(
             let former = attached.iter().chain(&free).find(|one| is_of(one, &desired.key)).copied();
             let claim = Claim::of(desired);
             let retention = desired.spec.address_retention();
-            let next = Next { own, address, former, public, description: &description, retention, claim };
+            let next =
+                AddressChoice { own, address, former, public, description: &description, retention, claim };
             steps.extend(next.steps(&attached, target)?);
             let goes = attached.iter().filter(|one| is_of(one, &desired.key) && !is_kept(one));
             spare.extend(goes.map(|one| (one.id.as_str(), *one)));
@@ -97,7 +98,7 @@ fn rank(
 }
 
 /// The floating IP that is attached next.
-struct Next<'a> {
+struct AddressChoice<'a> {
     /// An unattached floating IP that this owner already has.
     own: Option<&'a FloatingIp>,
     /// The requested address, whichever client reserved it.
@@ -111,7 +112,7 @@ struct Next<'a> {
     claim: Claim,
 }
 
-impl Next<'_> {
+impl AddressChoice<'_> {
     /// Returns the steps that attach the floating IP. A port has only one floating IP, so others are detached, and stay in the project.
     /// Steps that the cloud may refuse come before the detachment.
     fn steps(&self, attached: &[&FloatingIp], target: Option<Target>) -> Result<Vec<Step>, VendorError> {

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::Can;
-use crate::{instances::Place, provider_id};
+use crate::{instances::Shared, provider_id};
 
 /// Prefix of the field `device_owner` of a server's port; the zone follows. Source: Nova.
 const MACHINE: &str = "compute:";
@@ -146,7 +146,7 @@ impl<'a> Table<'a> {
 
     /// Converts a route to the contract, with its instance and state. A route is a blackhole if no port has its next hop, or if the
     /// server's port drops the pods' packets, for example because its address pair was removed.
-    pub(super) fn route(&self, route: &ExtraRoute, place: &Place<'_>, can: Can) -> Route {
+    pub(super) fn route(&self, route: &ExtraRoute, place: &Shared<'_>, can: Can) -> Route {
         let port = self.port_at(&route.nexthop);
         let machine = port.filter(|port| port.device_owner.starts_with(MACHINE));
         let provider_id = machine.map(|port| provider_id::write(place.form, place.region, &port.device_id));

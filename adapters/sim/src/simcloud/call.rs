@@ -27,7 +27,7 @@ pub struct Call {
 
 /// The response to a call.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CallResponse {
     /// HTTP status.
     pub status: StatusCode,
     /// Headers, including `X-Request-Id`.

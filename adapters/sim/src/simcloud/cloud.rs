@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Moment;
-use super::call::{Answer, Call, Ending};
+use super::call::{Call, CallResponse, Ending};
 use super::counts::{Counts, Log, LogEntry, millis};
 use super::error::ApiError;
 use super::faults::{Action, Canned, Faults};
@@ -122,7 +122,7 @@ impl Cloud {
     }
 
     /// Processes one call in the same order as a real vendor.
-    pub fn handle(&mut self, call: &Call, now: Moment) -> Answer {
+    pub fn handle(&mut self, call: &Call, now: Moment) -> CallResponse {
         self.settle(now);
         self.counts.arrived(call.operation);
         let mut entry = self.enter();
@@ -209,7 +209,7 @@ impl Cloud {
         self.perform(call, now, outcome)
     }
 
-    fn write_down(&mut self, call: &Call, now: Moment, (entry, answer): (&Entry, &Answer)) {
+    fn write_down(&mut self, call: &Call, now: Moment, (entry, answer): (&Entry, &CallResponse)) {
         let text = |field: &str| answer.body.get(field).and_then(Value::as_str).map(str::to_owned);
         let status = (answer.ending != Ending::Closed).then_some(answer.status.as_u16());
         self.counts.answered(status);
@@ -227,14 +227,14 @@ impl Cloud {
 }
 
 /// Adds headers, latency and faults to the response.
-fn dress(call: &Call, result: Result<Done, ApiError>, entry: &Entry) -> Answer {
+fn dress(call: &Call, result: Result<Done, ApiError>, entry: &Entry) -> CallResponse {
     let mut headers = vec![("x-request-id".to_owned(), entry.request_id.clone())];
     headers.extend(entry.standing.iter().flat_map(limit_headers));
     let (status, body) = match result {
         Ok(Done { status, body }) => (status, body),
         Err(error) => (error.status, error_body(&error, &entry.request_id)),
     };
-    let mut answer = Answer { status, headers, body, delay: entry.latency, ending: Ending::Whole };
+    let mut answer = CallResponse { status, headers, body, delay: entry.latency, ending: Ending::Whole };
     match &entry.fault {
         None | Some(Action::ErrorState) => (),
         Some(Action::Respond(canned) | Action::RespondAfter(canned)) => {
@@ -272,7 +272,7 @@ const fn whole_seconds(time: Duration) -> u64 {
     if time.subsec_nanos() == 0 { time.as_secs() } else { time.as_secs().saturating_add(1) }
 }
 
-fn put_canned(answer: &mut Answer, canned: &Canned, request_id: &str) {
+fn put_canned(answer: &mut CallResponse, canned: &Canned, request_id: &str) {
     answer.status = StatusCode::from_u16(canned.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer.headers.extend(canned.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
     answer.body = canned.body.clone().unwrap_or_else(|| {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::SharedCloud;
 use super::admin;
-use super::call::{Answer, Call, Ending};
+use super::call::{Call, CallResponse, Ending};
 use super::cloud::error_body;
 use super::error::ApiError;
 use super::operation::Operation;
@@ -76,7 +76,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<String> {
     value.strip_prefix("Bearer ").map(str::to_owned)
 }
 
-fn send(answer: &Answer) -> Response {
+fn send(answer: &CallResponse) -> Response {
     let text = answer.body.to_string();
     let mut response = match answer.ending {
         Ending::Whole => json_response(answer.status, text.into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Call, CallResponse};
 use super::model::Project;
 use super::operation::Operation;
 use super::{Cloud, Moment};
@@ -52,7 +52,7 @@ impl Lab {
         self
     }
 
-    pub(super) fn send(&mut self, call: &Call) -> Answer {
+    pub(super) fn send(&mut self, call: &Call) -> CallResponse {
         self.cloud.handle(call, self.now)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloud_budget::{Class, Time};
 
 use crate::{
-    Client, Next, Vendor, Verdict, World,
+    CallerAction, Client, Vendor, Verdict, World,
     queue::{Budget, Queue, Work},
 };
 
@@ -46,7 +46,7 @@ impl Batch {
 }
 
 impl Client for Batch {
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         self.budget.next(now)
     }
 

@@ -17,5 +17,5 @@ mod world;
 
 pub use self::{
     vendor::{Vendor, Verdict},
-    world::{Client, Log, Next, World},
+    world::{CallerAction, Client, Log, World},
 };

@@ -7,11 +7,11 @@ use std::{
 };
 
 use cloud_budget::{
-    Adaptive, Answer, BucketConfig, BucketReport, Call, Class, Config, Decision, Outcome, RateLimit,
+    Adaptive, BucketConfig, BucketReport, Call, CallResult, Class, Config, Decision, Outcome, RateLimit,
     Scheduler, Ticket, Time,
 };
 
-use crate::{Next, Verdict, pace::Pace};
+use crate::{CallerAction, Verdict, pace::Pace};
 
 /// The family of all calls in this module, which has the only bucket.
 const FAMILY: &str = "compute";
@@ -37,7 +37,7 @@ pub trait Queue {
     /// Returns the time after which the call may be submitted again, if it is refused.
     fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration>;
     /// Returns the next action.
-    fn next(&mut self, now: Time) -> Next;
+    fn next(&mut self, now: Time) -> CallerAction;
     /// Reports that a call has returned. Returns whether the call is queued once more.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict) -> bool;
 }
@@ -95,15 +95,15 @@ impl Queue for Budget {
         }
     }
 
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         loop {
             match self.scheduler.next(now) {
                 Decision::Send { ticket, .. } => {
                     self.sent.insert(ticket.0, now);
-                    return Next::Send(ticket.0);
+                    return CallerAction::Send(ticket.0);
                 }
                 Decision::Refuse(..) => self.refused += 1,
-                Decision::Wait(until) => return Next::Wait(until),
+                Decision::Wait(until) => return CallerAction::Wait(until),
             }
         }
     }
@@ -116,8 +116,8 @@ impl Queue for Budget {
             Verdict { .. } => Outcome::Answered,
         };
         let latency = self.sent.remove(&call).map_or(Duration::ZERO, |sent| now.since(sent));
-        let answer = Answer { outcome, latency, hint: verdict.hint };
-        self.scheduler.answered(now, Ticket(call), answer) == cloud_budget::Next::Again
+        let answer = CallResult { outcome, latency, hint: verdict.hint };
+        self.scheduler.answered(now, Ticket(call), answer) == cloud_budget::AfterCall::Again
     }
 }
 
@@ -144,14 +144,14 @@ impl Queue for Fifo {
         Ok(self.last)
     }
 
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         if self.calls.is_empty() {
-            return Next::Wait(None);
+            return CallerAction::Wait(None);
         }
         if !self.pace.take(now) {
-            return Next::Wait(Some(now + self.pace.wait()));
+            return CallerAction::Wait(Some(now + self.pace.wait()));
         }
-        self.calls.pop_front().map_or(Next::Wait(None), Next::Send)
+        self.calls.pop_front().map_or(CallerAction::Wait(None), CallerAction::Send)
     }
 
     fn answered(&mut self, _: Time, _: u64, _: &Verdict) -> bool {

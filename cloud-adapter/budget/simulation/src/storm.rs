@@ -9,7 +9,7 @@ use std::{
 use cloud_budget::{Class, Time};
 
 use crate::{
-    Client, Next, Vendor, Verdict, World,
+    CallerAction, Client, Vendor, Verdict, World,
     chance::Chance,
     queue::{Queue, Work},
 };
@@ -136,11 +136,11 @@ impl<Q: Queue> Storm<Q> {
 }
 
 impl<Q: Queue> Client for Storm<Q> {
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         self.submit(now);
         let next = self.queue.next(now);
         match next {
-            Next::Send(call) => {
+            CallerAction::Send(call) => {
                 let job = self.calls.get(&call).and_then(|number| self.jobs.get_mut(*number));
                 if let Some(job) = job
                     && let Some(asked) = job.asked.take()
@@ -150,9 +150,9 @@ impl<Q: Queue> Client for Storm<Q> {
                 }
                 next
             }
-            Next::Wait(until) => {
+            CallerAction::Wait(until) => {
                 let due = self.due.peek().map(|Reverse((at, _))| *at);
-                Next::Wait(until.into_iter().chain(due).min())
+                CallerAction::Wait(until.into_iter().chain(due).min())
             }
         }
     }

@@ -13,14 +13,14 @@ use crate::{Vendor, Verdict};
 /// A client of the vendor.
 pub trait Client {
     /// Returns the next action. Called until it returns a wait.
-    fn next(&mut self, now: Time) -> Next;
+    fn next(&mut self, now: Time) -> CallerAction;
     /// Reports that a call has returned.
     fn answered(&mut self, now: Time, call: u64, verdict: &Verdict);
 }
 
 /// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum CallerAction {
     /// Send the call with this number, which the client assigns.
     Send(u64),
     /// Wait until this time, or until an answer arrives.
@@ -90,8 +90,8 @@ impl<C: Client> World<C> {
         loop {
             match self.client.next(self.now) {
                 // A client that always returns another call to send would loop forever.
-                Next::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
-                Next::Send(call) => {
+                CallerAction::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
+                CallerAction::Send(call) => {
                     let verdict = self.vendor.call(self.now);
                     self.log.0.push((self.now, verdict.throttled));
                     let number = u64::try_from(self.log.0.len()).unwrap_or(u64::MAX);

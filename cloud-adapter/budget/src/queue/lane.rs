@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use super::leaf::{Head, Turn};
+use super::leaf::{Head, QueueHead};
 
 /// The first call of each object, by namespace. These calls are the candidates.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +27,10 @@ struct Flow {
 
 impl Lane {
     /// The next call of the lane.
-    pub(super) fn first(&self) -> Option<(Turn, &Head)> {
+    pub(super) fn first(&self) -> Option<(QueueHead, &Head)> {
         let (namespace, name) = self.round.first_key_value()?;
         let (object, head) = self.flows.get(name)?.heads.first_key_value()?;
-        Some((Turn { namespace: *namespace, object: *object }, head))
+        Some((QueueHead { namespace: *namespace, object: *object }, head))
     }
 
     /// Inserts the first call of the object with turn `object`. A namespace without calls in the lane gets the turn `fresh`.

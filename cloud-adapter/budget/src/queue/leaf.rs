@@ -30,7 +30,7 @@ pub(crate) struct Head {
 
 /// Position in the round robin: the smallest is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
+pub(crate) struct QueueHead {
     pub(super) namespace: i64,
     pub(super) object: i64,
 }
@@ -144,7 +144,7 @@ impl Leaf {
     }
 
     /// The next call of each lane.
-    pub(super) fn heads(&self) -> impl Iterator<Item = (Turn, &Head)> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = (QueueHead, &Head)> {
         self.lanes.values().filter_map(Lane::first)
     }
 

@@ -6,7 +6,7 @@ use super::{Scheduler, earliest};
 use crate::{
     Class, Mode, Time,
     bucket::{Bucket, Need},
-    queue::{Candidate, LaneKey, Turn},
+    queue::{Candidate, LaneKey, QueueHead},
     tree::PathId,
 };
 
@@ -120,7 +120,7 @@ impl Scheduler {
     }
 
     /// The order of candidates: tag, then the more urgent class, then the turn in the leaf.
-    fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, Turn) {
+    fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, QueueHead) {
         (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 

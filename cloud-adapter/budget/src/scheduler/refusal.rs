@@ -7,7 +7,7 @@ use crate::{
     BreakerState, Decision, Mode, Refusal, RefusalReason, Ticket, Time,
     chance::jitter,
     forecast::Forecast,
-    queue::{Place, Waiting},
+    queue::{Capacity, Waiting},
 };
 
 /// Shortest delay before a retry.
@@ -31,9 +31,9 @@ impl Scheduler {
         }
         let limits = self.config.queue;
         let victim = match self.queue.place(call, &limits) {
-            Place::Free => None,
-            Place::Of(victim) => Some(victim),
-            Place::None => return Err(self.refusal(now, waiting, RefusalReason::QueueFull)),
+            Capacity::Free => None,
+            Capacity::Of(victim) => Some(victim),
+            Capacity::None => return Err(self.refusal(now, waiting, RefusalReason::QueueFull)),
         };
         if let Some(reason) = self.too_late(now, waiting) {
             return Err(self.refusal(now, waiting, reason));

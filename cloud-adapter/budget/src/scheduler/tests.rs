@@ -3,8 +3,8 @@ mod waits;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    Adaptive, Answer, BreakerState, BucketConfig, BucketReport, Call, Class, Config, Decision, Hint, Mode,
-    Next, Outcome, RateLimit, RefusalReason, Scheduler, Ticket, Time,
+    Adaptive, AfterCall, BreakerState, BucketConfig, BucketReport, Call, CallResult, Class, Config, Decision,
+    Hint, Mode, Outcome, RateLimit, RefusalReason, Scheduler, Ticket, Time,
 };
 
 fn at(seconds: f64) -> Time {
@@ -36,8 +36,8 @@ fn call(operation: &'static str, object: &str) -> Call {
     }
 }
 
-fn answer(outcome: Outcome) -> Answer {
-    Answer { outcome, latency: Duration::from_millis(50), hint: None }
+fn answer(outcome: Outcome) -> CallResult {
+    CallResult { outcome, latency: Duration::from_millis(50), hint: None }
 }
 
 /// The calls that may be sent now.
@@ -149,10 +149,10 @@ fn a_throttled_call_is_sent_once_more_and_before_all_others() {
     assert_eq!(sent(&mut scheduler, at(0.0)), [Ticket(1)]);
     let throttled =
         || answer(Outcome::Throttled { retry_after: Some(Duration::from_secs(10)), bucket: None });
-    assert_eq!(scheduler.answered(at(0.0), Ticket(1), throttled()), Next::Again);
+    assert_eq!(scheduler.answered(at(0.0), Ticket(1), throttled()), AfterCall::Again);
     assert_eq!(sent(&mut scheduler, at(9.999)), []);
     assert_eq!(sent(&mut scheduler, at(12.0)), [Ticket(1)], "one probe is sent: the call that was throttled");
-    assert_eq!(scheduler.answered(at(12.0), Ticket(1), throttled()), Next::Done);
+    assert_eq!(scheduler.answered(at(12.0), Ticket(1), throttled()), AfterCall::Done);
     let refusal = scheduler.submit(at(12.0), Call { deadline: Some(at(20.0)), ..call("Get", "c") });
     assert_eq!(refusal.expect_err("the new pause is longer").reason, RefusalReason::Throttled);
     assert_eq!(bucket(&scheduler, at(12.0), "compute").throttled, 2);
@@ -200,7 +200,7 @@ fn a_lower_count_of_the_vendor_is_adopted() {
     scheduler.submit(at(0.0), call("Get", "a")).expect("place");
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
     let hint = Hint { bucket: None, remaining: 30, limit: Some(100), reset: None };
-    scheduler.answered(at(0.0), Ticket(1), Answer { hint: Some(hint), ..answer(Outcome::Answered) });
+    scheduler.answered(at(0.0), Ticket(1), CallResult { hint: Some(hint), ..answer(Outcome::Answered) });
     let account = bucket(&scheduler, at(0.0), "account");
     assert!((account.tokens - 10.0).abs() < 0.01, "30 remaining calls minus a fifth of 100: {account:?}");
     assert_eq!(account.corrected, 1);

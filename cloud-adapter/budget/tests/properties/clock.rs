@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_budget::{Answer, Call, Class, Decision, Outcome, Scheduler, Time};
+use cloud_budget::{Call, CallResult, Class, Decision, Outcome, Scheduler, Time};
 
 use crate::world::{call, config};
 
@@ -26,7 +26,7 @@ fn sent(scheduler: &mut Scheduler, now: Time) -> u32 {
         match scheduler.next(now) {
             Decision::Send { ticket, .. } => {
                 sent += 1;
-                let answer = Answer { outcome: Outcome::Answered, latency: Duration::ZERO, hint: None };
+                let answer = CallResult { outcome: Outcome::Answered, latency: Duration::ZERO, hint: None };
                 scheduler.answered(now, ticket, answer);
             }
             Decision::Refuse(ticket, refusal) => panic!("{ticket:?} has no deadline: {refusal:?}"),

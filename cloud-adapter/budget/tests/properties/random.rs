@@ -7,7 +7,7 @@ use std::{
 };
 
 use cloud_budget::{
-    Adaptive, Answer, BucketConfig, Call, Class, Config, Decision, Hint, Next, Outcome, QueueLimits,
+    Adaptive, AfterCall, BucketConfig, Call, CallResult, Class, Config, Decision, Hint, Outcome, QueueLimits,
     RateLimit, Scheduler, Ticket, Time,
 };
 use proptest::{
@@ -223,9 +223,9 @@ impl Model {
             *until = (*until).max(self.now + retry_after);
         }
         let latency = Duration::from_millis(self.random.below(900));
-        match self.scheduler.answered(self.now, ticket, Answer { outcome, latency, hint }) {
-            Next::Again => self.calls.get_mut(&ticket).expect("known").flying = false,
-            Next::Done => self.end(ticket),
+        match self.scheduler.answered(self.now, ticket, CallResult { outcome, latency, hint }) {
+            AfterCall::Again => self.calls.get_mut(&ticket).expect("known").flying = false,
+            AfterCall::Done => self.end(ticket),
         }
     }
 

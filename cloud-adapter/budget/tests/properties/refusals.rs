@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloud_budget::{
-    Answer, Call, Class, Config, Decision, Outcome, QueueLimits, RefusalReason, Scheduler, Ticket, Time,
+    Call, CallResult, Class, Config, Decision, Outcome, QueueLimits, RefusalReason, Scheduler, Ticket, Time,
 };
 
 use crate::world::{Job, Random, World, call, config, services, storm};
@@ -12,8 +12,8 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-fn answer(latency: Duration) -> Answer {
-    Answer { outcome: Outcome::Answered, latency, hint: None }
+fn answer(latency: Duration) -> CallResult {
+    CallResult { outcome: Outcome::Answered, latency, hint: None }
 }
 
 /// All calls that were sent or refused until that time.
@@ -64,8 +64,8 @@ fn an_abandoned_call_is_not_sent_again() {
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
     assert!(!scheduler.cancel(ticket));
     let throttled = Outcome::Throttled { retry_after: None, bucket: None };
-    let answer = Answer { outcome: throttled, latency: Duration::ZERO, hint: None };
-    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), cloud_budget::Next::Done);
+    let answer = CallResult { outcome: throttled, latency: Duration::ZERO, hint: None };
+    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), cloud_budget::AfterCall::Done);
 }
 
 /// A call is refused if less time is left than the usual latency.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cloud_budget::{Answer, Call, Class, Decision, Next, Outcome, RefusalReason, Scheduler, Ticket, Time};
+use cloud_budget::{
+    AfterCall, Call, CallResult, Class, Decision, Outcome, RefusalReason, Scheduler, Ticket, Time,
+};
 
 use crate::world::{call, config};
 
@@ -108,8 +110,8 @@ fn a_throttled_shared_call_is_repeated_for_later_callers() {
     assert!(matches!(scheduler.next(Time::ZERO), Decision::Send { .. }));
     assert!(!scheduler.raise(Time::ZERO, ticket, until(60.0)), "the call is in flight");
     let outcome = Outcome::Throttled { retry_after: Some(Duration::from_secs(20)), bucket: None };
-    let answer = Answer { outcome, latency: Duration::ZERO, hint: None };
-    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), Next::Again);
+    let answer = CallResult { outcome, latency: Duration::ZERO, hint: None };
+    assert_eq!(scheduler.answered(Time::ZERO, ticket, answer), AfterCall::Again);
     let (expected, refusal) =
         scheduler.late(Time::ZERO, ticket, at(5.0)).expect("no call is sent in the pause");
     assert_eq!(refusal.reason, RefusalReason::Throttled);

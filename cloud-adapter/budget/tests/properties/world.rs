@@ -7,8 +7,8 @@ use std::{
 };
 
 use cloud_budget::{
-    Answer, BucketConfig, Call, Class, Config, Decision, Next, Outcome, QueueLimits, RateLimit, Refusal,
-    Scheduler, Ticket, Time,
+    AfterCall, BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, QueueLimits, RateLimit,
+    Refusal, Scheduler, Ticket, Time,
 };
 
 /// Pseudo-random numbers that are the same in each run (SplitMix64).
@@ -175,7 +175,9 @@ impl World {
         let index = self.tickets[&ticket];
         let outcome = (self.vendor)(self.now, &self.jobs[index].call);
         let done = outcome == Outcome::Answered;
-        if self.scheduler.answered(self.now, ticket, Answer { outcome, latency, hint: None }) == Next::Again {
+        if self.scheduler.answered(self.now, ticket, CallResult { outcome, latency, hint: None })
+            == AfterCall::Again
+        {
             return;
         }
         self.tickets.remove(&ticket);

@@ -9,7 +9,7 @@ use std::{
 use cloud_api_proto::v1alpha1::Instance;
 use tokio::time::Instant;
 
-use super::{Answer, Answers, Gathering, LookUps, PAGES, Wanted};
+use super::{Answers, Gathering, LookUps, LookupResult, PAGES, Wanted};
 use crate::{
     driver::{Collection, Fault, InstanceLookup, Item as _, Lookup, VendorError},
     metrics::Coalesced,
@@ -28,7 +28,7 @@ type Id = (String, String);
 struct Flying<'a> {
     asked: Instant,
     session: &'a Session,
-    found: BTreeMap<String, Answer>,
+    found: BTreeMap<String, LookupResult>,
 }
 
 /// Whether the vendor can look up by ID.
@@ -67,12 +67,12 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         for batch in ids.chunks(self.batch) {
             if self.ask(batch, flying).await? == Able::No {
                 self.list(&mut wanted, flying).await?;
-                flying.found.extend(wanted.into_keys().map(|id| (id, Answer::NotListed)));
+                flying.found.extend(wanted.into_keys().map(|id| (id, LookupResult::NotListed)));
                 return Ok(());
             }
         }
-        let gone = flying.found.values().any(|answer| *answer == Answer::Gone);
-        let seen = flying.found.values().any(|answer| matches!(answer, Answer::Found(_)));
+        let gone = flying.found.values().any(|answer| *answer == LookupResult::Gone);
+        let seen = flying.found.values().any(|answer| matches!(answer, LookupResult::Found(_)));
         if gone && !seen && !later.is_empty() {
             self.ask(&later, flying).await?;
         }
@@ -84,7 +84,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         let view = self.snapshot.at_least(Some(flying.asked), &*self.source, flying.session).await?;
         for item in &view.items {
             if let Some((id, _)) = wanted.remove_entry(&item.provider_id) {
-                flying.found.insert(id, Answer::Found(Arc::clone(item)));
+                flying.found.insert(id, LookupResult::Found(Arc::clone(item)));
             }
         }
         Ok(())
@@ -101,7 +101,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         if named.is_empty() {
             return Err(error);
         }
-        let answer = if error.fault == Fault::NotFound { Answer::Gone } else { Answer::Unsaid };
+        let answer = if error.fault == Fault::NotFound { LookupResult::Gone } else { LookupResult::Unsaid };
         flying.found.extend(named.into_iter().map(|(id, _)| (id, answer.clone())));
         if rest.is_empty() { Ok(Able::Yes) } else { self.send(&rest, flying).await }
     }
@@ -118,9 +118,9 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
             return Err(VendorError::nonsense(text));
         }
         let answers = answers.into_iter().map(|answer| match answer {
-            Lookup::Found(instance) => Answer::Found(Arc::new(instance)),
-            Lookup::Gone => Answer::Gone,
-            Lookup::Unknown => Answer::Unsaid,
+            Lookup::Found(instance) => LookupResult::Found(Arc::new(instance)),
+            Lookup::Gone => LookupResult::Gone,
+            Lookup::Unknown => LookupResult::Unsaid,
         });
         flying.found.extend(batch.iter().map(|(id, _)| id.clone()).zip(answers));
         Ok(Able::Yes)
@@ -135,13 +135,13 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
 }
 
 /// The results of a look-up in the form that the snapshot stores.
-fn news(asked: Instant, found: &BTreeMap<String, Answer>) -> LookedUp<Instance> {
+fn news(asked: Instant, found: &BTreeMap<String, LookupResult>) -> LookedUp<Instance> {
     let mut news = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {
         match answer {
-            Answer::Found(instance) => news.found.push(Instance::clone(instance)),
-            Answer::Gone => news.gone.push(id.clone()),
-            Answer::NotListed | Answer::Unsaid => (),
+            LookupResult::Found(instance) => news.found.push(Instance::clone(instance)),
+            LookupResult::Gone => news.gone.push(id.clone()),
+            LookupResult::NotListed | LookupResult::Unsaid => (),
         }
     }
     news

@@ -164,12 +164,12 @@ fn instance(id: &str) -> Instance {
     Instance { provider_id: id.to_owned(), ..Instance::default() }
 }
 
-fn count(answers: &[Arc<Answers>], wanted: impl Fn(&Answer) -> bool) -> usize {
+fn count(answers: &[Arc<Answers>], wanted: impl Fn(&LookupResult) -> bool) -> usize {
     answers.iter().flat_map(|one| one.found.values()).filter(|answer| wanted(answer)).count()
 }
 
 fn found(answers: &[Arc<Answers>]) -> usize {
-    count(answers, |answer| matches!(answer, Answer::Found(_)))
+    count(answers, |answer| matches!(answer, LookupResult::Found(_)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,7 +254,7 @@ async fn listing_replaces_many_batches_except_for_missing_ids() {
     let bed = Bed::new(30);
     bed.listed().await;
     let answers = bed.get(ids(0..35)).await.expect("answered");
-    assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::Gone)), (30, 5));
+    assert_eq!((found(&answers), count(&answers, |answer| *answer == LookupResult::Gone)), (30, 5));
     assert_eq!((bed.pages(), bed.batches()), (2, vec![5]), "four batches cost more than two pages");
     bed.get(ids(0..20)).await.expect("answered");
     assert_eq!((bed.pages(), bed.batches()), (2, vec![5, 10, 10]), "two batches cost as much as two pages");
@@ -276,7 +276,7 @@ async fn known_instances_are_looked_up_as_witnesses() {
     bed.listed().await;
     let answers = bed.get(ids(40..41)).await.expect("answered");
     assert_eq!(bed.batches(), [4]);
-    assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::Gone)), (3, 1));
+    assert_eq!((found(&answers), count(&answers, |answer| *answer == LookupResult::Gone)), (3, 1));
     let first: Vec<_> = answers[0].found.keys().cloned().collect();
     let answers = bed.get(ids(40..41)).await.expect("answered");
     assert_ne!(answers[0].found.keys().cloned().collect::<Vec<_>>(), first, "the witnesses rotate");
@@ -316,7 +316,7 @@ async fn failed_batch_stops_the_flight_and_keeps_its_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_named_by_an_error_are_left_out_once() {
-    for (fault, wanted) in [(Fault::NotFound, Answer::Gone), (Fault::Invalid, Answer::Unsaid)] {
+    for (fault, wanted) in [(Fault::NotFound, LookupResult::Gone), (Fault::Invalid, LookupResult::Unsaid)] {
         let bed = Bed::new(4);
         let named = VendorError::new(fault, "no such thing").in_field("0001").in_field("0003");
         bed.fails([Some(named.clone())]);
@@ -374,6 +374,6 @@ async fn most_urgent_caller_determines_batch_priority() {
 async fn without_look_up_nothing_is_gone() {
     let bed = Bed::over(Source { cannot_look_up: true, ..Source::default() }, 30);
     let answers = bed.get(ids(25..35)).await.expect("answered");
-    assert_eq!((found(&answers), count(&answers, |answer| *answer == Answer::NotListed)), (5, 5));
+    assert_eq!((found(&answers), count(&answers, |answer| *answer == LookupResult::NotListed)), (5, 5));
     assert_eq!(bed.pages(), 2);
 }

@@ -10,7 +10,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     super::{
-        decide::{End, Goal, Next, Observed, decide},
+        decide::{Decision, End, Goal, Observed, decide},
         memory::{Effect, Written},
     },
     Converger, Order, Record,
@@ -20,7 +20,7 @@ use crate::{
     leadership::Term,
     snapshot::{LookedUp, View},
     urgency::classed,
-    vendor::{Meter, Place, Session},
+    vendor::{Meter, QueuePosition, Session},
 };
 
 /// Maximum duration of one write in the cloud. After this, the caller gets an error, and may retry.
@@ -30,7 +30,7 @@ const UNKNOWN_MAX: u32 = 3;
 
 /// The vendor's answer to a write.
 #[derive(Clone, Debug)]
-enum Answer {
+enum WriteResult {
     Heard,
     /// The answer has not been received yet.
     Awaited,
@@ -43,7 +43,7 @@ pub(super) struct Work<D: Driver> {
     key: LoadBalancerKey,
     meter: Arc<Meter>,
     /// The queue positions of its vendor calls.
-    place: Place,
+    place: QueuePosition,
     /// The current priority of the task.
     asked: watch::Receiver<Priority>,
     /// The term in which the task runs. The task ends with it.
@@ -99,7 +99,7 @@ impl<D: Driver> Converger<D> {
         key: &LoadBalancerKey,
         term: Term,
         (bound, asked): (Option<Instant>, watch::Receiver<Priority>),
-        place: Place,
+        place: QueuePosition,
     ) -> Work<D> {
         let (meter, last) = self.memories.of(key, |memory| (Arc::clone(&memory.meter), memory.last.clone()));
         let trusted = self.trust(term.since());
@@ -256,31 +256,31 @@ impl<D: Driver> Converger<D> {
         let observed = Observed { items: &view.items, fresh, former: former.as_deref() };
         let (steps, effect) = match decide(&*self.driver, &self.grants, &order.goal, &order.fence, &observed)?
         {
-            Next::End(end) => {
+            Decision::End(end) => {
                 if end == End::Absent {
                     // From now on, other keys may request its addresses.
                     self.memories.of(&work.key, |memory| memory.former = None);
                 }
                 return Ok(Seen::Turn(Turn::End(end)));
             }
-            Next::Look if fresh => {
+            Decision::Look if fresh => {
                 return Err(AdapterError::new(Reason::Internal, "the driver planned no create step"));
             }
-            Next::Look if proof > Instant::now() => {
+            Decision::Look if proof > Instant::now() => {
                 return patience(work, sure_reads(work)).map(Seen::Turn);
             }
-            Next::Look => {
+            Decision::Look => {
                 work.bound = proof;
                 return Ok(Seen::Turn(Turn::Again));
             }
-            Next::Wait(waits_for) => return patience(work, waits_for).map(Seen::Turn),
-            Next::Create(steps) => {
+            Decision::Wait(waits_for) => return patience(work, waits_for).map(Seen::Turn),
+            Decision::Create(steps) => {
                 self.check_addresses(&order.goal)?;
                 (steps, Effect::Creates)
             }
-            Next::Write(steps) => (steps, Effect::Changes),
-            Next::Remove(steps) => (steps, Effect::Removes),
-            Next::Replace(record, steps) => {
+            Decision::Write(steps) => (steps, Effect::Changes),
+            Decision::Remove(steps) => (steps, Effect::Removes),
+            Decision::Replace(record, steps) => {
                 self.memories.of(&work.key, |memory| memory.former = Some(record));
                 (steps, Effect::Removes)
             }
@@ -371,7 +371,7 @@ impl<D: Driver> Converger<D> {
     ) -> Turned<D> {
         // Record the write first. If this task panics, the key's next task knows what may have been done.
         let before = work.last.clone();
-        self.note(&step, effect, Answer::Awaited, work);
+        self.note(&step, effect, WriteResult::Awaited, work);
         if work.refused.as_ref() != Some(&step) {
             work.poll = self.driver.describe().poll;
         }
@@ -384,7 +384,7 @@ impl<D: Driver> Converger<D> {
                     (_, Effect::Creates | Effect::Removes) => None,
                     (_, Effect::Changes) => work.made.take(),
                 };
-                self.note(&step, effect, Answer::Heard, work);
+                self.note(&step, effect, WriteResult::Heard, work);
                 self.memories.of(&work.key, |memory| match effect {
                     Effect::Creates => memory.former = None,
                     Effect::Removes if work.exists => memory.removed = Some(Instant::now()),
@@ -401,10 +401,10 @@ impl<D: Driver> Converger<D> {
                 work.refused = vain.then(|| Arc::clone(&step));
                 let hidden = error.fault == Fault::Busy && effect == Effect::Creates;
                 if error.fault == Fault::OutcomeUnknown {
-                    self.note(&step, effect, Answer::Lost(error.of(&*step).into()), work);
+                    self.note(&step, effect, WriteResult::Lost(error.of(&*step).into()), work);
                 } else if hidden {
                     // The load balancer exists, but reads do not show it yet: wait for the horizon, as after a create.
-                    self.note(&step, effect, Answer::Heard, work);
+                    self.note(&step, effect, WriteResult::Heard, work);
                 } else {
                     work.last.clone_from(&before);
                     self.memories.of(&work.key, |memory| memory.last = before);
@@ -438,16 +438,18 @@ impl<D: Driver> Converger<D> {
         refused && self.memories.of(&work.key, |memory| memory.former.take()).is_some()
     }
 
-    fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: Answer, work: &mut Work<D>) {
+    fn note(&self, step: &Arc<D::Step>, effect: Effect, answer: WriteResult, work: &mut Work<D>) {
         let (at, cloud) = (Instant::now(), self.driver.describe());
         // The vendor may execute a request after the client has gone. Only late creates are harmful.
         let horizon = match (&answer, effect) {
-            (Answer::Awaited | Answer::Lost(_), Effect::Creates) => cloud.create_horizon,
-            (Answer::Awaited | Answer::Lost(_) | Answer::Heard, _) => cloud.consistency_horizon,
+            (WriteResult::Awaited | WriteResult::Lost(_), Effect::Creates) => cloud.create_horizon,
+            (WriteResult::Awaited | WriteResult::Lost(_) | WriteResult::Heard, _) => {
+                cloud.consistency_horizon
+            }
         };
         let failure = match answer {
-            Answer::Heard | Answer::Awaited => None,
-            Answer::Lost(why) => Some(why),
+            WriteResult::Heard | WriteResult::Awaited => None,
+            WriteResult::Lost(why) => Some(why),
         };
         let written = Written { step: Arc::clone(step), at, shows: at + horizon, effect, failure };
         work.last = Some(written.clone());

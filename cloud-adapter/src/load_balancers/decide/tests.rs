@@ -44,7 +44,7 @@ fn record(id: &str, name: &str, state: LoadBalancerState) -> LoadBalancerRecord<
 fn decided(
     goal: &Goal,
     items: impl IntoIterator<Item = LoadBalancerRecord<()>>,
-) -> Result<Next<(), Create>, AdapterError> {
+) -> Result<Decision<(), Create>, AdapterError> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     decide(
         &WriteOnly,
@@ -63,14 +63,14 @@ fn shared_load_balancer_is_not_recreated() {
     let broken = goal("", Recreate::IfError);
     for (what, goal, state) in [("immutable", &immutable, Active), ("broken", &broken, Error)] {
         let alone = decided(goal, [record("1", "", state)]).expect(what);
-        assert!(matches!(alone, Next::Replace(..)), "{what}: {alone:?}");
+        assert!(matches!(alone, Decision::Replace(..)), "{what}: {alone:?}");
     }
     let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("the recreation is refused");
     assert_eq!(refused.reason, Reason::ImmutableField);
     assert!(refused.message.contains("spec.size") && refused.message.contains("is shared"), "{refused}");
     let told =
         decided(&broken, [record("1", USED, Error)]).expect("the state of the load balancer is the result");
-    assert!(matches!(told, Next::End(End::Present(_))), "{told:?}");
+    assert!(matches!(told, Decision::End(End::Present(_))), "{told:?}");
 }
 
 /// A second load balancer of the key is deleted. While others use it, it is only released.
@@ -81,9 +81,9 @@ fn released_second_load_balancer_is_kept() {
         let first = record("1", "", LoadBalancerState::Active);
         decided(&goal("", Recreate::Never), [first, second]).expect("possible")
     };
-    assert_eq!(both(second.clone()), Next::Remove(vec![Create::Gone]));
+    assert_eq!(both(second.clone()), Decision::Remove(vec![Create::Gone]));
     let left = both(LoadBalancerRecord { left: true, ..second });
-    assert!(matches!(left, Next::End(End::Present(_))), "{left:?}");
+    assert!(matches!(left, Decision::End(End::Present(_))), "{left:?}");
 }
 
 /// A load balancer that existed before its owner stays when the owner is deleted or requests another one, unless the operator permits its
@@ -112,16 +112,16 @@ fn adopted_load_balancer_is_released_not_recreated() {
     let active = LoadBalancerState::Active;
     assert_eq!(
         next(&absent, &Grants::default(), active).expect("possible"),
-        Next::Remove(vec![Create::Released])
+        Decision::Remove(vec![Create::Released])
     );
-    assert_eq!(next(&absent, &grants, active).expect("possible"), Next::Remove(vec![Create::Gone]));
+    assert_eq!(next(&absent, &grants, active).expect("possible"), Decision::Remove(vec![Create::Gone]));
 
     let immutable = goal(ANOTHER_SIZE, Recreate::IfImmutableChanged);
     let refused = next(&immutable, &Grants::default(), active).expect_err("the recreation is refused");
     assert!(refused.reason == Reason::ImmutableField && refused.message.contains("is adopted"), "{refused}");
-    assert!(matches!(next(&immutable, &grants, active), Ok(Next::Replace(..))));
+    assert!(matches!(next(&immutable, &grants, active), Ok(Decision::Replace(..))));
     let broken = next(&goal("", Recreate::IfError), &Grants::default(), LoadBalancerState::Error);
-    assert!(matches!(broken, Ok(Next::End(End::Present(_)))), "{broken:?}");
+    assert!(matches!(broken, Ok(Decision::End(End::Present(_)))), "{broken:?}");
 
     // Vendors refuse all changes of a load balancer in ERROR. The user gets instructions, and the request is repeated later.
     let broken =
@@ -129,7 +129,7 @@ fn adopted_load_balancer_is_released_not_recreated() {
     assert!(broken.message.contains("repair or delete it in the cloud"), "{broken}");
     assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
     let deleted = next(&absent, &grants, LoadBalancerState::Error);
-    assert_eq!(deleted.expect("possible"), Next::Remove(vec![Create::Gone]));
+    assert_eq!(deleted.expect("possible"), Decision::Remove(vec![Create::Gone]));
 }
 
 /// Requests without the operator's grant are refused before anything is created. An existing load balancer is kept, and never deleted
@@ -154,7 +154,7 @@ fn missing_grant_is_refused_without_deletion() {
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
         // The same request was applied earlier. Without the grant the load balancer could not be created again, so it is not deleted.
         let kept = decided(&wanted, [applied(HASH, state)]);
-        assert!(matches!(kept, Ok(Next::End(End::Present(_)))), "{kept:?}");
+        assert!(matches!(kept, Ok(Decision::End(End::Present(_)))), "{kept:?}");
         let there = decided(&wanted, [applied("1-before", state)]).expect_err("the load balancer is kept");
         assert_eq!(
             (there.reason, there.metadata["fields"].as_str()),
@@ -164,7 +164,7 @@ fn missing_grant_is_refused_without_deletion() {
     let grants: Grants = vec!["shop:subnet=s-1".parse().expect("a grant")].into();
     let observed = Observed { items: &[], fresh: true, former: None };
     let granted = decide(&WriteOnly, &grants, &wanted, &Fence::default(), &observed);
-    assert!(matches!(granted, Ok(Next::Create(_))), "{granted:?}");
+    assert!(matches!(granted, Ok(Decision::Create(_))), "{granted:?}");
 }
 
 /// By default, Services in the owner's namespace and cluster share its load balancer; other Services need the owner's consent.

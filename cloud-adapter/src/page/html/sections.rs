@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use jiff::Timestamp;
 use pages::report::{
-    AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Snapshot, Step, VendorWrite,
+    AdapterStatus, Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Snapshot, VendorWrite,
 };
 
 use super::{
@@ -99,7 +99,7 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
     let row = |budget: &Budget| {
         let Budget { bucket, rate, ceiling, tokens, queued, calls, throttled, history, .. } = budget;
         let newest = history.first();
-        let used = newest.map_or(0.0, |step: &Step| step.calls as f64 / STEP);
+        let used = newest.map_or(0.0, |step: &BucketSample| step.calls as f64 / STEP);
         let granted = if (rate - ceiling).abs() < f64::EPSILON {
             format!("{} a second", Number(*rate))
         } else {

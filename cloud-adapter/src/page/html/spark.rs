@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use pages::report::Step;
+use pages::report::BucketSample;
 
 use super::text::Number;
 
@@ -17,15 +17,15 @@ const SPAN: f64 = 600.0;
 const STEP: f64 = 5.0;
 
 /// Chart of calls a second: used and granted.
-pub(super) struct Used<'a>(pub(super) &'a [Step]);
+pub(super) struct Used<'a>(pub(super) &'a [BucketSample]);
 
 /// Chart of queued calls.
-pub(super) struct Waited<'a>(pub(super) &'a [Step]);
+pub(super) struct Waited<'a>(pub(super) &'a [BucketSample]);
 
 impl Display for Used<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let used = |step: &Step| step.calls as f64 / STEP;
-        let granted = |step: &Step| step.rate;
+        let used = |step: &BucketSample| step.calls as f64 / STEP;
+        let granted = |step: &BucketSample| step.rate;
         let most = peak(self.0, used).max(peak(self.0, granted));
         let label = format!(
             "Calls a second over the last 10 minutes: at most {} used of {} granted",
@@ -42,7 +42,7 @@ impl Display for Used<'_> {
 
 impl Display for Waited<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waited = |step: &Step| step.queued as f64;
+        let waited = |step: &BucketSample| step.queued as f64;
         let most = peak(self.0, waited);
         open(f, &format!("Queued calls over the last 10 minutes: at most {}", Number(most)))?;
         area(f, self.0, waited, most)?;
@@ -59,14 +59,14 @@ fn open(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
     )
 }
 
-fn peak(steps: &[Step], value: impl Fn(&Step) -> f64) -> f64 {
+fn peak(steps: &[BucketSample], value: impl Fn(&BucketSample) -> f64) -> f64 {
     steps.iter().map(value).fold(0.0, f64::max)
 }
 
 /// The horizontal position of a step, with the oldest at the left.
 fn points(
-    steps: &[Step],
-    value: impl Fn(&Step) -> f64,
+    steps: &[BucketSample],
+    value: impl Fn(&BucketSample) -> f64,
     most: f64,
 ) -> impl DoubleEndedIterator<Item = (f64, f64)> {
     steps.iter().rev().map(move |step| {
@@ -79,8 +79,8 @@ fn points(
 fn line(
     f: &mut fmt::Formatter<'_>,
     class: &str,
-    steps: &[Step],
-    value: impl Fn(&Step) -> f64,
+    steps: &[BucketSample],
+    value: impl Fn(&BucketSample) -> f64,
     most: f64,
 ) -> fmt::Result {
     write!(f, "<path class=\"{class}\" d=\"")?;
@@ -90,7 +90,12 @@ fn line(
     f.write_str("\"/>")
 }
 
-fn area(f: &mut fmt::Formatter<'_>, steps: &[Step], value: impl Fn(&Step) -> f64, most: f64) -> fmt::Result {
+fn area(
+    f: &mut fmt::Formatter<'_>,
+    steps: &[BucketSample],
+    value: impl Fn(&BucketSample) -> f64,
+    most: f64,
+) -> fmt::Result {
     let points: Vec<_> = points(steps, value, most).collect();
     let (Some((first, _)), Some((last, _))) = (points.first(), points.last()) else { return Ok(()) };
     write!(f, "<path class=\"area\" d=\"M{first:.1} {HEIGHT}")?;

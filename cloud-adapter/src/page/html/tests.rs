@@ -1,4 +1,4 @@
-use pages::report::{Budget, ClusterObjects, Snapshot, Step, Task, VendorWrite};
+use pages::report::{BucketSample, Budget, ClusterObjects, Snapshot, Task, VendorWrite};
 
 use super::{
     sections::sections,
@@ -107,7 +107,7 @@ fn tables_have_captions_and_headers() {
 
 #[test]
 fn charts_stay_inside_their_frame() {
-    let step = |seconds_ago, calls, queued, rate| Step { seconds_ago, calls, queued, rate };
+    let step = |seconds_ago, calls, queued, rate| BucketSample { seconds_ago, calls, queued, rate };
     for history in [
         vec![],
         vec![step(0, 0, 0, 0.0)],

@@ -7,7 +7,7 @@ use crate::vendor::Write;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn said(vendor: &Vendor, place: &Place) -> Option<String> {
+fn said(vendor: &Vendor, place: &QueuePosition) -> Option<String> {
     vendor.waits(place).map(|wait| wait.to_string())
 }
 
@@ -15,7 +15,7 @@ fn said(vendor: &Vendor, place: &Place) -> Option<String> {
 async fn work_reports_its_wait_until_sent() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
-    let place = Place::default();
+    let place = QueuePosition::default();
     let work = session(&vendor).about("work").standing_at(&place);
     assert_eq!(said(&vendor, &place), None, "no call is submitted yet");
     let looks = async {
@@ -37,7 +37,7 @@ async fn waiter_reports_the_wait_of_shared_work() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let waiters = Arc::<Waiters>::default();
-    let (first, second) = (Place::default(), Place::default());
+    let (first, second) = (QueuePosition::default(), QueuePosition::default());
     let lists = session(&vendor).about("first").standing_at(&first);
     let waits = session(&vendor).about("second").standing_at(&second);
     let _lists = waiters.join(&lists);
@@ -62,7 +62,7 @@ async fn waiter_reports_the_wait_of_shared_work() {
 async fn abandoned_call_has_no_queue_position() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
-    let place = Place::default();
+    let place = QueuePosition::default();
     let work = session(&vendor).standing_at(&place);
     let given_up = tokio::time::timeout(SECOND, read(&work, "/")).await;
     assert!(given_up.is_err(), "the call is sent later");

@@ -6,7 +6,7 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Time};
 
 use super::{
-    Cluster, News, Plot,
+    Cluster, ClusterEvent, Plot,
     listings::{Reader, tick_after},
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Cluster {
         }
         for after in &plot.users {
             let at = self.add(creation.clone(), false, true);
-            self.world.due(Time::ZERO + *after, News::HandIn(at));
+            self.world.due(Time::ZERO + *after, ClusterEvent::HandIn(at));
         }
         self.unsettled = self.balancers.len();
     }
@@ -66,7 +66,7 @@ impl Cluster {
         for (turn, at) in waiting.into_iter().enumerate() {
             let rounds = u32::try_from(turn).unwrap_or(u32::MAX) / AT_ONCE;
             after = after.max(PATIENCE.saturating_mul(rounds));
-            self.world.due(now + after, News::HandIn(at));
+            self.world.due(now + after, ClusterEvent::HandIn(at));
         }
     }
 
@@ -88,7 +88,11 @@ impl Cluster {
         if let Some((find, get)) = self.cloud.single_reads()
             && self.is_worth_a_read(at)
         {
-            return self.send(at, if polls { get } else { find }, (Class::Interactive, News::Read(at)));
+            return self.send(
+                at,
+                if polls { get } else { find },
+                (Class::Interactive, ClusterEvent::Read(at)),
+            );
         }
         let class = if polls { Class::Lifecycle } else { Class::Interactive };
         if let Some(caller) = self.caller(at, class) {
@@ -111,11 +115,11 @@ impl Cluster {
         let untouched = self.cloud.creation().len();
         let Some(balancer) = self.balancers.get_mut(at) else { return };
         if !balancer.joins && balancer.writes.len() == untouched && self.starts && now < earliest {
-            return self.world.due(tick_after(earliest, poll), News::Poll(at));
+            return self.world.due(tick_after(earliest, poll), ClusterEvent::Poll(at));
         }
         let class = if balancer.joins { Class::Traffic } else { Class::Interactive };
         match balancer.writes.pop_front() {
-            Some(write) => self.send(at, write, (class, News::Written(at))),
+            Some(write) => self.send(at, write, (class, ClusterEvent::Written(at))),
             None => {
                 balancer.ready = Some(now);
                 self.awaited -= usize::from(!balancer.joins);
@@ -134,10 +138,10 @@ impl Cluster {
             self.stock.balancers += u32::from(!balancer.joins);
             self.stock.unread += u32::from(self.cloud.reads_members());
         }
-        self.world.due(tick_after(now, poll), News::Poll(at));
+        self.world.due(tick_after(now, poll), ClusterEvent::Poll(at));
     }
 
-    fn send(&mut self, at: usize, operation: Operation, (class, news): (Class, News)) {
+    fn send(&mut self, at: usize, operation: Operation, (class, news): (Class, ClusterEvent)) {
         if let Some(caller) = self.caller(at, class) {
             self.world.submit(Asked { operation, caller, news });
         }

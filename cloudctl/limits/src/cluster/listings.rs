@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Ticket, Time};
 
-use super::{Cluster, News, adapter, page_size, settings};
+use super::{Cluster, ClusterEvent, adapter, page_size, settings};
 use crate::{
     cloud::Collection,
     world::{Asked, Caller},
@@ -139,7 +139,7 @@ impl Cluster {
         let Some(under_way) = &mut listing.under_way else { return false };
         let Some(operation) = under_way.left.pop() else { return false };
         let caller = under_way.caller.clone();
-        under_way.ticket = self.world.submit(Asked { operation, caller, news: News::Page(what) });
+        under_way.ticket = self.world.submit(Asked { operation, caller, news: ClusterEvent::Page(what) });
         true
     }
 
@@ -157,7 +157,7 @@ impl Cluster {
         let period = self.period(what);
         let observed = self.listings.get(&what).and_then(|listing| listing.observed).unwrap_or_default();
         let at = tick_after(observed, period);
-        self.world.due(at.max(self.world.now()), News::Refresh(what));
+        self.world.due(at.max(self.world.now()), ClusterEvent::Refresh(what));
     }
 
     /// The refresh interval of a collection.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_budget::Class;
 
-use super::{Cluster, News, listings::Reader};
+use super::{Cluster, ClusterEvent, listings::Reader};
 use crate::{
     cloud::Collection,
     world::{Asked, Caller},
@@ -33,7 +33,7 @@ impl Cluster {
         };
         match self.laying.as_mut().and_then(Vec::pop) {
             Some(operation) => {
-                self.world.submit(Asked { operation, caller, news: News::Laid });
+                self.world.submit(Asked { operation, caller, news: ClusterEvent::Laid });
             }
             None if self.cloud.lists_after_laying() => {
                 self.read(Collection::Routes, self.world.now(), (caller, Reader::Routes));

@@ -16,7 +16,7 @@ use super::{
     listing::{holds_all, strictly, strictly_within},
 };
 use crate::{
-    api::{Answer, Watch},
+    api::{CallResult, Watch},
     check::{Stop, Verdict},
     context::Context,
     expect,
@@ -106,7 +106,7 @@ pub(super) async fn closed_or_refused(cx: &Context) -> Result<Option<Synced>, St
     expect::that(told, wants, || error.to_string()).map(|()| None)
 }
 
-async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<Answer<Synced>, Stop> {
+async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<CallResult<Synced>, Stop> {
     loop {
         match watch.next(TRIES).await {
             Err(error) => return Ok(Err(error)),

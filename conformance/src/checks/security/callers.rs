@@ -9,7 +9,7 @@ use tonic_types::StatusExt as _;
 
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::{
-    api::{Answer, Api, Role},
+    api::{Api, CallResult, Role},
     check::{Need, Stop, Verdict},
     context::Context,
     expect, lane,
@@ -75,7 +75,7 @@ async fn probe_port(cx: &Context) -> Verdict {
 /// Asserts that the endpoint does not serve the contract. A plain HTTP server answers with an HTTP error, or closes the connection.
 async fn served(api: &Api, path: &'static str) -> Verdict {
     let wants = format!("the port of metrics and probes does not serve {path}");
-    match api.raw(path, Vec::new()).await as Answer<_> {
+    match api.raw(path, Vec::new()).await as CallResult<_> {
         Ok(_) => Err(Stop::failed(wants, "OK")),
         Err(error) => {
             let codes = [

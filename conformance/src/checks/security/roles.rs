@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::{HEALTH, METHODS, NOWHERE, garbage};
 use crate::{
-    api::{Answer, Role},
+    api::{CallResult, Role},
     check::{Need, Stop, Verdict},
     context::Context,
     expect,
@@ -93,7 +93,7 @@ fn reaches(role: Role, path: &str) -> bool {
 }
 
 /// Asserts that a call was authorized, whatever its other errors.
-fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> Verdict {
+fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) -> Verdict {
     let Err(error) = answer else { return Ok(()) };
     // An operator's change without a context may be refused for either reason.
     if role == Role::Operator && CHANGES.iter().any(|method| path.ends_with(method)) {
@@ -103,7 +103,7 @@ fn admitted<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> Ve
     expect::that(!turned_away, &format!("the role {role} may call {path}"), || error.to_string())
 }
 
-fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: Answer<T>) -> Verdict {
+fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) -> Verdict {
     expect::refused(answer, Reason::CallerForbidden).map(drop).map_err(|stop| match stop {
         Stop::Failed(finding) => {
             Stop::failed(format!("the role {role} may not call {path}: {}", finding.wants), finding.came)
@@ -141,7 +141,7 @@ async fn operator(cx: &Context) -> Verdict {
         let mut apply = cluster.routes(Vec::new());
         (ensure.dry_run, delete.dry_run, apply.dry_run) = (dry_run, dry_run, dry_run);
         let word = if dry_run { " as a dry run" } else { "" };
-        let judge = |method: &str, said: Answer<()>| {
+        let judge = |method: &str, said: CallResult<()>| {
             let path = format!("{method}{word}");
             if dry_run { admitted(role, &path, said) } else { forbidden(role, &path, said) }
         };

@@ -5,7 +5,7 @@ use std::{fmt::Debug, fs, time::Duration};
 use cloud_api_proto::v1alpha1::{WatchInstancesRequest, WatchLoadBalancersRequest};
 
 use crate::{
-    api::{Answer, Watch},
+    api::{CallResult, Watch},
     check::{Need, Stop, Verdict},
     cluster::tcp,
     context::Context,
@@ -29,8 +29,11 @@ pub(super) async fn canary(cx: &Context) -> Verdict {
         return Err(Stop::skipped("samples.canary is not set"));
     };
     let machines = cx.machines(2).await?;
-    let look =
-        Look { cx, canary, machine: machines.first().map(|one| one.provider_id.clone()).unwrap_or_default() };
+    let look = SecretSearch {
+        cx,
+        canary,
+        machine: machines.first().map(|one| one.provider_id.clone()).unwrap_or_default(),
+    };
     let web = cx.cluster().balancer("web").backends(&machines);
     look.answer("EnsureLoadBalancer", &Ok(cx.converge(&web).await?))?;
     look.at_everything().await?;
@@ -49,14 +52,14 @@ pub(super) async fn canary(cx: &Context) -> Verdict {
 }
 
 /// The text to find, and the context of the check.
-struct Look<'a> {
+struct SecretSearch<'a> {
     cx: &'a Context,
     canary: String,
     /// An instance for which the adapter calls the vendor.
     machine: String,
 }
 
-impl Look<'_> {
+impl SecretSearch<'_> {
     /// Asserts that a text does not contain the credentials.
     fn text(&self, place: &str, text: &str) -> Verdict {
         let wants = format!("vendor credentials are not in {place}");
@@ -72,7 +75,7 @@ impl Look<'_> {
     }
 
     /// Searches answers and errors, with all details and trailers.
-    fn answer<T: Debug>(&self, method: &str, answer: &Answer<T>) -> Verdict {
+    fn answer<T: Debug>(&self, method: &str, answer: &CallResult<T>) -> Verdict {
         let text = match answer {
             Ok(answer) => format!("{answer:?}"),
             Err(error) => format!("{:?} {:?}", error.status, error.error),
@@ -97,7 +100,7 @@ impl Look<'_> {
         self.answer("WatchStatus", &status.next(PATIENCE).await)
     }
 
-    async fn stream<T: Debug>(&self, method: &str, watch: Answer<Watch<T>>) -> Verdict {
+    async fn stream<T: Debug>(&self, method: &str, watch: CallResult<Watch<T>>) -> Verdict {
         let mut watch = match watch {
             Ok(watch) => watch,
             Err(error) => return self.answer::<()>(method, &Err(error)),

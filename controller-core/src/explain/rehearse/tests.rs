@@ -3,7 +3,7 @@ use std::sync::Mutex as Plain;
 use super::*;
 use crate::{
     Clock,
-    explain::{Finding, Kind, Ledger, Look, Seen, Sources},
+    explain::{Describe, Finding, Kind, Ledger, Seen, Sources},
     mirror::ObjectName,
     queue::{Backoff, Queue},
     testing::{FakeCloud, Seats},
@@ -27,7 +27,7 @@ impl Stage {
     }
 }
 
-impl Look for Stage {
+impl Describe for Stage {
     fn uid(&self, name: &ObjectName) -> Option<String> {
         Some(format!("uid-{name}"))
     }
@@ -40,7 +40,7 @@ impl Look for Stage {
         !self.unlisted
     }
 
-    fn look(&self, _object: &Object) -> Seen {
+    fn describe(&self, _object: &Object) -> Seen {
         Seen::default()
     }
 }
@@ -75,12 +75,12 @@ fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
     let all: Vec<Object> =
         (0..nodes).map(|n| Object::node(&format!("n{n:03}"), &format!("uid-n{n:03}"))).collect();
     let plan = || Finding { plan: vec!["patch".to_owned()], ..Finding::default() };
-    ledger.replace(all.iter().map(|object| (object.clone(), plan())).collect(), |_| true);
+    ledger.replace_findings(all.iter().map(|object| (object.clone(), plan())).collect(), |_| true);
     let stage = Arc::new(Stage { all, ..stage });
     let backoff = Backoff { first: SECOND, longest: SECOND };
     let queue: Queue<ObjectName> = Queue::new("Nodes", backoff);
     let explain = Explain::default();
-    let look = Arc::clone(&stage) as Arc<dyn Look>;
+    let look = Arc::clone(&stage) as Arc<dyn Describe>;
     let sources = Sources::of_each(Kind::Node, look, vec![ledger.clone()], &queue);
     explain.by(sources.rehearsed(Arc::clone(&stage) as Arc<dyn Rehearse>));
     let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
@@ -93,9 +93,9 @@ fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
 async fn pages_follow_one_another_in_the_order_of_keys() {
     let (explain, stage, ledger) = staged(250, Duration::ZERO);
     for object in stage.all.iter().take(20) {
-        ledger.looked_at(object);
+        ledger.mark_seen(object);
     }
-    ledger.gone(&ObjectName::cluster("n000"));
+    ledger.forget_name(&ObjectName::cluster("n000"));
     let (mut keys, mut after) = (Vec::new(), String::new());
     for size in [100, 100, 50] {
         let page = explain.plan(&after).await.expect("the controller runs");
@@ -161,8 +161,8 @@ async fn the_cause_of_a_wait_comes_from_the_ledger() {
     let (explain, stage, ledger) = staged(2, Duration::ZERO);
     let reason = Some("VENDOR_QUOTA");
     let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), told: true };
-    ledger.waits(&stage.all[0], &waits);
-    ledger.rests(&stage.all[1]);
+    ledger.record_wait(&stage.all[0], &waits);
+    ledger.record_dry_run(&stage.all[1]);
     let page = explain.plan("n").await.expect("the controller runs");
     let told = |n: usize| (page.objects[n].trouble.as_deref(), page.objects[n].reason.as_deref());
     assert_eq!((told(0), told(1)), ((Some("no quota"), reason), (None, None)));

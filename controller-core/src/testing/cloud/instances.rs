@@ -14,7 +14,7 @@ use cloud_api_proto::{
 use tonic::{Request, Response};
 
 use super::{
-    Answer, Messages, Service, State,
+    Messages, RpcResult, Service, State,
     watch::{Said, watch},
 };
 
@@ -25,7 +25,7 @@ impl InstanceService for Service {
     async fn watch_instances(
         &self,
         _request: Request<WatchInstancesRequest>,
-    ) -> Answer<Self::WatchInstancesStream> {
+    ) -> RpcResult<Self::WatchInstancesStream> {
         drop(self.0.called("WatchInstances")?);
         Ok(Response::new(watch(&self.0, listed, message)))
     }
@@ -33,7 +33,7 @@ impl InstanceService for Service {
     async fn batch_get_instances(
         &self,
         request: Request<BatchGetInstancesRequest>,
-    ) -> Answer<BatchGetInstancesResponse> {
+    ) -> RpcResult<BatchGetInstancesResponse> {
         let slow = self.0.called("BatchGetInstances")?.slow.get("BatchGetInstances").copied();
         tokio::time::sleep(slow.unwrap_or_default()).await;
         let mut state = self.0.state();

@@ -18,7 +18,7 @@ use cloud_api_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Answer, Messages, Service, Shared, State,
+    Messages, RpcResult, Service, Shared, State,
     watch::{Said, watch},
 };
 
@@ -32,12 +32,15 @@ impl LoadBalancerService for Service {
     async fn watch_load_balancers(
         &self,
         _request: Request<WatchLoadBalancersRequest>,
-    ) -> Answer<Self::WatchLoadBalancersStream> {
+    ) -> RpcResult<Self::WatchLoadBalancersStream> {
         drop(self.0.called("WatchLoadBalancers")?);
         Ok(Response::new(watch(&self.0, |state| state.load_balancers.clone(), message)))
     }
 
-    async fn put_backend_set(&self, request: Request<PutBackendSetRequest>) -> Answer<PutBackendSetResponse> {
+    async fn put_backend_set(
+        &self,
+        request: Request<PutBackendSetRequest>,
+    ) -> RpcResult<PutBackendSetResponse> {
         self.0.takes_its_time("PutBackendSet").await;
         let mut state = self.0.called("PutBackendSet")?;
         let request = request.into_inner();
@@ -51,7 +54,7 @@ impl LoadBalancerService for Service {
     async fn ensure_load_balancer(
         &self,
         request: Request<EnsureLoadBalancerRequest>,
-    ) -> Answer<EnsureLoadBalancerResponse> {
+    ) -> RpcResult<EnsureLoadBalancerResponse> {
         let request = request.into_inner();
         let _under_way = UnderWay::new(&self.0, "EnsureLoadBalancer", request.key.as_ref()).await;
         if request.dry_run {
@@ -65,7 +68,7 @@ impl LoadBalancerService for Service {
     async fn delete_load_balancer(
         &self,
         request: Request<DeleteLoadBalancerRequest>,
-    ) -> Answer<DeleteLoadBalancerResponse> {
+    ) -> RpcResult<DeleteLoadBalancerResponse> {
         let request = request.into_inner();
         let _under_way = UnderWay::new(&self.0, "DeleteLoadBalancer", request.key.as_ref()).await;
         if request.dry_run {

@@ -13,7 +13,7 @@ use cloud_api_proto::{
 use tonic::{Request, Response};
 
 use super::{
-    Answer, Messages, Service, State,
+    Messages, RpcResult, Service, State,
     watch::{Said, watch},
 };
 
@@ -21,12 +21,12 @@ use super::{
 impl RouteService for Service {
     type WatchRoutesStream = Messages<WatchRoutesResponse>;
 
-    async fn watch_routes(&self, request: Request<WatchRoutesRequest>) -> Answer<Self::WatchRoutesStream> {
+    async fn watch_routes(&self, request: Request<WatchRoutesRequest>) -> RpcResult<Self::WatchRoutesStream> {
         self.0.called("WatchRoutes")?.route_watches.push(request.into_inner());
         Ok(Response::new(watch(&self.0, |state| state.routes.clone(), message)))
     }
 
-    async fn apply_routes(&self, request: Request<ApplyRoutesRequest>) -> Answer<ApplyRoutesResponse> {
+    async fn apply_routes(&self, request: Request<ApplyRoutesRequest>) -> RpcResult<ApplyRoutesResponse> {
         let request = request.into_inner();
         self.0.takes_its_time("ApplyRoutes").await;
         let results = {

@@ -52,7 +52,7 @@ impl Rate {
 
 /// The result of creating many Services at once with some number of replicas.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct Interval {
     pub(super) replicas: usize,
     pub(super) rate: Rate,
     pub(super) services: usize,
@@ -66,7 +66,7 @@ pub(super) struct Step {
     pub(super) writes: u64,
 }
 
-impl Step {
+impl Interval {
     fn speed(&self) -> f64 {
         per_second(self.services, self.seconds)
     }
@@ -103,7 +103,7 @@ pub(super) struct Killed {
     pub(super) left_over: usize,
 }
 
-pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
+pub(super) fn judge(steps: &[Interval], killed: &Killed) -> Vec<Target> {
     let of = |rate| steps.iter().filter(move |step| step.rate == rate).collect::<Vec<_>>();
     let mut targets: Vec<_> =
         of(Rate::Unbound).windows(2).filter_map(|pair| Some(growth(pair.first()?, pair.last()?))).collect();
@@ -144,7 +144,7 @@ pub(super) fn judge(steps: &[Step], killed: &Killed) -> Vec<Target> {
 }
 
 /// Requires that more replicas are faster, unless the rate or the CPU time is used up.
-fn growth(few: &Step, many: &Step) -> Target {
+fn growth(few: &Interval, many: &Interval) -> Target {
     let grown = many.speed() / few.speed().max(f64::EPSILON);
     let why = if many.used() >= ALL {
         ", the rate limits"
@@ -168,26 +168,26 @@ pub(super) fn number(replicas: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Killed, Rate, Step, Target, judge};
+    use super::{Interval, Killed, Rate, Target, judge};
 
     const GOOD: Killed = Killed { served: 20.0, services: 600, made: 600, writes: 1800, left_over: 0 };
 
-    fn step(replicas: usize, rate: Rate, seconds: f64) -> Step {
-        Step { replicas, rate, services: 100, seconds, calls: 400.0, busy: 0.5, writes: 300 }
+    fn step(replicas: usize, rate: Rate, seconds: f64) -> Interval {
+        Interval { replicas, rate, services: 100, seconds, calls: 400.0, busy: 0.5, writes: 300 }
     }
 
-    fn met(steps: &[Step], killed: &Killed) -> Vec<bool> {
+    fn met(steps: &[Interval], killed: &Killed) -> Vec<bool> {
         judge(steps, killed).iter().map(|it: &Target| it.met).collect()
     }
 
     #[test]
     fn replicas_must_help_unless_rate_or_cpu_is_used_up() {
         let first = step(1, Rate::Unbound, 11.1);
-        let growth = |second: Step| met(&[first, second], &GOOD)[0];
+        let growth = |second: Interval| met(&[first, second], &GOOD)[0];
         assert!(growth(step(2, Rate::Unbound, 10.0)));
         assert!(!growth(step(2, Rate::Unbound, 10.2)));
-        assert!(growth(Step { busy: 0.9, ..step(2, Rate::Unbound, 11.0) }));
-        assert!(growth(Step { calls: 9900.0, ..step(2, Rate::Unbound, 11.0) }));
+        assert!(growth(Interval { busy: 0.9, ..step(2, Rate::Unbound, 11.0) }));
+        assert!(growth(Interval { calls: 9900.0, ..step(2, Rate::Unbound, 11.0) }));
         // Each number of replicas is compared with the previous number, not with the first.
         let three = [first, step(2, Rate::Unbound, 5.5), step(4, Rate::Unbound, 5.5)];
         assert_eq!(met(&three, &GOOD)[..2], [true, false]);
@@ -197,7 +197,7 @@ mod tests {
     fn idle_budget_and_fourth_write_miss_the_target() {
         let (used, idle) = (step(1, Rate::Default, 22.2), step(2, Rate::Default, 22.3));
         assert_eq!(met(&[used, idle], &GOOD)[..3], [true, false, true]);
-        let twice = Step { writes: 301, ..used };
+        let twice = Interval { writes: 301, ..used };
         assert_eq!(met(&[twice], &GOOD)[..2], [true, false]);
     }
 

@@ -12,7 +12,7 @@ use super::{Environment, Error, Origin, Progress, Recipe, Tool, find};
 
 #[test]
 fn assets_take_precedence_over_the_path() {
-    let place = Place::new();
+    let place = TempHome::new();
     let assets = place.program("assets", "etcd", "etcd Version: 3.6.1");
     let path = place.program("bin", "etcd", "etcd Version: 3.6.8");
 
@@ -25,7 +25,7 @@ fn assets_take_precedence_over_the_path() {
 
 #[test]
 fn other_minor_version_is_skipped_with_a_note() {
-    let place = Place::new();
+    let place = TempHome::new();
     let wrong = place.program("one", "kubectl", "Client Version: v1.32.4-dispatcher");
     let right = place.program("two", "kubectl", "Client Version: v1.36.0");
     let mut notes = Notes::default();
@@ -39,7 +39,7 @@ fn other_minor_version_is_skipped_with_a_note() {
 
 #[test]
 fn cache_is_used_last() {
-    let place = Place::new();
+    let place = TempHome::new();
     let environment = place.environment(None, &[]);
     let cached = Recipe::read(Tool::Helm, &environment.modules).unwrap().executable(&environment.cache);
     fs::create_dir_all(cached.parent().unwrap()).unwrap();
@@ -52,7 +52,7 @@ fn cache_is_used_last() {
 
 #[test]
 fn an_unreadable_pin_names_the_file() {
-    let place = Place::new();
+    let place = TempHome::new();
     let mut environment = place.environment(None, &[]);
     environment.modules = place.0.path().join("nowhere");
 
@@ -70,7 +70,7 @@ fn missing_compiler_error_names_both_remedies() {
 
 #[test]
 fn old_compiler_error_names_both_remedies() {
-    let place = Place::new();
+    let place = TempHome::new();
     let go = place.program("go", "go", "go1.19.13").join("go");
 
     let text = compiler::check(Tool::Etcd, &go).unwrap_err().to_string();
@@ -101,9 +101,9 @@ impl Progress for Notes {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A directory for one test.
-struct Place(tempfile::TempDir, #[expect(dead_code, reason = "held, never read")] MutexGuard<'static, ()>);
+struct TempHome(tempfile::TempDir, #[expect(dead_code, reason = "held, never read")] MutexGuard<'static, ()>);
 
-impl Place {
+impl TempHome {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap(), TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }

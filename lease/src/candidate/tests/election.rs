@@ -17,7 +17,7 @@ enum Call {
 }
 
 /// The answer of the API server. `Err`: refused.
-type Answer = Result<Option<Record>, ()>;
+type ReadResult = Result<Option<Record>, ()>;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ enum Event {
     Wake(usize),
     Arrive(Flight, Call),
     /// `None`: the caller no longer waits for the answer.
-    Return(Flight, Option<Answer>),
+    Return(Flight, Option<ReadResult>),
     /// An operator deletes or empties the Lease.
     Meddle,
     /// A process is killed, and another process is started in its place.
@@ -151,16 +151,16 @@ impl Election {
         }
         let process = &mut self.processes[at];
         match process.candidate.decide(self.now) {
-            Step::Wait(until) => {
+            Action::Wait(until) => {
                 let late = if self.troubled() { self.millis(15_000) } else { Duration::ZERO };
                 self.after(until.duration_since(self.now) + late, Event::Wake(at));
             }
-            Step::Lost(_) => {
+            Action::Lost(_) => {
                 process.candidate.resign();
                 self.after(Duration::ZERO, Event::Wake(at));
             }
-            Step::Look => self.call(at, Call::Look),
-            Step::Renew { version } if self.chance(50) == 0 => {
+            Action::Look => self.call(at, Call::Look),
+            Action::Renew { version } if self.chance(50) == 0 => {
                 let process = &mut self.processes[at];
                 let held = process.record();
                 process.candidate.resign();
@@ -169,11 +169,11 @@ impl Election {
                     Call::Write(Some(version), Box::new(Record { holder: None, released: true, ..held })),
                 );
             }
-            Step::Renew { version } => {
+            Action::Renew { version } => {
                 let held = self.processes[at].record();
                 self.write(at, Some(version), held);
             }
-            Step::Acquire(Acquisition { transitions, after, version }) => {
+            Action::Acquire(Acquisition { transitions, after, version }) => {
                 let second = self.now.duration_since(self.begin).as_secs().max(after + 1);
                 let acquired =
                     i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
@@ -226,7 +226,7 @@ impl Election {
         }
     }
 
-    fn answered(&mut self, flight: Flight, answer: Option<Answer>) {
+    fn answered(&mut self, flight: Flight, answer: Option<ReadResult>) {
         let Flight { process: at, number, started, write } = flight;
         let now = self.now;
         let process = &mut self.processes[at];

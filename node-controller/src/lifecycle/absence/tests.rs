@@ -10,8 +10,8 @@ fn subject() -> Subject {
     Subject { uid: "uid-a".to_owned(), provider_id: "sim://north/i-1".to_owned() }
 }
 
-fn other() -> Answer {
-    Answer::Failed { error: "no".to_owned(), retry_after: None }
+fn other() -> Verdict {
+    Verdict::Failed { error: "no".to_owned(), retry_after: None }
 }
 
 /// A ledger for one node, with its own clock.
@@ -33,14 +33,14 @@ impl World {
     }
 
     /// The cloud answers within a second. It observed an absence at the time of the answer.
-    fn hear(&mut self, at: u64, answer: &Answer) {
+    fn hear(&mut self, at: u64, answer: &Verdict) {
         let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
         self.ledger.hear(&subject(), answer, asked, now);
     }
 
     fn gone(&mut self, at: u64) {
         let observed = Timestamp::from_second(i64::try_from(at).expect("small")).expect("a time");
-        self.hear(at, &Answer::Gone { observed });
+        self.hear(at, &Verdict::Gone { observed });
     }
 
     fn keep(&mut self, shown: Shown, at: u64) {
@@ -91,17 +91,17 @@ async fn answer_that_was_not_observed_later_confirms_nothing() {
     let mut world = World::new();
     let observed = Timestamp::from_second(10).expect("a time");
     for at in [10, 50, 90, 130] {
-        world.hear(at, &Answer::Gone { observed });
+        world.hear(at, &Verdict::Gone { observed });
         assert!(!world.is_proven(at + 1), "at {at}");
     }
     let before = Timestamp::from_second(9).expect("a time");
-    world.hear(170, &Answer::Gone { observed: before });
+    world.hear(170, &Verdict::Gone { observed: before });
     assert!(!world.is_proven(171), "a clock that went back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_other_answer_restarts_the_proof() {
-    for word in [Answer::Exists { stopped: false }, Answer::NotVisible, Answer::Foreign, other()] {
+    for word in [Verdict::Exists { stopped: false }, Verdict::NotVisible, Verdict::Foreign, other()] {
         let mut world = World::new();
         world.gone(10);
         world.hear(41, &word);
@@ -154,18 +154,18 @@ async fn cloud_is_asked_with_backoff() {
     let mut world = World::new();
     let mut pauses = Vec::new();
     for _ in 0..8 {
-        world.hear(0, &Answer::NotVisible);
+        world.hear(0, &Verdict::NotVisible);
         pauses.push(world.due_after(0));
     }
     assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
     world.gone(0);
-    world.hear(0, &Answer::NotVisible);
+    world.hear(0, &Verdict::NotVisible);
     assert_eq!(world.due_after(0), 5, "the next absence is a first answer");
-    world.hear(0, &Answer::Foreign);
+    world.hear(0, &Verdict::Foreign);
     assert_eq!(world.due_after(0), 3600);
     let retry_after = Some(Duration::from_secs(77));
     let mut world = World::new();
-    world.hear(0, &Answer::Failed { error: "slow down".to_owned(), retry_after });
+    world.hear(0, &Verdict::Failed { error: "slow down".to_owned(), retry_after });
     assert_eq!(world.due_after(0), 77);
 }
 
@@ -185,13 +185,13 @@ async fn instance_that_the_listing_loses_is_asked_about_at_once() {
     let mut world = World::new();
     world.keep(Shown::Yes, 0);
     for _ in 0..6 {
-        world.hear(0, &Answer::Exists { stopped: false });
+        world.hear(0, &Verdict::Exists { stopped: false });
     }
     world.keep(Shown::Yes, 10);
     assert_eq!(world.due_after(10), 150, "the cloud is rarely asked while the instance is listed");
     world.keep(Shown::No, 20);
     assert_eq!(world.due_after(20), 0);
-    world.hear(20, &Answer::NotVisible);
+    world.hear(20, &Verdict::NotVisible);
     assert_eq!(world.due_after(20), 5, "the cloud is soon asked again");
     world.keep(Shown::No, 21);
     assert_eq!(world.due_after(20), 5, "once");
@@ -202,7 +202,7 @@ async fn retry_delay_of_the_cloud_is_kept_whatever_its_listing_shows() {
     let mut world = World::new();
     world.keep(Shown::Yes, 0);
     let retry_after = Some(Duration::from_secs(77));
-    world.hear(0, &Answer::Failed { error: "slow down".to_owned(), retry_after });
+    world.hear(0, &Verdict::Failed { error: "slow down".to_owned(), retry_after });
     world.keep(Shown::No, 10);
     assert_eq!(world.due_after(0), 77);
 }
@@ -223,12 +223,12 @@ async fn held_node_is_released_only_by_a_sign_of_life() {
     type Happens = fn(&mut World);
     let happenings: [(&str, Happens, bool); 8] = [
         ("gone", |world| world.gone(10), true),
-        ("not visible", |world| world.hear(10, &Answer::NotVisible), true),
-        ("foreign", |world| world.hear(10, &Answer::Foreign), true),
+        ("not visible", |world| world.hear(10, &Verdict::NotVisible), true),
+        ("foreign", |world| world.hear(10, &Verdict::Foreign), true),
         ("an error", |world| world.hear(10, &other()), true),
         ("the adapter is unavailable", |world| world.forget(10), true),
         ("its object is gone", |world| world.ledger.release(|it| it.uid == "uid-a"), false),
-        ("it exists", |world| world.hear(10, &Answer::Exists { stopped: true }), false),
+        ("it exists", |world| world.hear(10, &Verdict::Exists { stopped: true }), false),
         ("it is ready", |world| world.ledger.forget(|it| it.uid == "uid-a"), false),
     ];
     for (name, happens, stays) in happenings {
@@ -256,7 +256,7 @@ async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
 #[derive(Clone, Debug)]
 enum Moment {
     /// The cloud gives this answer.
-    Said(Answer),
+    Said(Verdict),
     /// Between two answers, the node is ready, or its instance is listed and not ending.
     Forgotten,
     /// The cache of the cloud shows the instance as ending, or does not show it.
@@ -267,10 +267,10 @@ enum Moment {
 
 fn moment() -> impl Strategy<Value = Moment> {
     prop_oneof![
-        8 => Just(Moment::Said(Answer::Gone { observed: Timestamp::UNIX_EPOCH })),
-        1 => Just(Moment::Said(Answer::NotVisible)),
-        1 => Just(Moment::Said(Answer::Exists { stopped: true })),
-        1 => Just(Moment::Said(Answer::Foreign)),
+        8 => Just(Moment::Said(Verdict::Gone { observed: Timestamp::UNIX_EPOCH })),
+        1 => Just(Moment::Said(Verdict::NotVisible)),
+        1 => Just(Moment::Said(Verdict::Exists { stopped: true })),
+        1 => Just(Moment::Said(Verdict::Foreign)),
         1 => Just(Moment::Said(other())),
         1 => Just(Moment::Forgotten),
         1 => prop_oneof![Just(Moment::Listed(Shown::Yes)), Just(Moment::Listed(Shown::No))],
@@ -315,7 +315,7 @@ proptest! {
             }
             now += pause + 1;
             match moment {
-                Moment::Said(Answer::Gone { .. }) => {
+                Moment::Said(Verdict::Gone { .. }) => {
                     world.gone(now);
                     row.word(now);
                 }
@@ -345,7 +345,7 @@ async fn failed_proof_needs_witnesses_from_then_on() {
     world.gone(10);
     world.hear(50, &other());
     assert!(!world.ledger.lacks_proof(&[subject()]));
-    world.hear(60, &Answer::NotVisible);
+    world.hear(60, &Verdict::NotVisible);
     world.gone(70);
     assert!(world.ledger.lacks_proof(&[subject()]), "also for the second answer");
     world.forget(80);

@@ -221,9 +221,9 @@ async fn text_of_held_removals_has_the_flags() {
 
 /// An observation: which of eight routes are unneeded, which of their instances are gone, which deletions were observed, and how many nodes
 /// are listed.
-type Look = (Vec<bool>, Vec<bool>, Vec<bool>, usize, u64);
+type Observation = (Vec<bool>, Vec<bool>, Vec<bool>, usize, u64);
 
-fn look() -> impl Strategy<Value = Look> {
+fn look() -> impl Strategy<Value = Observation> {
     let flags = || vec(any::<bool>(), 8);
     (flags(), flags(), flags(), prop_oneof![Just(0), 1_usize..20], 0_u64..400)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     super::{
         Ask,
-        cloud::{Answer, Balancer, State, listeners},
+        cloud::{Balancer, EnsureResult, State, listeners},
         service::{Ingress, same_ingress},
         targets::Hosts,
     },
@@ -46,7 +46,7 @@ enum Backends {
 
 impl Settled {
     /// Records an answer that confirms the requested state.
-    pub(super) fn new(ask: &Ask, answer: Answer, seen: Option<&[Balancer]>) -> Self {
+    pub(super) fn new(ask: &Ask, answer: EnsureResult, seen: Option<&[Balancer]>) -> Self {
         let same = |it: &&Balancer| it.applied_hash == answer.applied_hash;
         let before = seen.and_then(|seen| seen.iter().find(same)).filter(|_| answer.steps > 0);
         Self {

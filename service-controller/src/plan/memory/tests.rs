@@ -24,8 +24,8 @@ fn ask(why: Why) -> Ask {
     }
 }
 
-fn answer(state: State, why: &str) -> Answer {
-    Answer {
+fn answer(state: State, why: &str) -> EnsureResult {
+    EnsureResult {
         state,
         steps: 0,
         applied_hash: "hash".to_owned(),
@@ -44,10 +44,10 @@ fn service() -> Service {
 fn load_balancer_in_error_is_reported_once_and_retried() {
     let mut memory = Memory::default();
     let first = memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
-    let told = News::Failed(Step::Sync, "the load balancer is in error: no capacity".to_owned());
-    assert_eq!((first.news, first.next), (vec![told], Next::Backoff));
+    let told = Fact::Failed(Operation::Sync, "the load balancer is in error: no capacity".to_owned());
+    assert_eq!((first.news, first.next), (vec![told], NextPass::Backoff));
     let second = memory.answered(&ask(Why::Missing), answer(State::Error, "no capacity"), None);
-    assert_eq!((second.news, second.next), (Vec::new(), Next::Backoff));
+    assert_eq!((second.news, second.next), (Vec::new(), NextPass::Backoff));
     assert_eq!(memory.settled, None);
 }
 
@@ -65,7 +65,7 @@ fn degraded_load_balancer_is_reported_once() {
     let mut memory = Memory::default();
     let told = memory.answered(&ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).news;
     let want = "the load balancer serves, but is degraded: 1 of 2 pools";
-    assert_eq!(told, [News::Failed(Step::Sync, want.to_owned())]);
+    assert_eq!(told, [Fact::Failed(Operation::Sync, want.to_owned())]);
     assert!(memory.settled.is_some());
     memory.calm();
     assert!(
@@ -78,41 +78,41 @@ fn degraded_load_balancer_is_reported_once() {
 fn unknown_state_is_neither_success_nor_absence() {
     let mut memory = Memory::default();
     let outcome = memory.answered(&ask(Why::FirstLook), answer(State::Unknown, ""), None);
-    assert_eq!((outcome.next, &memory.settled), (Next::Backoff, &None));
+    assert_eq!((outcome.next, &memory.settled), (NextPass::Backoff, &None));
     let unknown = Removal { state: State::Unknown, why: String::new(), budget: None, retry_after: None };
-    assert_eq!(memory.removal(&Step::Sync, &unknown, Duration::ZERO).next, Next::Backoff);
+    assert_eq!(memory.removal(&Operation::Sync, &unknown, Duration::ZERO).next, NextPass::Backoff);
     assert!(!memory.removed);
 }
 
 #[test]
 fn adapter_sets_delay_of_next_call() {
     let mut memory = Memory::default();
-    let pending = Answer { retry_after: Some(Duration::from_secs(7)), ..answer(State::Pending, "") };
+    let pending = EnsureResult { retry_after: Some(Duration::from_secs(7)), ..answer(State::Pending, "") };
     let outcome = memory.answered(&ask(Why::FirstLook), pending, None);
-    assert_eq!((outcome.news, outcome.next), (vec![News::Ensuring], Next::After(Duration::from_secs(7))));
+    assert_eq!((outcome.news, outcome.next), (vec![Fact::Ensuring], NextPass::After(Duration::from_secs(7))));
     let deleting = Removal { state: State::Deleting, why: String::new(), budget: None, retry_after: None };
-    assert_eq!(memory.removal(&Step::Sync, &deleting, Duration::ZERO).next, Next::After(ASK_AGAIN));
+    assert_eq!(memory.removal(&Operation::Sync, &deleting, Duration::ZERO).next, NextPass::After(ASK_AGAIN));
     let told = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
     assert_eq!(
-        memory.removal(&Step::LeftOver, &told, Duration::ZERO).next,
-        Next::After(Duration::from_secs(9))
+        memory.removal(&Operation::LeftOver, &told, Duration::ZERO).next,
+        NextPass::After(Duration::from_secs(9))
     );
 }
 
 /// The Events that follow from answers at these times (in seconds), each of which reports a wait for this budget.
-fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<News> {
+fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
         let budget = budget.map(|bucket| format!("waits for the budget of {bucket}"));
-        memory.answered(&ask, Answer { budget, ..answer(State::Pending, "") }, None).news
+        memory.answered(&ask, EnsureResult { budget, ..answer(State::Pending, "") }, None).news
     });
-    heard.filter(|news| *news != News::Ensuring).collect()
+    heard.filter(|news| *news != Fact::Ensuring).collect()
 }
 
 // Behaviour: S24
 #[test]
 fn only_long_budget_waits_are_reported() {
-    let waits = || News::WaitsForBudget("waits for the budget of b".to_owned());
+    let waits = || Fact::WaitsForBudget("waits for the budget of b".to_owned());
     let b = Some("b");
     for (name, answers, wanted) in [
         ("short", &[(0, b), (5, b), (9, b), (60, None)][..], vec![]),
@@ -142,13 +142,13 @@ fn long_budget_wait_of_deletion_is_reported_once() {
         let (why, retry_after) = (String::new(), None);
         let answer = Removal { state: State::Deleting, why, budget, retry_after };
         let mut news = memory.removing(Duration::ZERO);
-        news.extend(memory.removal(&Step::Sync, &answer, Duration::from_secs(at)).news);
+        news.extend(memory.removal(&Operation::Sync, &answer, Duration::from_secs(at)).news);
         news
     };
     let waits = Some("waits for the budget of b");
-    assert_eq!(told(0, waits), [News::Deleting]);
+    assert_eq!(told(0, waits), [Fact::Deleting]);
     assert_eq!(told(9, waits), []);
-    assert_eq!(told(11, waits), [News::WaitsForBudget("waits for the budget of b".to_owned())]);
+    assert_eq!(told(11, waits), [Fact::WaitsForBudget("waits for the budget of b".to_owned())]);
     assert_eq!(told(60, waits), []);
 }
 
@@ -160,7 +160,7 @@ fn node_update_time_counts_from_first_call() {
     assert_eq!(memory.answered(&at(10), answer(State::Pending, ""), None).hosts_updated, None);
     memory.asking(&at(14));
     let outcome = memory.answered(&at(14), answer(State::Active, ""), None);
-    assert_eq!((outcome.news, outcome.hosts_updated), (vec![News::Updated], Some(Duration::from_secs(4))));
+    assert_eq!((outcome.news, outcome.hosts_updated), (vec![Fact::Updated], Some(Duration::from_secs(4))));
 }
 
 #[test]
@@ -178,13 +178,13 @@ fn own_write_is_not_repeated_before_cache_shows_it() {
 fn removal_discards_confirmation() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::FirstLook), answer(State::Active, ""), None);
-    assert_eq!(memory.removing(Duration::ZERO), [News::Deleting]);
+    assert_eq!(memory.removing(Duration::ZERO), [Fact::Deleting]);
     assert_eq!(memory.removing(Duration::ZERO), []);
     assert_eq!(memory.settled, None);
     let absent = Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
     assert_eq!(
-        (memory.removal(&Step::Sync, &absent, Duration::ZERO).next, memory.removed),
-        (Next::Now, true)
+        (memory.removal(&Operation::Sync, &absent, Duration::ZERO).next, memory.removed),
+        (NextPass::Now, true)
     );
     memory.asking(&ask(Why::Missing));
     assert!(!memory.removed, "the load balancer may exist again");
@@ -214,7 +214,7 @@ fn shown(backends: u32) -> Vec<Balancer> {
 #[test]
 fn removed_backends_are_detected_once_cache_caught_up() {
     let (mut memory, now) = (Memory::default(), Duration::from_secs(10));
-    let (service, worked) = (service(), |steps| Answer { steps, ..answer(State::Active, "") });
+    let (service, worked) = (service(), |steps| EnsureResult { steps, ..answer(State::Active, "") });
     memory.answered(&ask(Why::Hosts), worked(2), Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), now);
     assert_eq!(memory.drift(&shown(6), now), None, "the backends that were just written are no difference");
@@ -239,7 +239,7 @@ fn removed_backends_are_detected_once_cache_caught_up() {
 #[test]
 fn unchanged_backend_count_is_trusted_after_lag() {
     let (mut memory, service) = (Memory::default(), service());
-    let answer = Answer { steps: 1, ..answer(State::Active, "") };
+    let answer = EnsureResult { steps: 1, ..answer(State::Active, "") };
     memory.answered(&ask(Why::Hosts), answer, Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), LAG);
     assert!(memory.drift(&shown(5), LAG).is_some());
@@ -250,7 +250,7 @@ fn refused_settings_are_not_retried_at_once() {
     let mut memory = Memory::default();
     memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
     let bad = Ask { wanted: wanted("bad"), at: Duration::from_secs(10), ..ask(Why::Changed) };
-    assert_eq!(memory.asking(&bad), [News::Ensuring]);
+    assert_eq!(memory.asking(&bad), [Fact::Ensuring]);
     memory.refuse(&bad);
     let is_refused = |memory: &Memory, digest, at| memory.is_refused(&wanted(digest).shape, at);
     assert!(is_refused(&memory, "bad", Duration::from_secs(20)) && memory.good.is_some());
@@ -259,11 +259,11 @@ fn refused_settings_are_not_retried_at_once() {
     // The last valid settings follow the nodes as usual.
     let hosts = Ask { stands_in: true, hosts: Hosts::default(), ..ask(Why::Hosts) };
     memory.asking(&hosts);
-    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [News::NoTargets(None)]);
+    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [Fact::NoTargets(None)]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
     assert_eq!(memory.asking(&again), [], "the Event was emitted when the settings were refused");
-    assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [News::Ensured]);
+    assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [Fact::Ensured]);
     assert!(!is_refused(&memory, "bad", again.at));
 }
 
@@ -278,14 +278,14 @@ fn refused_former_settings_leave_no_fallback() {
 #[test]
 fn failed_node_update_is_reported_beside_other_failures() {
     let mut memory = Memory::default();
-    let hosts = Step::Hosts(Hosts::some());
+    let hosts = Operation::Hosts(Hosts::some());
     let refusal = |memory: &mut Memory, topic, name: &str| {
-        memory.trouble_named(topic, name, News::Ensuring, Duration::ZERO).len()
+        memory.trouble_named(topic, name, Fact::Ensuring, Duration::ZERO).len()
     };
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1);
     assert_eq!(refusal(&mut memory, Topic::Refused, "c"), 1);
     assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1);
-    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1);
+    assert_eq!(memory.trouble(&Operation::Sync, "d", Duration::ZERO).len(), 1);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c"), 0);
     assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO), []);
     let stands_in = Ask { stands_in: true, ..ask(Why::Hosts) };
@@ -298,7 +298,7 @@ fn failed_node_update_is_reported_beside_other_failures() {
         1,
         "the earlier failure is over, so a new one is reported"
     );
-    assert_eq!(memory.trouble(&Step::Sync, "d", Duration::ZERO).len(), 1, "the same for this step");
+    assert_eq!(memory.trouble(&Operation::Sync, "d", Duration::ZERO).len(), 1, "the same for this step");
     memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "the settings were valid in between");
 }

@@ -1,6 +1,6 @@
 //! Topics of Events.
 
-use crate::plan::Step;
+use crate::plan::Operation;
 
 /// What an Event is about. Each topic has at most one lasting condition, which is reported when it begins and at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,10 +23,10 @@ pub(crate) enum Topic {
 
 impl Topic {
     /// The topic for a failure of this step.
-    pub(crate) fn of(step: &Step) -> Self {
+    pub(crate) fn of(step: &Operation) -> Self {
         match step {
-            Step::Sync | Step::LeftOver => Self::Work,
-            Step::Hosts(_) => Self::Hosts,
+            Operation::Sync | Operation::LeftOver => Self::Work,
+            Operation::Hosts(_) => Self::Hosts,
         }
     }
 }

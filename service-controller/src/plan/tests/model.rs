@@ -5,9 +5,9 @@ use std::{fmt::Write as _, time::Duration};
 use super::*;
 use crate::plan::{
     annotations::keys::PREFIX,
-    cloud::{Answer, Removal, listeners},
+    cloud::{EnsureResult, Removal, listeners},
     features::name,
-    memory::Next,
+    memory::NextPass,
     service::{Family, Kind, Port, Transport},
     targets::Node,
 };
@@ -332,7 +332,7 @@ impl World {
         plan(&self.service, &self.memory, &facts)
     }
 
-    fn carry_out(&mut self, action: &Action) -> Vec<News> {
+    fn carry_out(&mut self, action: &Action) -> Vec<Fact> {
         match action {
             Action::AddFinalizer => {
                 self.service.finalizer = true;
@@ -360,21 +360,21 @@ impl World {
                 }
                 let answer = self.ensure(ask);
                 let outcome = self.memory.answered(ask, answer, Some(&self.mirror));
-                assert_ne!(outcome.next, Next::Backoff);
+                assert_ne!(outcome.next, NextPass::Backoff);
                 news.extend(outcome.news);
                 return news;
             }
             Action::Delete(_) => {
                 let mut news = self.memory.removing(Duration::ZERO);
                 let answer = self.delete();
-                news.extend(self.memory.removal(&Step::Sync, &answer, Duration::ZERO).news);
+                news.extend(self.memory.removal(&Operation::Sync, &answer, Duration::ZERO).news);
                 return news;
             }
         }
         Vec::new()
     }
 
-    fn ensure(&mut self, ask: &Ask) -> Answer {
+    fn ensure(&mut self, ask: &Ask) -> EnsureResult {
         let hash = format!("{}/{}", ask.wanted.shape.digest, ask.spec.backend_set_id);
         let ingress = vec![Ingress { ip: Some("192.0.2.1".to_owned()), ..Ingress::default() }];
         let unchanged = self.cloud.iter().any(|it| it.state == State::Active && it.applied_hash == hash);
@@ -389,7 +389,7 @@ impl World {
             backends: 2,
         }];
         let steps = if unchanged { 0 } else { 3 };
-        Answer {
+        EnsureResult {
             state,
             steps,
             applied_hash: hash,

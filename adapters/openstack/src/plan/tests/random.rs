@@ -121,7 +121,7 @@ proptest! {
 /// An action of one of several Services. The first Service owns a load balancer, and the others share it, or they share a user's load
 /// balancer.
 #[derive(Clone, Debug)]
-enum Turn {
+enum Disturbance {
     /// The Service requests these ports. After this many writes another Service has its turn, or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
     /// The Service is deleted, either immediately with all its parts, or at the end.
@@ -131,9 +131,9 @@ enum Turn {
 prop_compose! {
     fn turn(hers: bool)(
         who in 0_usize..3, goes in 0_u8..8, cut in 0_usize..9, listeners in listeners(), is_public in any::<bool>(),
-    ) -> Turn {
+    ) -> Disturbance {
         if goes < 2 {
-            return Turn::Goes(who, cut, goes == 0);
+            return Disturbance::Goes(who, cut, goes == 0);
         }
         let balancer = if hers { "hers" } else { "lb-1" };
         let wanted = match (who, is_public) {
@@ -142,7 +142,7 @@ prop_compose! {
             (0, false) => web(listeners),
             (who, _) => sharer(&format!("s{who}"), balancer, listeners),
         };
-        Turn::Wants(who, Box::new(wanted), cut)
+        Disturbance::Wants(who, Box::new(wanted), cut)
     }
 }
 
@@ -202,13 +202,13 @@ proptest! {
         for turn in turns {
             match turn {
                 // A deleted Service is no longer reconciled.
-                Turn::Wants(who, ..) if going.contains(&who) => (),
-                Turn::Wants(who, wanted, cut) => {
+                Disturbance::Wants(who, ..) if going.contains(&who) => (),
+                Disturbance::Wants(who, wanted, cut) => {
                     one_turn(&mut bench, &wanted, false, cut);
                     all.insert(who, (*wanted).clone());
                     wishes[who] = Some(*wanted);
                 }
-                Turn::Goes(who, cut, at_once) => {
+                Disturbance::Goes(who, cut, at_once) => {
                     // A deleted Service does not return. Its load balancer is deleted in spite of interruptions.
                     let Some(wanted) = wishes[who].take() else { continue };
                     one_turn(&mut bench, &wanted, true, cut);

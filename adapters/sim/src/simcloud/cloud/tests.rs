@@ -129,7 +129,7 @@ fn route_batch_items_succeed_or_fail_on_their_own() {
 fn calls_above_the_rate_are_refused_with_retry_after() {
     let mut lab = lab(0, json!({ "rate_limits": { "compute": { "rate": 0.5, "burst": 2 } } }));
     let list = Call::new(Operation::ListInstances);
-    let header = |answer: &super::Answer, wanted: &str| {
+    let header = |answer: &super::CallResponse, wanted: &str| {
         answer.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
     };
     lab.ok(&list);

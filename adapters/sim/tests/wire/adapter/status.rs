@@ -125,7 +125,7 @@ async fn adapter_starts_without_cloud_and_waits() {
     assert!(!serving(&adapter, &full("InstanceService")).await);
     let (status, ready) = page(&adapter, "/readyz").await;
     assert_eq!(status, 200, "the adapter is ready, because only it can report the cause");
-    assert!(ready.contains("not reachable"), "{ready}");
+    assert!(ready.contains("unreachable"), "{ready}");
     assert_eq!(page(&adapter, "/healthz").await.0, 200, "a restart would not help");
 
     let cloud = TestCloud::start_at(&port.to_string(), json!({})).await;
@@ -144,7 +144,7 @@ async fn leader_with_rejected_credentials_serves_and_reports_it() {
     bench.cloud.fault(json!({ "match": { "operation": "*" }, "when": "always", "action": rejected })).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     assert_eq!(refused(bench.adapter.ensure(&request).await).0, Reason::VendorAuth);
-    until("a report", async || page(&bench.adapter, "/readyz").await.1.contains("not reachable")).await;
+    until("a report", async || page(&bench.adapter, "/readyz").await.1.contains("unreachable")).await;
     let started = TestAdapter::start(&bench.cloud.url).await;
     for adapter in [&bench.adapter, &started] {
         until("the reason", async || {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    conditions::told::{Retry, Told},
+    conditions::told::{Reported, Retry},
     conditions::world::World,
 };
 
@@ -60,10 +60,10 @@ pub(crate) async fn throttled_read() -> Status {
     let world = World::start().await;
     world.always("*Instances", throttled(PAUSE)).await;
     let status = world.look(Duration::from_secs(20)).await.expect_err("not before the deadline");
-    Told::read(&status).quotes_the_vendor("injected");
+    Reported::read(&status).quotes_the_vendor("injected");
     let sent = world.cloud.counts().total;
     let again = world.look(Duration::from_secs(20)).await.expect_err("the pause is not over");
-    Told::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
+    Reported::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
     assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none during the pause");
     status
 }
@@ -73,7 +73,7 @@ pub(crate) async fn throttled_write() -> Status {
     world.always("CreateLoadBalancer", throttled(SHORT_PAUSE)).await;
     let request = world.web("web").await;
     let status = world.settled(&request).await.expect_err("throttled twice");
-    Told::read(&status).quotes_the_vendor("injected");
+    Reported::read(&status).quotes_the_vendor("injected");
     assert_eq!(world.cloud.count(Operation::CreateLoadBalancer), 2);
     status
 }
@@ -84,7 +84,7 @@ async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
     world.look(Duration::from_secs(5)).await.expect("the first call may be sent");
     let status = world.look(Duration::from_secs(1)).await.expect_err("in 2 s");
-    let told = Told::read(&status);
+    let told = Reported::read(&status);
     told.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
     tokio::time::sleep(told.delay()).await;
     world.look(Duration::from_secs(1)).await.expect("served after the delay");

@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 
 use crate::{
     conditions::program::{TICK, until},
-    conditions::told::Told,
+    conditions::told::Reported,
     conditions::world::{World, context, fence, routes},
     support::wanted::{backend, tcp},
 };
@@ -34,7 +34,7 @@ async fn refusal(world: &World, change: impl FnOnce(&mut EnsureLoadBalancerReque
 pub(crate) async fn wrong_field() -> Status {
     let world = World::start().await;
     let status = refusal(&world, |request| spec_of(request).listeners[0].port = 70_000).await;
-    assert_eq!(Told::read(&status).fields, ["spec.listeners[0].port"]);
+    assert_eq!(Reported::read(&status).fields, ["spec.listeners[0].port"]);
     assert_eq!(world.cloud.counts().total, 0, "no vendor call");
     status
 }
@@ -42,7 +42,7 @@ pub(crate) async fn wrong_field() -> Status {
 pub(crate) async fn missing_field() -> Status {
     let world = World::start().await;
     let status = refusal(&world, |request| request.context = None).await;
-    assert_eq!(Told::read(&status).fields, ["context"]);
+    assert_eq!(Reported::read(&status).fields, ["context"]);
     status
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn too_many_items() -> Status {
     let world = World::start().await;
     let request = ApplyRoutesRequest { deletes: vec![RouteDelete::default(); 201], ..routes() };
     let status = world.apply(request).await.expect_err("refused");
-    assert_eq!(Told::read(&status).fields, ["upserts"]);
+    assert_eq!(Reported::read(&status).fields, ["upserts"]);
     status
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn unknown_parameter() -> Status {
         spec_of(request).parameters.insert("algoritm".into(), "round-robin".into());
     };
     let status = refusal(&world, add).await;
-    assert_eq!(Told::read(&status).metadata["nearest"], "algorithm");
+    assert_eq!(Reported::read(&status).metadata["nearest"], "algorithm");
     status
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn immutable_field() -> Status {
         spec_of(request).scheme = Scheme::Internal.into();
     };
     let status = refusal(&world, change).await;
-    assert_eq!(Told::read(&status).metadata["fields"], "spec.scheme");
+    assert_eq!(Reported::read(&status).metadata["fields"], "spec.scheme");
     assert_eq!(world.cloud.balancer().await["scheme"], "internet");
     status
 }
@@ -204,6 +204,6 @@ async fn too_large_message_is_refused_by_grpc() {
     let world = World::start().await;
     world.put(&"x".repeat(LIMIT - 1024)).await.expect("a message just below the limit");
     let status = world.put(&"x".repeat(LIMIT + 1)).await.expect_err("a message above the limit");
-    Told::read(&status).is_grpcs_own(Code::ResourceExhausted);
+    Reported::read(&status).is_grpcs_own(Code::ResourceExhausted);
     until("the adapter keeps running", async || world.put("small").await.is_ok()).await;
 }

@@ -10,7 +10,7 @@ use crate::{
     conditions::limits,
     conditions::replica,
     conditions::requests,
-    conditions::told::{Retry, Told},
+    conditions::told::{Reported, Retry},
     conditions::vendor,
 };
 

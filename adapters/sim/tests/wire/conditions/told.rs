@@ -18,7 +18,7 @@ pub(crate) enum Retry {
 
 /// An error with all its details.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     code: Code,
     pub(crate) message: String,
     /// `ErrorInfo`: domain and reason.
@@ -34,7 +34,7 @@ pub(crate) struct Told {
     pub(crate) quota: bool,
 }
 
-impl Told {
+impl Reported {
     pub(crate) fn read(status: &Status) -> Self {
         let details = status.check_error_details().expect("details that can be read");
         let info = details.error_info();

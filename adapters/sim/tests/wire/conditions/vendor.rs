@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use crate::{
     conditions::program::{Program, until},
-    conditions::told::{Retry, Told},
+    conditions::told::{Reported, Retry},
     conditions::world::{PLENTY, World, cloud, look},
 };
 
@@ -28,7 +28,7 @@ async fn create_answered(status: u16) -> Status {
     world.always("CreateLoadBalancer", respond(status)).await;
     let request = world.web("web").await;
     let refused = world.settled(&request).await.expect_err("refused");
-    let told = Told::read(&refused);
+    let told = Reported::read(&refused);
     told.quotes_the_vendor("injected");
     assert!(told.message.contains("create load balancer"), "the failed step: {told:?}");
     refused
@@ -49,13 +49,13 @@ pub(crate) async fn unauthorized_from_the_start() -> Status {
     let mut told = None;
     until("the rejection", async || {
         let status = look(&adapter, SOME).await.expect_err("all calls fail");
-        let is_it = Told::read(&status).metadata.contains_key("vendor_code");
+        let is_it = Reported::read(&status).metadata.contains_key("vendor_code");
         told = Some(status);
         is_it
     })
     .await;
     let status = told.expect("told");
-    Told::read(&status).quotes_the_vendor("injected");
+    Reported::read(&status).quotes_the_vendor("injected");
     status
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn quota() -> Status {
     world.cloud.settings(json!({ "quotas": { "load_balancers": 0 } })).await;
     let request = world.web("web").await;
     let status = world.settled(&request).await.expect_err("refused");
-    Told::read(&status).quotes_the_vendor("quota_exceeded");
+    Reported::read(&status).quotes_the_vendor("quota_exceeded");
     status
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn server_error() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(503)).await;
     let status = world.look(SOME).await.expect_err("all calls fail");
-    Told::read(&status).quotes_the_vendor("injected");
+    Reported::read(&status).quotes_the_vendor("injected");
     status
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn breaker_open() -> Status {
     let sent = world.cloud.counts().total;
     let status = world.look(SOME).await.expect_err("the breaker is open");
     assert_eq!(world.cloud.counts().total, sent, "the adapter sends no call");
-    let told = Told::read(&status);
+    let told = Reported::read(&status);
     told.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(REST / 2));
     assert!(told.message.contains("compute"), "{told:?}");
     world.settled(&world.web("web").await).await.expect("load balancers belong to another family");

@@ -7,7 +7,7 @@ use std::{
 
 use bench_table::{Row, time};
 use cloud_budget::{
-    Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
+    BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
 
 /// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
@@ -100,7 +100,7 @@ impl Full {
         match decision {
             Decision::Send { ticket, .. } => {
                 let latency = Duration::from_millis(50);
-                let answer = Answer { outcome: Outcome::Answered, latency, hint: None };
+                let answer = CallResult { outcome: Outcome::Answered, latency, hint: None };
                 self.scheduler.answered(self.now, ticket, answer);
                 if let Some(call) = self.calls.remove(&ticket) {
                     self.resubmit(call);

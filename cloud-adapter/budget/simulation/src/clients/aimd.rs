@@ -2,7 +2,7 @@
 
 use cloud_budget::Time;
 
-use crate::{Client, Next, Verdict, pace::Pace};
+use crate::{CallerAction, Client, Verdict, pace::Pace};
 
 /// Factor by which a throttle reduces the rate.
 const DECREASE: f64 = 0.7;
@@ -35,9 +35,13 @@ impl Aimd {
 }
 
 impl Client for Aimd {
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         self.climb(now);
-        if self.pace.take(now) { Next::Send(0) } else { Next::Wait(Some(now + self.pace.wait())) }
+        if self.pace.take(now) {
+            CallerAction::Send(0)
+        } else {
+            CallerAction::Wait(Some(now + self.pace.wait()))
+        }
     }
 
     fn answered(&mut self, now: Time, _: u64, verdict: &Verdict) {

@@ -3,7 +3,7 @@
 
 use cloud_budget::Time;
 
-use crate::{Client, Next, Verdict, pace::Pace};
+use crate::{CallerAction, Client, Verdict, pace::Pace};
 
 const BETA: f64 = 0.7;
 const SCALE: f64 = 0.4;
@@ -69,8 +69,12 @@ impl Cubic {
 }
 
 impl Client for Cubic {
-    fn next(&mut self, now: Time) -> Next {
-        if self.pace.take(now) { Next::Send(0) } else { Next::Wait(Some(now + self.pace.wait())) }
+    fn next(&mut self, now: Time) -> CallerAction {
+        if self.pace.take(now) {
+            CallerAction::Send(0)
+        } else {
+            CallerAction::Wait(Some(now + self.pace.wait()))
+        }
     }
 
     fn answered(&mut self, now: Time, _: u64, verdict: &Verdict) {

@@ -2,7 +2,7 @@
 
 use cloud_budget::Time;
 
-use crate::{Client, Next, Verdict, pace::Pace};
+use crate::{CallerAction, Client, Verdict, pace::Pace};
 
 /// A client with a static rate limit.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ impl Fixed {
 }
 
 impl Client for Fixed {
-    fn next(&mut self, now: Time) -> Next {
-        if self.0.take(now) { Next::Send(0) } else { Next::Wait(Some(now + self.0.wait())) }
+    fn next(&mut self, now: Time) -> CallerAction {
+        if self.0.take(now) { CallerAction::Send(0) } else { CallerAction::Wait(Some(now + self.0.wait())) }
     }
 
     fn answered(&mut self, _: Time, _: u64, _: &Verdict) {}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloud_budget::{BucketReport, Class, Time};
 
 use crate::{
-    Client, Next, Verdict,
+    CallerAction, Client, Verdict,
     queue::{Budget, Queue, Work},
 };
 
@@ -77,10 +77,10 @@ impl Ours {
 }
 
 impl Client for Ours {
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         self.fill(now);
         let next = self.budget.next(now);
-        if let Next::Send(call) = next
+        if let CallerAction::Send(call) = next
             && let Some(queue) = self.queue(call)
         {
             queue.waiting -= 1;

@@ -8,7 +8,7 @@ use std::{
 
 use cloud_budget::Time;
 
-use crate::{Client, Next, Verdict, chance::Chance};
+use crate::{CallerAction, Client, Verdict, chance::Chance};
 
 /// The first back-off and the longest. The back-off doubles with each throttle, with jitter, as in the AWS SDKs.
 const FIRST: f64 = 1.0;
@@ -34,13 +34,13 @@ impl Workers {
 }
 
 impl Client for Workers {
-    fn next(&mut self, now: Time) -> Next {
+    fn next(&mut self, now: Time) -> CallerAction {
         match self.ready.peek() {
             Some(&Reverse((at, worker))) if at <= now => {
                 self.ready.pop();
-                Next::Send(worker)
+                CallerAction::Send(worker)
             }
-            next => Next::Wait(next.map(|Reverse((at, _))| *at)),
+            next => CallerAction::Wait(next.map(|Reverse((at, _))| *at)),
         }
     }
 

@@ -59,7 +59,7 @@ fn calls_delayed_by_other_causes_do_not_wait_for_the_budget() {
     let retry_after = Some(Duration::from_secs(30));
     assert_eq!(
         scheduler.answered(at(0.1), first, answer(Outcome::Throttled { retry_after, bucket: None })),
-        Next::Again
+        AfterCall::Again
     );
     assert_eq!(said(&mut scheduler, at(0.2), first), None, "the vendor's pause delays the call");
 

@@ -14,38 +14,38 @@ const SHARED_MAX: usize = 8;
 
 /// The current queue position of a task. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place(Arc<Mutex<Stands>>);
+pub(crate) struct QueuePosition(Arc<Mutex<Position>>);
 
 #[derive(Clone, Debug, Default)]
-enum Stands {
+enum Position {
     /// No call is queued.
     #[default]
     Nowhere,
     /// This call was submitted, and may be queued.
     Call(Ticket),
     /// The task waits for shared work, which has this position.
-    With(Place),
+    With(QueuePosition),
 }
 
 /// Restores the former position when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Standing {
-    place: Place,
-    before: Stands,
+    place: QueuePosition,
+    before: Position,
 }
 
-impl Place {
+impl QueuePosition {
     /// Records that a call was submitted.
     pub(super) fn call(&self, ticket: Ticket) -> Standing {
-        self.stand(Stands::Call(ticket))
+        self.stand(Position::Call(ticket))
     }
 
     /// Records that the task waits for shared work.
     pub(super) fn with(&self, shared: &Self) -> Standing {
-        self.stand(Stands::With(shared.clone()))
+        self.stand(Position::With(shared.clone()))
     }
 
-    fn stand(&self, now: Stands) -> Standing {
+    fn stand(&self, now: Position) -> Standing {
         let before = mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
         Standing { place: self.clone(), before }
     }
@@ -55,9 +55,9 @@ impl Place {
         for _ in 0..SHARED_MAX {
             let stands = place.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match stands {
-                Stands::Nowhere => return None,
-                Stands::Call(ticket) => return Some(ticket),
-                Stands::With(shared) => place = shared,
+                Position::Nowhere => return None,
+                Position::Call(ticket) => return Some(ticket),
+                Position::With(shared) => place = shared,
             }
         }
         None
@@ -73,7 +73,7 @@ impl Drop for Standing {
 
 impl Vendor {
     /// What the call at this place waits for. `None`: there is no call, or the call does not wait for a budget.
-    pub(crate) fn waits(&self, place: &Place) -> Option<BudgetWait> {
+    pub(crate) fn waits(&self, place: &QueuePosition) -> Option<BudgetWait> {
         self.dispatcher.wait(place.ticket()?)
     }
 }

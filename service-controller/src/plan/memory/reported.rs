@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use controller_core::events::REMIND;
 
-use super::{Memory, News, Topic};
-use crate::plan::{Step, members::Members};
+use super::{Fact, Memory, Topic};
+use crate::plan::{Operation, members::Members};
 
 /// The last Event of each topic.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told(BTreeMap<Topic, Said>);
+pub(super) struct Reported(BTreeMap<Topic, Said>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
@@ -17,24 +17,24 @@ struct Said {
     name: String,
     /// The emitted Events by the name of their condition, each with the time of its last emission since the start of the process.
     /// Conditions that alternate are emitted once each.
-    told: BTreeMap<String, (News, Duration)>,
+    told: BTreeMap<String, (Fact, Duration)>,
     /// Set while the last round saw the condition; seeing it again is not a change.
     stands: bool,
 }
 
 impl Said {
-    fn current(&self) -> Option<&(News, Duration)> {
+    fn current(&self) -> Option<&(Fact, Duration)> {
         self.told.get(&self.name)
     }
 
-    fn current_mut(&mut self) -> Option<&mut (News, Duration)> {
+    fn current_mut(&mut self) -> Option<&mut (Fact, Duration)> {
         self.told.get_mut(&self.name)
     }
 }
 
-impl Told {
+impl Reported {
     /// Returns the Event to emit now: because its condition was not reported recently, or as a reminder.
-    pub(super) fn hears(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
+    pub(super) fn hears(&mut self, topic: Topic, name: &str, news: Fact, now: Duration) -> Vec<Fact> {
         let said = self.0.entry(topic).or_default();
         said.told.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
         (said.name, said.stands) = (name.to_owned(), true);
@@ -46,7 +46,7 @@ impl Told {
     }
 
     /// Returns the last Event of this topic if it must be re-emitted by now.
-    pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<News> {
+    pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<Fact> {
         let said = self.0.get_mut(&topic)?.current_mut();
         let (news, at) = said.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
         *at = now;
@@ -67,7 +67,7 @@ impl Told {
     }
 
     /// All lasting conditions, and the time of the last report of each.
-    fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
+    fn troubles(&self) -> impl Iterator<Item = (&Fact, Duration)> {
         let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
         lasting.filter_map(|(_, said)| said.current().map(|(news, at)| (news, *at)))
     }
@@ -82,17 +82,17 @@ impl Told {
 
 impl Memory {
     /// Returns the Event about a failure, if the failure differs from the last one or a reminder is due.
-    pub(crate) fn trouble(&mut self, step: &Step, text: &str, now: Duration) -> Vec<News> {
-        self.trouble_named(Topic::of(step), text, News::Failed(step.clone(), text.to_owned()), now)
+    pub(crate) fn trouble(&mut self, step: &Operation, text: &str, now: Duration) -> Vec<Fact> {
+        self.trouble_named(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
     }
 
     /// Like [`Self::trouble`], for a failure whose text varies between retries; `name` identifies the failure.
-    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: News, now: Duration) -> Vec<News> {
+    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: Fact, now: Duration) -> Vec<Fact> {
         self.told.hears(topic, name, news, now)
     }
 
     /// The lasting conditions, with their Events and the times at which these were emitted.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&News, Duration)> {
+    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&Fact, Duration)> {
         self.told.troubles()
     }
 
@@ -107,9 +107,9 @@ impl Memory {
     }
 
     /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
-    pub(crate) fn grown(&mut self, members: Option<Members>, now: Duration) -> Vec<News> {
+    pub(crate) fn grown(&mut self, members: Option<Members>, now: Duration) -> Vec<Fact> {
         match members {
-            Some(members) => self.trouble_named(Topic::Members, "", News::Grown(members), now),
+            Some(members) => self.trouble_named(Topic::Members, "", Fact::Grown(members), now),
             None => {
                 self.told.over(Topic::Members);
                 Vec::new()
@@ -124,12 +124,12 @@ impl Memory {
     }
 
     /// Returns the Event about a load balancer without a Service, unless it equals the last one.
-    pub(crate) fn once(&mut self, news: News, now: Duration) -> Vec<News> {
+    pub(crate) fn once(&mut self, news: Fact, now: Duration) -> Vec<Fact> {
         self.trouble_named(Topic::Work, &format!("{news:?}"), news, now)
     }
 
     /// Reports work that may take long.
-    pub(super) fn begins(&mut self, news: News, now: Duration) -> Vec<News> {
+    pub(super) fn begins(&mut self, news: Fact, now: Duration) -> Vec<Fact> {
         self.told.over(Topic::Progress);
         self.told.hears(Topic::Progress, "", news, now)
     }
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn lasting_condition_is_re_emitted_with_first_text() {
-        let (mut told, minute) = (Told::default(), Duration::from_mins(1));
-        let failed = |words: &str| News::Failed(Step::Sync, words.to_owned());
+        let (mut told, minute) = (Reported::default(), Duration::from_mins(1));
+        let failed = |words: &str| Fact::Failed(Operation::Sync, words.to_owned());
         let mut hears =
             |minutes: u32, name, words| told.hears(Topic::Work, name, failed(words), minute * minutes);
         assert_eq!(hears(0, "throttled", "wait 3 s"), [failed("wait 3 s")]);

@@ -15,21 +15,21 @@ const OF_ONE_CALLER: usize = 32;
 
 /// The watches by caller. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(Arc<Mutex<HashMap<Caller, usize>>>);
+pub(super) struct WatchSlots(Arc<Mutex<HashMap<Caller, usize>>>);
 
 /// A watch that is registered until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct WatchSlot {
+    places: WatchSlots,
     caller: Caller,
 }
 
-impl Places {
+impl WatchSlots {
     /// Registers another watch. Without authentication all callers look the same, so the limit per caller does not apply.
     ///
     /// # Errors
     /// Returns `QUEUE_FULL` if a limit is reached.
-    pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<Place, AdapterError> {
+    pub(super) fn take(&self, collection: &str, caller: &Caller) -> Result<WatchSlot, AdapterError> {
         self.with(|watches| {
             if watches.values().sum::<usize>() >= WATCHES_MAX {
                 let text =
@@ -44,7 +44,7 @@ impl Places {
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             *own += 1;
-            Ok(Place { places: self.clone(), caller: caller.clone() })
+            Ok(WatchSlot { places: self.clone(), caller: caller.clone() })
         })
     }
 
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for WatchSlot {
     fn drop(&mut self) {
         self.places.with(|watches| {
             if let Some(own) = watches.get_mut(&self.caller) {
@@ -81,7 +81,7 @@ mod tests {
         Caller { role: Role::NodeController, subject: format!("controller-{number}").into() }
     }
 
-    fn full(taken: Result<Place, AdapterError>, text: &str) {
+    fn full(taken: Result<WatchSlot, AdapterError>, text: &str) {
         let error = taken.expect_err("full");
         assert_eq!((error.reason, error.message.as_str()), (Reason::QueueFull, text));
         assert!(error.retry_after >= Some(Duration::from_millis(500)), "{error:?}");
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn watches_of_one_caller_are_bounded() {
-        let places = Places::default();
-        let mut taken: Vec<Place> =
+        let places = WatchSlots::default();
+        let mut taken: Vec<WatchSlot> =
             (0..OF_ONE_CALLER).map(|_| places.take("routes", &caller(1)).expect("room")).collect();
         full(
             places.take("routes", &caller(1)),
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn all_callers_share_the_places_of_a_collection() {
-        let places = Places::default();
-        let mut taken: Vec<Place> = (0..WATCHES_MAX)
+        let places = WatchSlots::default();
+        let mut taken: Vec<WatchSlot> = (0..WATCHES_MAX)
             .map(|number| places.take("routes", &caller(number / OF_ONE_CALLER)).expect("room"))
             .collect();
         let text = "the routes have 256 watches: retry when a watch has ended";
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn unauthenticated_callers_share_all_places() {
-        let places = Places::default();
+        let places = WatchSlots::default();
         let take = || places.take("routes", &Caller::anyone());
-        let taken: Vec<Place> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
+        let taken: Vec<WatchSlot> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
         full(take(), "the routes have 256 watches: retry when a watch has ended");
         drop(taken);
         take().expect("they have ended");

@@ -7,30 +7,30 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 
 /// Lock for one writer at a time: in most clouds, a route table is one object.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct TableLock {
     writing: Mutex<()>,
     waiting: std::sync::Mutex<Vec<Priority>>,
     asked: watch::Sender<Priority>,
 }
 
 /// A waiting request, which is registered until this value is dropped.
-struct Place<'a> {
-    turns: &'a Turns,
+struct WaitingWriter<'a> {
+    turns: &'a TableLock,
     priority: Priority,
 }
 
-impl Default for Turns {
+impl Default for TableLock {
     fn default() -> Self {
         let asked = watch::Sender::new(Priority::Unspecified);
         Self { writing: Mutex::default(), waiting: std::sync::Mutex::default(), asked }
     }
 }
 
-impl Turns {
+impl TableLock {
     /// Waits for the lock, which is released when the returned guard is dropped.
     pub(super) async fn take(&self, priority: Priority) -> MutexGuard<'_, ()> {
         self.change(|waiting| waiting.push(priority));
-        let _place = Place { turns: self, priority };
+        let _place = WaitingWriter { turns: self, priority };
         self.writing.lock().await
     }
 
@@ -47,7 +47,7 @@ impl Turns {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingWriter<'_> {
     fn drop(&mut self) {
         self.turns.change(|waiting| {
             if let Some(at) = waiting.iter().position(|one| *one == self.priority) {
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn writer_sees_the_priority_of_waiters() {
-        let turns = Turns::default();
+        let turns = TableLock::default();
         let asked = turns.asked();
         let writing = turns.take(Priority::Background).await;
         assert_eq!(*asked.borrow(), Priority::Unspecified, "no request waits");
