@@ -29,7 +29,7 @@ macro_rules! conditions {
         $(
             #[tokio::test]
             async fn $name() {
-                let told = Told::read(&$provoke().await);
+                let told = Reported::read(&$provoke().await);
                 told.is(Reason::$reason, Code::$code, $retry);
             }
         )*
