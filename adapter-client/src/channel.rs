@@ -45,9 +45,6 @@ pub struct AdapterChannel {
 
 impl Connection {
     /// Validates the security settings for the target, and reads all files. Does not connect yet.
-    ///
-    /// # Errors
-    /// Returns all errors, each with its flag and the fix.
     pub fn new(target: Target, security: &Security) -> Result<Self, Vec<Fault>> {
         let secured = security.check(&target)?;
         Ok(Self {
@@ -81,9 +78,6 @@ impl Connection {
     }
 
     /// Opens the channel; the adapter need not be reachable yet. Must be called in a tokio runtime.
-    ///
-    /// # Errors
-    /// Returns an error if the address does not form a valid URL, or for `kubernetes:///` without a client of the API server.
     pub fn open(&self) -> Result<AdapterChannel, OpenError> {
         match &self.target {
             Target::Single { host, .. } => self.single(Address::Tcp(host.clone())),

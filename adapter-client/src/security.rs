@@ -99,9 +99,6 @@ pub(crate) struct Secured {
 
 impl Security {
     /// Validates the settings for `target`, and reads all files.
-    ///
-    /// # Errors
-    /// Returns all errors, each with its flag and the fix.
     pub(crate) fn check(&self, target: &Target) -> Result<Secured, Vec<Fault>> {
         let mut faults = self.contradictions(target);
         let mut note = |fault| faults.push(fault);

@@ -25,9 +25,6 @@ pub(crate) enum What {
 }
 
 /// Runs the simulation.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or if the adapter would refuse it.
 pub(crate) fn answer(what: &What) -> Result<limits_simulation::Report, Usage> {
     match what {
         What::Simulate(args) => {

@@ -120,9 +120,6 @@ impl Paper {
 }
 
 /// Writes a report in the requested format.
-///
-/// # Errors
-/// Returns an error if the report cannot be encoded in this format.
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
         Format::Table => {
@@ -141,9 +138,6 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
 }
 
 /// Prints to standard output. A closed pipe is not an error.
-///
-/// # Errors
-/// Returns an error if standard output cannot be written to.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

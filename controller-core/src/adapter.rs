@@ -191,9 +191,6 @@ impl Adapter {
     }
 
     /// The adapter's identity and capabilities. Cost: no vendor call.
-    ///
-    /// # Errors
-    /// Returns an error with a typed reason, like every call.
     pub async fn get_info(&self) -> Result<GetInfoResponse, AdapterError> {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
@@ -202,9 +199,6 @@ impl Adapter {
     }
 
     /// The state of these instances. Shape: one result per reference, in the order of the request; at most 500.
-    ///
-    /// # Errors
-    /// Returns an error only if the whole call fails; an invalid reference fails alone. No error means that an instance is gone.
     pub async fn batch_get_instances(
         &self,
         call: Call,
@@ -222,8 +216,7 @@ impl Adapter {
 
     /// Uploads a backend set. This function sets the context of `request`. Cost: no vendor call.
     ///
-    /// # Errors
-    /// `BACKEND_SET_UNKNOWN` if the adapter does not know the base of the difference: upload the full set then.
+    /// Errors: `BACKEND_SET_UNKNOWN` if the adapter does not know the base of the difference: upload the full set then.
     pub async fn put_backend_set(
         &self,
         call: Call,
@@ -236,9 +229,6 @@ impl Adapter {
     }
 
     /// Converges a load balancer. This function sets the context of `request`. Cost: 0 vendor calls if nothing has to be done.
-    ///
-    /// # Errors
-    /// See the contract. A load balancer that is not ready yet is PENDING, which is not an error.
     pub async fn ensure_load_balancer(
         &self,
         call: Call,
@@ -257,9 +247,6 @@ impl Adapter {
     }
 
     /// Deletes a load balancer. This function sets the context of `request`.
-    ///
-    /// # Errors
-    /// See the contract. A deletion in progress is DELETING, which is not an error.
     pub async fn delete_load_balancer(
         &self,
         call: Call,
@@ -278,9 +265,6 @@ impl Adapter {
     }
 
     /// Creates and deletes routes. This function sets the context of `request`. Shape: at most 200 items, with one result each.
-    ///
-    /// # Errors
-    /// Returns an error only if the whole call fails; an invalid route fails alone.
     pub async fn apply_routes(
         &self,
         call: Call,
@@ -298,8 +282,7 @@ impl Adapter {
     /// Refuses changes outside of a term, since another process may be active, and changes in another part of the cloud. The verbs that
     /// change the cloud call this function. Code that changes something because the cloud does not show an object must call it, too.
     ///
-    /// # Errors
-    /// `NOT_LEADER`, with the cause.
+    /// Errors: `NOT_LEADER`, with the cause.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         match &self.shards {
             _ if self.only_looks => {

@@ -3,9 +3,6 @@
 use ipnet::{AddrParseError, IpNet};
 
 /// Parses a CIDR; host bits are masked. Leading zeros are ignored, as in Kubernetes: `010.244.01.0/24` is `10.244.1.0/24`.
-///
-/// # Errors
-/// Fails if the text is not a valid CIDR, such as an address without a prefix length.
 pub fn parse(text: &str) -> Result<IpNet, AddrParseError> {
     decimal(text).parse::<IpNet>().map(|cidr| cidr.trunc())
 }

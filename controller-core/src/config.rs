@@ -256,10 +256,6 @@ impl Faults {
 
 /// Parses and validates the flags. As in Kubernetes' own programs, the last of several values for a flag wins, and an underscore in a
 /// flag's name is read as a dash.
-///
-/// # Errors
-/// Returns clap's error for unknown flags and missing values, or all faults that `judge` found. `clap::Error::exit` prints the error and
-/// ends the process with code 2 (0 for `--help` and `--version`).
 pub fn read<A: Parser, C>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     judge: impl FnOnce(&A, &mut Faults) -> Option<C>,

@@ -333,8 +333,7 @@ impl Explain {
 
     /// The status of the controller.
     ///
-    /// # Errors
-    /// The controller is not running yet.
+    /// Errors: The controller is not running yet.
     pub fn status(&self) -> Result<ControllerStatus, Unexplained> {
         let Identity { controller, adapter, shards, dry_run, .. } = self.identity()?;
         let sources = self.sources()?;
@@ -383,8 +382,7 @@ impl Explain {
 
     /// Explains one object.
     ///
-    /// # Errors
-    /// The key is invalid, or the controller is not running yet.
+    /// Errors: The key is invalid, or the controller is not running yet.
     pub fn one(&self, key: &str) -> Result<Explanation, Unexplained> {
         let sources = self.sources()?;
         let name = sources.kind.name(key).ok_or(Unexplained::Form(sources.kind.form()))?;
@@ -398,8 +396,7 @@ impl Explain {
 
     /// Explains all objects that are not in sync, the oldest first, up to the limit of a page.
     ///
-    /// # Errors
-    /// The controller is not running yet.
+    /// Errors: The controller is not running yet.
     pub fn all(&self) -> Result<Explanations, Unexplained> {
         let unsettled = self.unsettled()?;
         let more = unsettled.len().saturating_sub(OBJECTS);

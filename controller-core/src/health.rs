@@ -109,17 +109,11 @@ impl Health {
     }
 
     /// Runs all readiness checks.
-    ///
-    /// # Errors
-    /// Returns one line per failed check.
     pub fn readiness(&self) -> Result<(), String> {
         missing(&self.ready())
     }
 
     /// Runs all liveness checks.
-    ///
-    /// # Errors
-    /// Returns one line per failed check.
     pub fn liveness(&self) -> Result<(), String> {
         missing(&self.alive())
     }

@@ -125,9 +125,6 @@ fn names_another(status: &Status) -> bool {
 }
 
 /// Waits for a call to the API server, within the time limit.
-///
-/// # Errors
-/// Returns the error of the call, or [`Error::Timeout`].
 pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(LIMIT, call).await {
         Ok(Ok(answer)) => Ok(answer),
@@ -139,9 +136,6 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
 /// Returns how to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
 ///
 /// Makes no connection, since the API server may become available later. kube's own retries are disabled, because the work queues retry.
-///
-/// # Errors
-/// Fails if the configuration cannot be read or is invalid.
 pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
     let mut merged: Option<Kubeconfig> = None;
     for file in kubeconfig {
@@ -185,9 +179,6 @@ fn unset(is_set: impl Fn(&str) -> bool) -> Option<&'static str> {
 }
 
 /// Creates the client of a controller, whose requests pass through `requests`.
-///
-/// # Errors
-/// Fails if the configuration is invalid.
 pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
     let builder = ClientBuilder::try_from(config)
         .map_err(|error| unusable(&error))?
@@ -197,9 +188,6 @@ pub fn client(config: Config, requests: &Requests) -> anyhow::Result<Client> {
 }
 
 /// Creates a client for requests that must not depend on a term: those of the election itself.
-///
-/// # Errors
-/// Fails if the configuration is invalid.
 pub fn plain_client(config: Config) -> anyhow::Result<Client> {
     Ok(ClientBuilder::try_from(config).map_err(|error| unusable(&error))?.build())
 }

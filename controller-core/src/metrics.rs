@@ -24,9 +24,6 @@ pub fn controller_registry<'a>(registry: &'a mut Registry, controller: &'static 
 }
 
 /// Renders all metrics as OpenMetrics text.
-///
-/// # Errors
-/// Fails if a metric cannot be encoded.
 pub fn render(registry: &Registry) -> Result<String, fmt::Error> {
     let mut text = String::new();
     encode(&mut text, registry)?;

@@ -192,9 +192,6 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
     }
 
     /// Checks readiness: the mirror must be synced and connected. The error says what is missing.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub fn readiness(&self) -> Result<(), String> {
         let link = self.link();
         match (self.is_synced(), link.is_up()) {

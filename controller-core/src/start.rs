@@ -167,9 +167,6 @@ impl Process {
 
     /// Serves the pages, writes Events, and starts the tasks when the term begins. After `stop`, waits until the tasks have finished their
     /// work in progress.
-    ///
-    /// # Errors
-    /// Fails if a task ended unexpectedly, or another process leads. In the second case the process writes nothing more and does not wait.
     pub async fn finish(mut self) -> anyhow::Result<()> {
         metrics::register(&mut self);
         self.keep_scope();

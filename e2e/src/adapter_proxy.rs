@@ -67,9 +67,6 @@ struct Counts {
 
 impl AdapterProxy {
     /// Starts a proxy that has no adapter yet.
-    ///
-    /// # Errors
-    /// Returns an error if no port is free.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a loopback port")?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -95,9 +92,6 @@ impl AdapterProxy {
     }
 
     /// Sets the adapter's address, which must stay the same when the adapter restarts.
-    ///
-    /// # Errors
-    /// Returns an error if the address is invalid, or if the proxy has an adapter already.
     pub fn lead_to(&self, address: &str) -> anyhow::Result<()> {
         let channel = Channel::from_shared(format!("http://{address}"))
             .context("invalid adapter address")?

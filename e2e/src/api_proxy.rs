@@ -80,9 +80,6 @@ struct Proxy {
 
 impl ApiProxy {
     /// Starts a proxy without a fault.
-    ///
-    /// # Errors
-    /// Returns an error if no port is free.
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let server = control_plane.server();
         let mut config = Config::new(server.url.parse().context("the API server's URL")?);
@@ -108,9 +105,6 @@ impl ApiProxy {
     }
 
     /// Makes a pod that does not run yet use this proxy.
-    ///
-    /// # Errors
-    /// Returns an error if its kubeconfig cannot be changed.
     pub fn before(&self, pod: &Pod) -> anyhow::Result<()> {
         let path =
             pod.env().get("KUBECONFIG").with_context(|| format!("{} has no kubeconfig", pod.name()))?;
@@ -134,9 +128,6 @@ impl ApiProxy {
     }
 
     /// Waits until the proxy holds a request that has not been released yet.
-    ///
-    /// # Errors
-    /// Returns an error if the proxy holds no request until the deadline.
     pub async fn holds_one(&self) -> anyhow::Result<()> {
         eventually("a request is held", WITHIN, async || {
             let (held, let_go) = (*self.shared.held.borrow(), *self.shared.let_go.borrow());

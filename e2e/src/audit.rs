@@ -66,17 +66,11 @@ impl AuditLog {
     }
 
     /// All writes by users whose name begins with `user`.
-    ///
-    /// # Errors
-    /// Returns an error if the log cannot be read, or if a line does not follow the policy.
     pub fn writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
         self.writes_since(self.start, user)
     }
 
     /// All writes after the mark by users whose name begins with `user`.
-    ///
-    /// # Errors
-    /// Returns an error if the log cannot be read, or if a line does not follow the policy.
     pub fn writes_since(&self, mark: Mark, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
         // Lines before the start of this log come from an earlier scenario on this control plane.
         let text = self.text(mark.max(self.start))?;
@@ -85,9 +79,6 @@ impl AuditLog {
     }
 
     /// The current end of the log.
-    ///
-    /// # Errors
-    /// Returns an error if the log cannot be read.
     pub fn mark(&self) -> anyhow::Result<Mark> {
         let length = u64::try_from(self.text(self.start)?.len()).context("the audit log is too long")?;
         Ok(Mark(self.start.0 + length))

@@ -52,9 +52,6 @@ pub struct Bed<Cloud = Simcloud> {
 
 impl Bed {
     /// Installs everything and waits until all pods are ready.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn start() -> anyhow::Result<Self> {
         let mut this = Self::install().await?;
         this.cluster.pods.start()?;
@@ -63,34 +60,22 @@ impl Bed {
     }
 
     /// Installs the chart without starting its pods.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install() -> anyhow::Result<Self> {
         Self::install_with(&json!({})).await
     }
 
     /// Installs the chart with additional values, without starting its pods.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install_with(values: &Value) -> anyhow::Result<Self> {
         Self::install_on(ControlPlane::shared(&tools()?).await?, values).await
     }
 
     /// Installs the chart in the same way on this control plane.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::install_with`].
     pub async fn install_on(control_plane: ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install_on(control_plane, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
     }
 
     /// Installs the chart in the same way, with a proxy between the controllers and the adapter.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install_behind_proxy(values: &Value) -> anyhow::Result<(Self, AdapterProxy)> {
         let proxy = AdapterProxy::start().await?;
         let mut all = proxy.values();
@@ -102,9 +87,6 @@ impl Bed {
 
     /// Creates an instance and registers its node, as a kubelet does, with a pod network if one is given. Waits until the node is
     /// initialised.
-    ///
-    /// # Errors
-    /// Returns an error if a request is refused, or if the node stays tainted.
     pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
         self.cluster.cloud.create_instance(name).await?;
         let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
@@ -113,9 +95,6 @@ impl Bed {
     }
 
     /// Waits until `look` returns a value for the state of the whole cloud.
-    ///
-    /// # Errors
-    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -128,17 +107,11 @@ impl Bed {
 
 impl Bed<OpenStack> {
     /// Installs everything on the real services and waits until all pods are ready.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn on_openstack(project: Arc<Project>) -> anyhow::Result<Self> {
         Self::on_openstack_with(project, &json!({})).await
     }
 
     /// Installs everything in the same way, with additional values.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::on_openstack`].
     pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
         let control_plane = ControlPlane::shared(&tools()?).await?;
         let cloud = OpenStack::start(&control_plane, project).await?;
@@ -158,9 +131,6 @@ impl Bed<OpenStack> {
     }
 
     /// Replaces these keys of `auth` in the adapter's clouds.yaml.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn give(&self, keys: &Value) -> anyhow::Result<()> {
         self.cluster.cloud.give(&self.client(), keys).await?;
         self.cluster.pods.refresh_volumes(&self.cluster.control_plane).await
@@ -168,9 +138,6 @@ impl Bed<OpenStack> {
 
     /// Creates an instance and registers its node, as a kubelet does, with a pod network if one is given. Waits until the node is
     /// initialised.
-    ///
-    /// # Errors
-    /// Returns an error if a request is refused, or if the node stays tainted.
     pub async fn join(&self, name: &str, pods: Option<&str>) -> anyhow::Result<Node> {
         self.cluster.cloud.project.create_servers(name, 1).await?;
         let node = pods.into_iter().fold(node(name), |node, cidr| node.pods(cidr));
@@ -179,9 +146,6 @@ impl Bed<OpenStack> {
     }
 
     /// Waits until `look` returns a value for the state of the whole project.
-    ///
-    /// # Errors
-    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_cloud<T>(
         &self,
         what: &str,
@@ -194,9 +158,6 @@ impl Bed<OpenStack> {
 
 impl<Cloud> Bed<Cloud> {
     /// Waits until all pods are ready.
-    ///
-    /// # Errors
-    /// Returns an error if a pod ends or is not ready until the deadline; it has the end of the pod's log.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         self.cluster.pods.wait_ready(self.within).await
     }
@@ -217,9 +178,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until a node has lost the taint.
-    ///
-    /// # Errors
-    /// Returns an error if the node keeps the taint.
     pub async fn initialised(&self, name: &str) -> anyhow::Result<Node> {
         self.until_node(name, "is initialised", |node| {
             ensure!(!is_uninitialised(node), "the node has the taint");
@@ -229,27 +187,18 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Changes a Service, as `kubectl patch` does.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn patch_service(&self, name: &str, patch: &Value) -> anyhow::Result<Service> {
         let patched = self.services().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.with_context(|| format!("cannot change Service {name}"))
     }
 
     /// Changes a node, as `kubectl patch` does.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn patch_node(&self, name: &str, patch: &Value) -> anyhow::Result<Node> {
         let patched = self.nodes().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await;
         patched.with_context(|| format!("cannot change node {name}"))
     }
 
     /// Deletes a Service and waits until its object is gone.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses, or if a finalizer stays.
     pub async fn delete_service(&self, name: &str) -> anyhow::Result<()> {
         let services = self.services();
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
@@ -262,9 +211,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until `look` returns a value for a node.
-    ///
-    /// # Errors
-    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_node<T>(
         &self,
         name: &str,
@@ -278,9 +224,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until `look` returns a value for a Service.
-    ///
-    /// # Errors
-    /// Returns an error with the last observation if `look` returns no value until the deadline.
     pub async fn until_service<T>(
         &self,
         name: &str,
@@ -294,9 +237,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until a Service has its address, and returns it.
-    ///
-    /// # Errors
-    /// Returns an error if the Service gets no address.
     pub async fn address(&self, service: &str) -> anyhow::Result<String> {
         self.until_service(service, "has an address", |it| address(it).context("the Service has no address"))
             .await
@@ -304,9 +244,6 @@ impl<Cloud> Bed<Cloud> {
 
     /// The Events of the controllers on an object, oldest first. Leaves out Events of the API server, which may report just after its start
     /// that a new Service has no address.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not answer.
     pub async fn events(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
         let events: Api<Event> = Api::all(self.client());
         let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
@@ -317,9 +254,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until an object has an Event with this reason, and returns the message of the last such Event.
-    ///
-    /// # Errors
-    /// Returns an error with the object's Events if the object has no such Event until the deadline.
     pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
         eventually(&format!("{kind} {name} has an Event {reason}"), self.within, || async {
             let events = self.events(kind, name).await?;
@@ -331,9 +265,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// The number of Events with this reason on an object, including repetitions that the API server or a controller counted up.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not answer.
     pub async fn times(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<i32> {
         let times = |event: &Event| event.count.unwrap_or(1).max(1);
         let events = self.events(kind, name).await?;
@@ -341,9 +272,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until a controller is ready and its queue is empty.
-    ///
-    /// # Errors
-    /// Returns an error if the controller ends, or if its queue does not become empty; it has the end of the log.
     pub async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
         pod.wait_ready(self.within).await?;
@@ -355,9 +283,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after the nodes joined.
-    ///
-    /// # Errors
-    /// Returns an error if the service-controller uses another number of nodes.
     pub async fn targets(&mut self, nodes: u32) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get("service-controller")?;
         eventually(&format!("load balancers have {nodes} nodes as backends"), self.within, || async {
@@ -369,9 +294,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// The results of the controllers' calls to the adapter, each with the number of calls: `OK`, or the reason of the error.
-    ///
-    /// # Errors
-    /// Returns an error if a controller does not answer.
     pub async fn adapter_calls(&mut self) -> anyhow::Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
         for controller in CONTROLLERS {
@@ -385,9 +307,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// The Warning Events of the controllers, each with its object.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not answer.
     pub async fn warnings(&self) -> anyhow::Result<Vec<String>> {
         let events: Api<Event> = Api::all(self.client());
         let warnings = events.list(&ListParams::default().fields("type=Warning")).await?.items;
@@ -402,9 +321,6 @@ impl<Cloud> Bed<Cloud> {
 
     /// Writes a file with a token of a ServiceAccount in the release's namespace for these audiences. Without audiences, the token is for
     /// the API server.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses, or if the file cannot be written.
     pub async fn token(&self, account: &str, audiences: &[&str]) -> anyhow::Result<PathBuf> {
         let accounts = Api::namespaced(self.client(), &self.cluster.release.namespace);
         let token = token(&accounts, account, audiences).await?;
@@ -415,9 +331,6 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until a controller reports that it is not ready, for this reason.
-    ///
-    /// # Errors
-    /// Returns an error if the controller is always ready, ends, or reports another reason.
     pub async fn unready(&mut self, controller: &str, why: &str) -> anyhow::Result<()> {
         let pod = self.cluster.pods.get(controller)?;
         let what = format!("{controller} is not ready and reports {why:?}");
@@ -434,9 +347,6 @@ impl<Cloud> Bed<Cloud> {
 
     /// The writes of a pod to the API server since the mark. Leaves out the pod's Lease, and the object named `except` with its Events,
     /// whose names begin with the same name.
-    ///
-    /// # Errors
-    /// Returns an error if the audit log cannot be read.
     pub fn writes_of(&mut self, pod: &str, since: Mark, except: &str) -> anyhow::Result<Vec<AuditWrite>> {
         let user = self.cluster.pods.get(pod)?.user().to_owned();
         let writes = self.cluster.control_plane.audit_log().writes_since(since, &user)?;

@@ -51,9 +51,6 @@ const INTERRUPTED: u8 = 130;
 const PAGE: &str = "docs/benchmarks.md";
 
 /// Measures, or writes the page. Leaves no process running.
-///
-/// # Errors
-/// Returns an error if nothing could be measured, or if a file cannot be read or written.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.write_docs.is_empty() {
         return write_page(&args.write_docs);

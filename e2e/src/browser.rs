@@ -77,9 +77,6 @@ pub struct Seen {
 
 impl Browser {
     /// Starts a browser that keeps its files in `dir`.
-    ///
-    /// # Errors
-    /// Returns an error if Chromium is not installed, or if the browser does not answer.
     pub fn start(dir: &Path) -> anyhow::Result<Self> {
         let program = program()?;
         let mut command = guarded(&in_path("sh").context("cannot find sh")?);
@@ -113,9 +110,6 @@ impl Browser {
     }
 
     /// Loads a page and observes it.
-    ///
-    /// # Errors
-    /// Returns an error if the page does not load.
     pub fn look(&mut self, url: &str, Screenshot { width, dark }: Screenshot) -> anyhow::Result<Seen> {
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -151,9 +145,6 @@ impl Browser {
     }
 
     /// The value of a JavaScript expression in the page. Works even if the page's policy forbids scripts.
-    ///
-    /// # Errors
-    /// Returns an error if the expression has no value.
     pub fn evaluate(&mut self, expression: &str) -> anyhow::Result<Value> {
         let expression = json!({ "expression": expression, "returnByValue": true });
         let said = self.call("Runtime.evaluate", &expression)?;

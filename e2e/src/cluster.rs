@@ -24,9 +24,6 @@ pub struct Cluster<Cloud = Simcloud> {
 
 impl Cluster {
     /// Starts everything and waits until it is ready.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start; it has the end of the part's log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let mut this = Self::install(tools, |_| ()).await?;
         this.pods.start()?;
@@ -35,17 +32,11 @@ impl Cluster {
     }
 
     /// Takes a control plane, starts a cloud and installs the chart, with values changed by `change`. Starts no pods.
-    ///
-    /// # Errors
-    /// Returns an error if a part does not start, or if the chart is rejected.
     pub async fn install(tools: &Tools, change: impl FnOnce(&mut Value)) -> anyhow::Result<Self> {
         Box::pin(Self::install_on(ControlPlane::shared(tools).await?, change)).await
     }
 
     /// Installs the chart in the same way on this control plane.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::install`].
     pub async fn install_on(
         control_plane: ControlPlane,
         change: impl FnOnce(&mut Value),

@@ -65,9 +65,6 @@ impl ControlPlane {
     /// undo.
     ///
     /// Cost: about 3 s and 300 MB.
-    ///
-    /// # Errors
-    /// Returns an error if a server does not start; it has the end of the server's log.
     pub async fn start(tools: &Tools) -> anyhow::Result<Self> {
         let mut dir = WorkDir::new()?;
         // The directory is kept, because the error names files in it.
@@ -76,9 +73,6 @@ impl ControlPlane {
     }
 
     /// Returns a control plane in its initial state. Borrows it from the [pool] if there is one, which saves the start.
-    ///
-    /// # Errors
-    /// Returns an error if the pool has no control plane to lend, or the errors of [`Self::start`].
     pub async fn shared(tools: &Tools) -> anyhow::Result<Self> {
         match pool::socket() {
             Some(socket) => Self::lent_by(&socket, tools).await,
@@ -87,9 +81,6 @@ impl ControlPlane {
     }
 
     /// Borrows a control plane from the [pool] at this socket.
-    ///
-    /// # Errors
-    /// Returns an error if the pool has no control plane to lend.
     pub async fn lent_by(socket: &Path, tools: &Tools) -> anyhow::Result<Self> {
         let dir = WorkDir::new()?;
         let (lent, site) = Lent::borrow_from(socket, &dir.logs()).await?;
@@ -143,75 +134,48 @@ impl ControlPlane {
     }
 
     /// All writes so far by users whose name begins with `user`.
-    ///
-    /// # Errors
-    /// Returns an error if the audit log cannot be read.
     pub fn audit_writes(&self, user: &str) -> anyhow::Result<Vec<AuditWrite>> {
         self.audit_log().writes(user)
     }
 
     /// Runs kubectl as the administrator and returns its standard output.
-    ///
-    /// # Errors
-    /// Returns an error with kubectl's standard error if kubectl fails.
     pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.kubectl.path).args(args)).await
     }
 
     /// Runs helm as the administrator and returns its standard output.
-    ///
-    /// # Errors
-    /// Returns an error with helm's standard error if helm fails.
     pub async fn helm(&self, args: &[&str]) -> anyhow::Result<String> {
         run(self.command(&self.tools.helm.path).args(args)).await
     }
 
     /// Kills the API server. Connections break without a shutdown, as when its host fails.
-    ///
-    /// # Errors
-    /// Returns an error if the API server cannot be killed, or if it belongs to the pool.
     pub async fn stop_apiserver(&mut self) -> anyhow::Result<()> {
         self.own()?.apiserver.kill().await.map(drop)
     }
 
     /// Starts the API server again, on the same port and the same data, and waits until it is ready.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not start; it has the end of the log.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
         self.launch_apiserver()?;
         self.own()?.wait_ready().await
     }
 
     /// Starts the API server again, on the same port and the same data, and returns its process ID without waiting.
-    ///
-    /// # Errors
-    /// Returns an error if the API server already runs, or if it cannot be started.
     pub(crate) fn launch_apiserver(&mut self) -> anyhow::Result<u32> {
         self.own()?.launch_apiserver()
     }
 
     /// The exit status of the API server, if it has ended.
-    ///
-    /// # Errors
-    /// Returns an error if the status cannot be read.
     pub(crate) fn apiserver_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.own()?.apiserver.exit_status()
     }
 
     /// Kills the API server and starts it again.
-    ///
-    /// # Errors
-    /// Returns an error if it does not start; it has the end of the log.
     pub async fn restart_apiserver(&mut self) -> anyhow::Result<()> {
         self.stop_apiserver().await?;
         self.start_apiserver().await
     }
 
     /// Stops the control plane. Dropping does the same, but without reporting errors.
-    ///
-    /// # Errors
-    /// Returns an error if a server cannot be killed.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let own = self.own()?;
         own.apiserver.kill().await?;

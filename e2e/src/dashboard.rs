@@ -6,9 +6,6 @@ use serde_json::Value;
 const DASHBOARD: &str = include_str!("../../helm/cloud-controllers/files/dashboard.json");
 
 /// The query of each line in each panel. Grafana replaces `$__rate_interval` by a duration; this function replaces it by `interval`.
-///
-/// # Errors
-/// Returns an error if the dashboard does not have the structure that Grafana expects.
 pub fn dashboard_queries(interval: &str) -> anyhow::Result<Vec<String>> {
     let board: Value = serde_json::from_str(DASHBOARD).context("the dashboard is not JSON")?;
     let of = |value: &Value, key| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

@@ -37,9 +37,6 @@ use teller::Teller;
 const INTERRUPTED: u8 = 130;
 
 /// Plays all steps, waits for the user if requested, and stops all processes.
-///
-/// # Errors
-/// Returns an error if the first step cannot begin.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;

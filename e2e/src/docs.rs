@@ -48,9 +48,6 @@ pub struct Command {
 }
 
 /// The commands for this stage, by page of the book.
-///
-/// # Errors
-/// Returns an error if a page cannot be read.
 pub fn pages(stage: &str) -> anyhow::Result<Vec<Page>> {
     let mut pages = select(|block| block.how == Some(How::Run(stage)))?;
     pages.retain(|page| !page.commands.is_empty());
@@ -58,9 +55,6 @@ pub fn pages(stage: &str) -> anyhow::Result<Vec<Page>> {
 }
 
 /// The commands in selected blocks of the book, by page.
-///
-/// # Errors
-/// Returns an error if a page cannot be read.
 pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> {
     let summary = read(SUMMARY)?;
     let paths = entries(&summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
@@ -83,9 +77,6 @@ pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> 
 /// Checks that a page shows this output below the `nth` occurrence of the command.
 ///
 /// A word with digits matches any other word with digits, because names, times and counts differ between runs.
-///
-/// # Errors
-/// Returns an error if the page does not show the command, or shows another output.
 pub fn shows(path: &str, command: &str, nth: usize, printed: &str) -> anyhow::Result<()> {
     let text = read(path)?;
     let blocks = blocks(&text);
@@ -115,9 +106,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// A terminal for the cluster of a kubeconfig.
-    ///
-    /// # Errors
-    /// Returns an error if the folder cannot be created.
     pub fn new(kubeconfig: &Path, helm: &Path, kubectl: &Path) -> anyhow::Result<Self> {
         let dir = TempDir::new()?;
         let bin = dir.path().join(BIN);
@@ -134,9 +122,6 @@ impl Terminal {
     }
 
     /// Makes a command available under a name, like the aliases that the demo prints.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn alias(&self, name: &str, command: &str) -> anyhow::Result<()> {
         let path = self.dir.path().join(BIN).join(name);
         fs::write(&path, format!("#!/bin/sh\nexec {command} \"$@\"\n"))?;
@@ -152,9 +137,6 @@ impl Terminal {
 
     /// Types the commands of a page, and returns their errors. A failed command does not end the session. Kills background processes at the
     /// end.
-    ///
-    /// # Errors
-    /// Returns an error if the shell cannot be started.
     pub async fn type_in(&self, page: &Page) -> anyhow::Result<Vec<String>> {
         let mut faults = Vec::new();
         let mut session = Session::start(self.dir.path(), &self.env)?;

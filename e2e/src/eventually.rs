@@ -12,9 +12,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// While the condition does not hold, `look` returns an error with its observation; the last such error is the cause of the returned error.
 /// The deadline also ends a call of `look` that hangs.
-///
-/// # Errors
-/// Returns an error if the condition does not hold by the deadline.
 pub async fn eventually<T, Look>(
     what: &str,
     deadline: Duration,

@@ -22,17 +22,11 @@ pub struct GrpcPort {
 impl GrpcPort {
     /// Opens the port of `adapter` for a client with this token and this certificate authority; without an authority, in plaintext. Does
     /// not connect yet.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be used.
     pub fn open(adapter: &Pod, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         Self::at(adapter.flag("--grpc-address")?, ca, token)
     }
 
     /// Opens any address in the same way.
-    ///
-    /// # Errors
-    /// Returns an error if the address is invalid, or if a file cannot be used.
     pub fn at(address: &str, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         let scheme = if ca.is_some() { "https" } else { "http" };
         let target: Target = format!("{scheme}://{address}").parse()?;
@@ -49,9 +43,6 @@ impl GrpcPort {
     }
 
     /// Checks that the health service of the replica reports SERVING.
-    ///
-    /// # Errors
-    /// Returns an error if the replica does not serve or does not answer.
     pub async fn look_serving(&self) -> anyhow::Result<()> {
         let request = HealthCheckRequest { service: LOAD_BALANCERS.to_owned() };
         let answer = HealthClient::new(self.channel()).check(request).await.context(

@@ -22,9 +22,6 @@ pub struct Release {
 
 impl Release {
     /// Installs the chart into `kube-system`.
-    ///
-    /// # Errors
-    /// Returns the error of Helm, which includes those of the chart and the API server.
     pub async fn install(control_plane: &ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let this = Self { namespace: "kube-system".to_owned() };
         this.helm(control_plane, "install", values).await?;
@@ -32,17 +29,11 @@ impl Release {
     }
 
     /// Upgrades the release with these values. All other values get their defaults.
-    ///
-    /// # Errors
-    /// Returns the error of Helm, which includes those of the chart and the API server.
     pub async fn upgrade(&self, control_plane: &ControlPlane, values: &Value) -> anyhow::Result<()> {
         self.helm(control_plane, "upgrade", values).await
     }
 
     /// Uninstalls the release.
-    ///
-    /// # Errors
-    /// Returns an error if Helm or the API server refuses.
     pub async fn uninstall(self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         control_plane.helm(&["uninstall", NAME, "--namespace", &self.namespace]).await.map(drop)
     }
@@ -73,9 +64,6 @@ pub struct Values {
 
 impl Values {
     /// Reserves the ports that the four processes listen on.
-    ///
-    /// # Errors
-    /// Returns an error if no port is free.
     pub fn new() -> anyhow::Result<Self> {
         let mut ports = [0; 5];
         for port in &mut ports {

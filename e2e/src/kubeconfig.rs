@@ -35,9 +35,6 @@ pub(crate) fn write(
 }
 
 /// Writes a copy of a kubeconfig with another token.
-///
-/// # Errors
-/// Returns an error if a file cannot be read or written, or if the kubeconfig has no user.
 pub fn kubeconfig_with_token(like: &Path, token: &str, to: &Path) -> anyhow::Result<()> {
     let text = fs::read_to_string(like).with_context(|| format!("cannot read {}", like.display()))?;
     let mut config: Value = serde_json::from_str(&text)?;

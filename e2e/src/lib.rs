@@ -64,9 +64,6 @@ pub use rights::{rights, rights_listed};
 pub use simcloud::{Simcloud, State};
 
 /// Finds the tools or builds them, with progress on standard error.
-///
-/// # Errors
-/// Returns an error if a tool can neither be found nor be built.
 pub fn tools() -> anyhow::Result<Tools> {
     let environment = e2e_tools::Environment::of_this_process()?;
     Ok(Tools::get(&environment, &mut e2e_tools::Terminal::new())?)

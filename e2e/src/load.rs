@@ -60,17 +60,11 @@ struct User {
 
 impl Load {
     /// Creates instances, and starts the users as soon as there are nodes.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses, or if no node is initialised.
     pub async fn start(bed: &Bed) -> anyhow::Result<Self> {
         Self::beside(bed.client(), &bed.cluster.cloud).await
     }
 
     /// Starts the users in any cluster, including one that already has nodes.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses, or if no node is initialised.
     pub async fn beside(client: Client, cloud: &Simcloud) -> anyhow::Result<Self> {
         let cloud = cloud.caller();
         let (rounds, stop) = (Arc::<AtomicUsize>::default(), watch::Sender::new(false));
@@ -86,9 +80,6 @@ impl Load {
     }
 
     /// Waits until the users have completed this number of further rounds without an error.
-    ///
-    /// # Errors
-    /// Returns an error if a user does not get a result by the deadline.
     pub async fn rounds(&mut self, more: usize) -> anyhow::Result<()> {
         let wanted = self.rounds.load(Ordering::Relaxed) + more;
         let (rounds, users) = (&self.rounds, &mut self.users);
@@ -104,9 +95,6 @@ impl Load {
     }
 
     /// Waits until the users have worked for this time without an error.
-    ///
-    /// # Errors
-    /// Returns an error if a user does not get a result by the deadline.
     pub async fn work_for(&mut self, time: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -116,9 +104,6 @@ impl Load {
     }
 
     /// Waits until the users have finished their current rounds.
-    ///
-    /// # Errors
-    /// Returns an error if a user does not get a result by the deadline.
     pub async fn stop(mut self) -> anyhow::Result<Outcome> {
         self.stop.send_replace(true);
         let mut all = Outcome::default();

@@ -88,9 +88,6 @@ impl NodeBuilder {
     }
 
     /// Builds the Node.
-    ///
-    /// # Errors
-    /// Returns an error if the JSON is not a valid Node.
     pub fn build(self) -> anyhow::Result<Node> {
         let resources = json!({ "cpu": "2", "memory": "4Gi", "pods": "110" });
         let object = json!({
@@ -112,9 +109,6 @@ impl NodeBuilder {
     }
 
     /// Registers the node.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn register(self, client: &Client) -> anyhow::Result<Node> {
         let nodes: Api<Node> = Api::all(client.clone());
         nodes.create(&PostParams::default(), &self.build()?).await.context("cannot register the node")
@@ -122,9 +116,6 @@ impl NodeBuilder {
 }
 
 /// Sets the Ready condition, as a kubelet does.
-///
-/// # Errors
-/// Returns an error if the API server refuses.
 pub async fn set_ready(client: &Client, node: &str, ready: Ready) -> anyhow::Result<()> {
     let patch = json!({ "status": { "conditions": [ready.condition()] } });
     let nodes: Api<Node> = Api::all(client.clone());
@@ -155,9 +146,6 @@ impl Ready {
 }
 
 /// Deletes a Node object. A kubelet does not do this when its instance is deleted.
-///
-/// # Errors
-/// Returns an error if the API server refuses.
 pub async fn delete_node(client: &Client, node: &str) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let done = nodes.delete(node, &DeleteParams::default()).await;
@@ -222,9 +210,6 @@ impl ServiceBuilder {
     }
 
     /// Builds the Service.
-    ///
-    /// # Errors
-    /// Returns an error if the JSON is not a valid Service.
     pub fn build(mut self) -> anyhow::Result<Service> {
         self.spec.insert("ports".to_owned(), json!(self.ports));
         let object = json!({
@@ -235,9 +220,6 @@ impl ServiceBuilder {
     }
 
     /// Creates the Service.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn create(self, client: &Client) -> anyhow::Result<Service> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         services.create(&PostParams::default(), &self.build()?).await.context("cannot create the Service")
@@ -245,9 +227,6 @@ impl ServiceBuilder {
 }
 
 /// The Events on an object, oldest first, as `Reason: message`.
-///
-/// # Errors
-/// Returns an error if the API server does not answer.
 pub async fn events_on(client: &Client, kind: &str, name: &str) -> anyhow::Result<Vec<String>> {
     let events: Api<Event> = Api::all(client.clone());
     let of = ListParams::default().fields(&format!("involvedObject.kind={kind},involvedObject.name={name}"));

@@ -59,9 +59,6 @@ pub struct OpenStack {
 
 impl OpenStack {
     /// Starts the proxy for a project, and creates the adapter's credentials.
-    ///
-    /// # Errors
-    /// Returns an error if the proxy does not start, or if the API server refuses the Secret.
     pub async fn start(control_plane: &ControlPlane, project: Arc<Project>) -> anyhow::Result<Self> {
         let listen = format!("127.0.0.1:{}", test_support::ports::take()?);
         let proxy = proxy(&project, &listen).await?;
@@ -89,9 +86,6 @@ impl OpenStack {
     }
 
     /// Writes these credentials into the adapter's Secret. The adapter gets them when the Secret's volume is refreshed.
-    ///
-    /// # Errors
-    /// Returns an error if the API server refuses.
     pub async fn give(&self, client: &Client, keys: &Value) -> anyhow::Result<()> {
         let mut cloud: BTreeMap<String, Value> = SERVICES
             .map(|it| {

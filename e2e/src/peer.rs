@@ -131,9 +131,6 @@ impl Peer {
     pub const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
     /// Builds the peer and creates an identity and a configuration for this cluster. Does not start it.
-    ///
-    /// # Errors
-    /// Returns an error if Go is not installed, or if the API server refuses.
     pub async fn install(
         control_plane: &ControlPlane,
         cloud: &Simcloud,
@@ -151,9 +148,6 @@ impl Peer {
     }
 
     /// Installs the peer in the same way on any cluster, with its administrator's client.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::install`].
     pub async fn install_at(
         client: Client,
         site: PeerSite,
@@ -184,17 +178,11 @@ impl Peer {
     }
 
     /// Builds the program. Tests that later cannot access Go's module proxy call this first.
-    ///
-    /// # Errors
-    /// Returns an error if Go is not installed, or if the build fails.
     pub async fn build() -> anyhow::Result<PathBuf> {
         build::built().await
     }
 
     /// Installs and starts the peer, and waits until it is the leader.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::install`] and [`Self::start`].
     pub async fn run(
         control_plane: &ControlPlane,
         cloud: &Simcloud,
@@ -207,9 +195,6 @@ impl Peer {
 
     /// Starts the peer and waits until it has the Lease, after which its controllers start. After a previous peer has ended, this takes up
     /// to 15 s, until the old Lease has expired.
-    ///
-    /// # Errors
-    /// Returns an error if the peer already runs, ends, or is not the leader by the deadline; it has the end of the log.
     pub async fn start(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.as_mut().is_none_or(|it| !it.is_running()), "the peer already runs");
         let before = self.leader().await?;
@@ -229,27 +214,18 @@ impl Peer {
     }
 
     /// Sends SIGTERM, on which the peer ends at once.
-    ///
-    /// # Errors
-    /// Returns an error if it was not started, or if it does not end.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         let mut process = self.process.take().context("the peer was not started")?;
         process.terminate(ENDS_WITHIN).await.map(drop)
     }
 
     /// Sends SIGKILL.
-    ///
-    /// # Errors
-    /// Returns an error if it was not started.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         let mut process = self.process.take().context("the peer was not started")?;
         process.kill().await.map(drop)
     }
 
     /// Returns an error with the end of the log if the peer does not run. For loops that wait for an effect of the peer.
-    ///
-    /// # Errors
-    /// Returns an error if it was not started, or if it has ended.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("the peer was not started")?.ensure_running()
     }

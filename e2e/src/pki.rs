@@ -55,9 +55,6 @@ impl Pki {
 }
 
 /// Creates a certificate authority: its certificate and its key, as PEM.
-///
-/// # Errors
-/// Returns an error if the system cannot provide random bytes.
 pub fn new_authority() -> anyhow::Result<(String, String)> {
     let ca = authority().context("cannot create a certificate authority")?;
     Ok((ca.pem(), ca.key().serialize_pem()))

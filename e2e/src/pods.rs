@@ -65,9 +65,6 @@ struct Source {
 
 impl Pods {
     /// Reads the release's Deployments from the API server and prepares volumes and identities for their containers. Does not start them.
-    ///
-    /// # Errors
-    /// Returns an error that names the field if a Deployment uses a feature that this module does not implement.
     pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
@@ -92,9 +89,6 @@ impl Pods {
     }
 
     /// Updates the volumes of all pods with changes of ConfigMaps and Secrets, and new tokens, as a kubelet does.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not return one of these objects.
     pub async fn refresh_volumes(&self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         for pod in self.pods.values() {
             let Source { namespace, spec, dir } = &pod.source;
@@ -104,17 +98,11 @@ impl Pods {
     }
 
     /// Starts all pods that do not run.
-    ///
-    /// # Errors
-    /// Returns an error if a program does not exist.
     pub fn start(&mut self) -> anyhow::Result<()> {
         self.pods.values_mut().filter(|pod| pod.process.is_none()).try_for_each(Pod::start)
     }
 
     /// Waits until all pods are ready.
-    ///
-    /// # Errors
-    /// Returns an error if a pod ends or is not ready by the deadline; it has the end of the log.
     pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
         for pod in self.pods.values_mut() {
             pod.wait_ready(deadline).await?;
@@ -123,18 +111,12 @@ impl Pods {
     }
 
     /// The pod of a Deployment, for changes.
-    ///
-    /// # Errors
-    /// Returns an error that lists the existing Deployments if this one does not exist.
     pub fn get(&mut self, deployment: &str) -> anyhow::Result<&mut Pod> {
         let names = self.names();
         self.pods.get_mut(deployment).with_context(|| format!("no Deployment {deployment} among {names:?}"))
     }
 
     /// The pod of a Deployment, read-only.
-    ///
-    /// # Errors
-    /// Returns an error that lists the existing Deployments if this one does not exist.
     pub fn look_at(&self, deployment: &str) -> anyhow::Result<&Pod> {
         let pod = self.pods.get(deployment);
         pod.with_context(|| format!("no Deployment {deployment} among {:?}", self.names()))
@@ -193,18 +175,12 @@ impl Pod {
     }
 
     /// The value of one of the program's flags.
-    ///
-    /// # Errors
-    /// Returns an error if the flag is not set.
     pub fn flag(&self, name: &str) -> anyhow::Result<&str> {
         let mut values = self.args().iter().filter_map(|arg| arg.strip_prefix(name)?.strip_prefix('='));
         values.next().with_context(|| format!("{} is started without {name}", self.name()))
     }
 
     /// Changes the value of a flag for all later starts, as after a change of the Deployment.
-    ///
-    /// # Errors
-    /// Returns an error if the flag is not set.
     pub fn set_flag(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
         let is_it = |arg: &&mut String| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
         let arg = self.launch.args.iter_mut().find(is_it);
@@ -218,9 +194,6 @@ impl Pod {
     }
 
     /// Starts the program.
-    ///
-    /// # Errors
-    /// Returns an error if the process already runs, or if the program does not exist.
     pub fn start(&mut self) -> anyhow::Result<()> {
         ensure!(!self.is_running(), "{} already runs", self.name());
         let hint = "build the programs first: `cargo xtask test e2e` does this";
@@ -229,17 +202,11 @@ impl Pod {
     }
 
     /// Sends SIGKILL, so the process ends between any two instructions.
-    ///
-    /// # Errors
-    /// Returns an error if it was not started.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.take()?.kill().await.map(drop)
     }
 
     /// Sends SIGTERM, and waits for a graceful shutdown within the pod's grace period.
-    ///
-    /// # Errors
-    /// Returns an error if the process was not started, does not end by the deadline, or ends with a failure.
     pub async fn terminate(&mut self) -> anyhow::Result<()> {
         let status = self.stop().await?;
         ensure!(status.success(), "{} ended on SIGTERM with {status}; {}", self.name(), self.tail());
@@ -247,18 +214,12 @@ impl Pod {
     }
 
     /// Sends SIGTERM, and waits for the end within the pod's grace period, even if it is not graceful.
-    ///
-    /// # Errors
-    /// Returns an error if the process was not started, or if it does not end by the deadline.
     pub async fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         let grace = self.container.grace;
         self.take()?.terminate(grace).await
     }
 
     /// Kills the process and starts it again.
-    ///
-    /// # Errors
-    /// Returns an error if it was not started.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill().await?;
         self.start()
@@ -270,9 +231,6 @@ impl Pod {
     }
 
     /// The exit status, if the process was started and ended by itself.
-    ///
-    /// # Errors
-    /// Returns an error if the status cannot be read.
     pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.process.as_mut().map_or(Ok(None), Process::exit_status)
     }
@@ -293,17 +251,11 @@ impl Pod {
     }
 
     /// Checks once whether the pod is ready.
-    ///
-    /// # Errors
-    /// Returns an error with the answer's text if the pod is not ready, or an error if it does not answer.
     pub async fn look_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(self.container.readiness()?).await.map(drop)
     }
 
     /// Waits until its readiness probe succeeds.
-    ///
-    /// # Errors
-    /// Returns an error if the process ends, or if it is not ready by the deadline; it has the end of the log.
     pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let (http, url) = (self.http.clone(), self.container.readiness()?.to_owned());
         let what = format!("{} is ready", self.launch.name);
@@ -321,57 +273,36 @@ impl Pod {
     }
 
     /// The metrics of the pod, as text.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         self.page("/metrics").await
     }
 
     /// The URL of the pod's metrics.
-    ///
-    /// # Errors
-    /// Returns an error if the pod has no readiness probe; the metrics are on the probe's port.
     pub fn metrics_url(&self) -> anyhow::Result<String> {
         self.container.beside_readiness("/metrics")
     }
 
     /// Reads another page of the probes' server, such as `/healthz?verbose`, through a port-forward.
-    ///
-    /// # Errors
-    /// Returns an error with the answer's text for an error status, or an error if it does not answer.
     pub async fn page(&self, path: &str) -> anyhow::Result<String> {
         self.http.get_text(&self.container.by_port_forward(path)?).await
     }
 
     /// The URL of another page of the probes' server, through a port-forward.
-    ///
-    /// # Errors
-    /// Returns an error if it has no such server.
     pub fn url(&self, path: &str) -> anyhow::Result<String> {
         self.container.by_port_forward(path)
     }
 
     /// The status of a page of the probes' server, read through a port-forward.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn http_status(&self, method: Method, path: &str) -> anyhow::Result<u16> {
         self.http.status(method, &self.container.by_port_forward(path)?).await
     }
 
     /// The status of a page, read from the pod's own address.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn status_at_its_address(&self, path: &str) -> anyhow::Result<u16> {
         self.http.status(Method::GET, &self.container.beside_readiness(path)?).await
     }
 
     /// The values of a metric, summed by the value of one label.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn counted(&self, metric: &str, label: &str) -> anyhow::Result<BTreeMap<String, f64>> {
         Ok(by_label(&self.metrics().await?, metric, label))
     }
@@ -383,9 +314,6 @@ impl Pod {
 }
 
 /// The directory of the programs that cargo built, derived from the path of the running program. Tests are in `deps/` below it.
-///
-/// # Errors
-/// Returns an error if the path of the running program is unknown.
 pub fn binaries() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find the path of this program")?;
     let dir = exe.parent().context("the path of this program has no directory")?;

@@ -50,9 +50,6 @@ pub struct Process {
 
 impl Launch {
     /// Starts the server.
-    ///
-    /// # Errors
-    /// Returns an error if the program does not exist or cannot be started.
     pub fn start(&self) -> anyhow::Result<Process> {
         let program = self.program.display();
         ensure!(self.program.is_file(), "cannot start {}: program not found: {program}", self.name);
@@ -79,9 +76,6 @@ impl Launch {
 
 impl Process {
     /// The exit status, if the server has ended.
-    ///
-    /// # Errors
-    /// Returns an error if the status cannot be read.
     pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot read the status of {}", self.name))
     }
@@ -97,18 +91,12 @@ impl Process {
     }
 
     /// Sends SIGKILL and waits until the process is gone.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be killed.
     pub async fn kill(&mut self) -> anyhow::Result<ExitStatus> {
         self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         self.ended(KILLED_WITHIN).await
     }
 
     /// Sends SIGTERM and waits until the process has ended.
-    ///
-    /// # Errors
-    /// Returns an error if the process still runs after `deadline`.
     pub async fn terminate(&mut self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         if let Some(status) = self.exit_status()? {
             return Ok(status);
@@ -119,9 +107,6 @@ impl Process {
     }
 
     /// Returns an error with the end of the log if the process has ended. For loops that wait for an effect of the process.
-    ///
-    /// # Errors
-    /// Returns an error if the process has ended.
     pub fn ensure_running(&mut self) -> anyhow::Result<()> {
         match self.exit_status()? {
             None => Ok(()),

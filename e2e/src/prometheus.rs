@@ -43,9 +43,6 @@ pub struct Pace {
 
 impl Prometheus {
     /// Starts a Prometheus that scrapes every process, and waits until it answers. The processes need not run yet.
-    ///
-    /// # Errors
-    /// Returns an error if Prometheus is not available, or if it does not start; it has the end of the log.
     pub async fn start(control_plane: &ControlPlane, pods: &Pods, pace: Pace) -> anyhow::Result<Self> {
         let program = e2e_tools::Prometheus::get(&Environment::of_this_process()?)?.server;
         let dir = control_plane.dir().join("prometheus");
@@ -81,9 +78,6 @@ impl Prometheus {
     }
 
     /// Waits until each process was scraped, because an increase is only visible relative to an earlier scrape.
-    ///
-    /// # Errors
-    /// Returns an error if a process does not answer.
     pub async fn sees_all(&self) -> anyhow::Result<()> {
         eventually("Prometheus has scraped each process", seconds(30), || async {
             let answered = self.api.query("up == 1").await?.len();
@@ -94,9 +88,6 @@ impl Prometheus {
     }
 
     /// Stops the server.
-    ///
-    /// # Errors
-    /// Returns an error if it does not end, or if it fails.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let status = self.process.terminate(seconds(10)).await?;
         ensure!(status.success(), "Prometheus ended with {status}");

@@ -7,9 +7,6 @@ use anyhow::Context;
 use crate::control_plane::ControlPlane;
 
 /// All rights of a user in a namespace, as lines such as `patch nodes/status` or `get /healthz`.
-///
-/// # Errors
-/// Returns an error if kubectl fails, or if it does not print a table.
 pub async fn rights(
     control_plane: &ControlPlane,
     user: &str,
@@ -21,9 +18,6 @@ pub async fn rights(
 }
 
 /// Parses the output of `kubectl auth can-i --list --no-headers`.
-///
-/// # Errors
-/// Returns an error if it is not a table.
 pub fn rights_listed(table: &str) -> anyhow::Result<BTreeSet<String>> {
     let mut rights = BTreeSet::new();
     for line in table.lines() {

@@ -46,9 +46,6 @@ pub struct State {
 
 impl State {
     /// The load balancer of a Service.
-    ///
-    /// # Errors
-    /// Returns an error if the Service has no load balancer.
     pub fn balancer(&self, service: &str) -> anyhow::Result<&LoadBalancer> {
         let mut all = self.load_balancers.iter();
         all.find(|it| it.tags.get("cloudadapter.dev/owner-name").is_some_and(|name| name == service))
@@ -58,9 +55,6 @@ impl State {
 
 impl Simcloud {
     /// Starts a simulated cloud and waits until it answers.
-    ///
-    /// # Errors
-    /// Returns an error if its program does not exist, or if it does not answer.
     pub async fn start(control_plane: &ControlPlane) -> anyhow::Result<Self> {
         let address = format!("127.0.0.1:{}", test_support::ports::take()?);
         let launch = launch(control_plane, vec![format!("--listen={address}")])?;
@@ -76,9 +70,6 @@ impl Simcloud {
     }
 
     /// A client of a simulated cloud that already runs.
-    ///
-    /// # Errors
-    /// Returns an error if the HTTP client cannot be created.
     pub fn at(url: &str) -> anyhow::Result<Self> {
         Ok(Self { process: None, url: url.to_owned(), http: Http::new()?, token: Arc::default() })
     }
@@ -90,9 +81,6 @@ impl Simcloud {
     }
 
     /// Replaces the cloud by a new one with the same address, which is another, empty project.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn give_way_to(&mut self, project: &str, control_plane: &ControlPlane) -> anyhow::Result<()> {
         let address = self.url.trim_start_matches("http://");
         let args = vec![format!("--listen={address}"), format!("--project={project}")];
@@ -112,26 +100,17 @@ impl Simcloud {
     }
 
     /// Creates one running instance; the cloud chooses its address.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn create_instance(&self, name: &str) -> anyhow::Result<Instance> {
         let made = self.create_instances(&json!({ "name": name })).await?;
         made.into_iter().next().context("the cloud created no instance")
     }
 
     /// Creates `n` instances named by `pattern`, in which `{n}` is replaced by 1, 2, ...
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn create_numbered(&self, pattern: &str, n: usize) -> anyhow::Result<Vec<Instance>> {
         self.create_instances(&json!({ "name": pattern, "count": n })).await
     }
 
     /// Creates instances from a description: `{"name", "count", "type", "zone", "status", "addresses", "tags"}`.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn create_instances(&self, order: &Value) -> anyhow::Result<Vec<Instance>> {
         #[derive(Deserialize)]
         struct Made {
@@ -142,33 +121,21 @@ impl Simcloud {
     }
 
     /// Sets the status of an instance: started, stopped or failed.
-    ///
-    /// # Errors
-    /// Returns an error if no instance has this ID.
     pub async fn set_instance_status(&self, id: &str, status: InstanceStatus) -> anyhow::Result<Instance> {
         self.change_instance(id, &json!({ "status": status })).await
     }
 
     /// Changes fields of an instance.
-    ///
-    /// # Errors
-    /// Returns an error if no instance has this ID, or if the cloud refuses.
     pub async fn change_instance(&self, id: &str, change: &Value) -> anyhow::Result<Instance> {
         self.call(Method::PATCH, &format!("/admin/instances/{id}"), Some(change)).await
     }
 
     /// Deletes an instance.
-    ///
-    /// # Errors
-    /// Returns an error if no instance has this ID.
     pub async fn delete_instance(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/instances/{id}"), None).await
     }
 
     /// Creates a route without owner tags, as another client would. The cloud counts this call like all others.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn lay_route(&self, destination: &str, instance: &str) -> anyhow::Result<()> {
         let order = json!({ "add": [{ "destination": destination, "next_hop_instance": instance }] });
         let done: Value = self.call(Method::POST, "/v1/routes:batch", Some(&order)).await?;
@@ -177,41 +144,26 @@ impl Simcloud {
     }
 
     /// Calls the cloud's own API, as another client would. The cloud counts this call like all others.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn by_hand(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<()> {
         self.order(method, path, body).await
     }
 
     /// Deletes a load balancer directly in the cloud, without the adapter.
-    ///
-    /// # Errors
-    /// Returns an error if no load balancer has this ID.
     pub async fn delete_load_balancer(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/load-balancers/{id}"), None).await
     }
 
     /// The state of the cloud.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn state(&self) -> anyhow::Result<State> {
         self.call(Method::GET, "/admin/state", None).await
     }
 
     /// The number of calls of each operation since the last reset.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn counts(&self) -> anyhow::Result<Counts> {
         self.call(Method::GET, "/admin/counts", None).await
     }
 
     /// Resets the counts, and returns the counts before the reset.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn reset_counts(&self) -> anyhow::Result<Counts> {
         let counts = self.counts().await?;
         self.order(Method::POST, "/admin/counts/reset", None).await?;
@@ -219,9 +171,6 @@ impl Simcloud {
     }
 
     /// The last 10,000 requests since the reset of the counts, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn requests(&self) -> anyhow::Result<Vec<LogEntry>> {
         #[derive(Deserialize)]
         struct Log {
@@ -232,9 +181,6 @@ impl Simcloud {
     }
 
     /// Injects a fault, and returns the ID by which the test ends it.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn add_fault(&self, rule: &FaultRule) -> anyhow::Result<String> {
         #[derive(Deserialize)]
         struct Standing {
@@ -245,25 +191,16 @@ impl Simcloud {
     }
 
     /// Ends one fault.
-    ///
-    /// # Errors
-    /// Returns an error if no fault has this ID.
     pub async fn remove_fault(&self, id: &str) -> anyhow::Result<()> {
         self.order(Method::DELETE, &format!("/admin/faults/{id}"), None).await
     }
 
     /// Ends all faults.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn clear_faults(&self) -> anyhow::Result<()> {
         self.order(Method::DELETE, "/admin/faults", None).await
     }
 
     /// Makes only these tokens valid, each given as `{"token", "project"}`. This client uses the first one.
-    ///
-    /// # Errors
-    /// Returns an error if the cloud refuses.
     pub async fn set_tokens(&mut self, tokens: &Value) -> anyhow::Result<()> {
         self.order(Method::PUT, "/admin/tokens", Some(&json!({ "tokens": tokens }))).await?;
         *self.token() = tokens.pointer("/0/token").and_then(Value::as_str).map(str::to_owned);
@@ -271,9 +208,6 @@ impl Simcloud {
     }
 
     /// Changes latency, limits, quotas and other settings. Settings that are not given stay.
-    ///
-    /// # Errors
-    /// Returns an error that names the field if the cloud refuses.
     pub async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
         self.order(Method::PATCH, "/admin/settings", Some(settings)).await
     }

@@ -72,9 +72,6 @@ impl std::fmt::Debug for Elector {
 
 impl Elector {
     /// Creates an elector without sending a request. `wall` is the current time, which is used in the Lease.
-    ///
-    /// # Errors
-    /// Returns an error if the settings are invalid.
     pub fn new(
         client: Client,
         settings: Settings,

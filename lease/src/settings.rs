@@ -73,9 +73,6 @@ pub struct SettingsError {
 
 impl Settings {
     /// Validates everything that the API server would refuse later, or that no later check would detect.
-    ///
-    /// # Errors
-    /// Returns the first invalid field.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if !is_name(&self.namespace, NAMESPACE_MAX) || self.namespace.contains('.') {

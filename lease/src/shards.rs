@@ -37,9 +37,6 @@ impl std::fmt::Debug for ShardElector {
 
 impl ShardElector {
     /// Creates an elector without sending a request. The settings name the first shard's Lease; the Lease of shard `i` has the suffix `-i`.
-    ///
-    /// # Errors
-    /// Returns an error if the settings are invalid or there are more than 64 shards.
     pub fn new(
         client: Client,
         settings: Settings,

@@ -112,9 +112,6 @@ pub(crate) struct Settings {
 
 impl Config {
     /// Parses and validates the flags.
-    ///
-    /// # Errors
-    /// Returns all invalid flags at once; `clap::Error::exit` prints them and ends the process with code 2.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {

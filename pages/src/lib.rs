@@ -42,17 +42,11 @@ const REQUEST: usize = 8 * 1024;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves the pages over plain HTTP until `stop` is cancelled. Then finishes requests in flight, for at most a second.
-///
-/// # Errors
-/// Returns an error if the runtime does not accept the socket.
 pub async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) -> io::Result<()> {
     serve_over(listener, None, pages, stop).await
 }
 
 /// Like [`serve`], but over TLS.
-///
-/// # Errors
-/// Returns an error if the runtime does not accept the socket.
 pub async fn serve_tls(
     listener: Listener,
     tls: Arc<Tls>,

@@ -20,9 +20,6 @@ pub(crate) type Accepted = (TcpStream, SocketAddr);
 
 impl Listener {
     /// Binds the port.
-    ///
-    /// # Errors
-    /// Returns an error if the address is in use, or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let at = bound(address)?;
         let near = beside(at.local_addr()?).and_then(|near| {
@@ -37,9 +34,6 @@ impl Listener {
     }
 
     /// The address of the port.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.at.local_addr()
     }

@@ -105,9 +105,6 @@ impl fmt::Debug for Tls {
 
 impl Tls {
     /// Reads or creates the certificate. `names`: the names in a certificate that is created.
-    ///
-    /// # Errors
-    /// Returns the file that cannot be used, or the part that is invalid.
     pub fn start(certificate: Certificate, minimum: Version, names: &[String]) -> Result<Self, TlsError> {
         let files = match certificate {
             Certificate::Files { certificate, key } => Some((certificate, key)),

@@ -135,8 +135,6 @@ pub(crate) struct Work {
 }
 
 impl Config {
-    /// # Errors
-    /// Returns all errors in the flags; `clap::Error::exit` prints them and exits with code 2.
     pub(crate) fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {

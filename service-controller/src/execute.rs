@@ -91,9 +91,6 @@ impl Executor {
     }
 
     /// Executes the actions in order. The first action that fails or must wait ends the execution.
-    ///
-    /// # Errors
-    /// Returns the error of the failed action. All earlier actions have been executed.
     pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<NextPass, Error> {
         for action in actions {
             let next = match action {
@@ -252,9 +249,6 @@ impl Executor {
     }
 
     /// Calls `DeleteLoadBalancer` for a Service.
-    ///
-    /// # Errors
-    /// Returns the adapter's error, attributed to `step`.
     pub(crate) async fn delete(
         &self,
         id: &ServiceId,
@@ -285,9 +279,6 @@ impl Executor {
     }
 
     /// Gets the state of a Service from the API server, not from the cache.
-    ///
-    /// # Errors
-    /// Returns the error of the API server.
     pub(crate) async fn standing(&self, id: &ServiceId, reading: &Reading) -> Result<Standing, Error> {
         let services: Api<KubeService> = Api::namespaced(self.client.clone(), &id.namespace);
         let found = match within(services.get(&id.name)).await {
@@ -308,9 +299,6 @@ impl Executor {
     /// Whether a Service with this UID exists under any name. The name is not compared, because names in tags may be truncated.
     ///
     /// Cost: one call per 500 Services.
-    ///
-    /// # Errors
-    /// Returns the error of the API server.
     pub(crate) async fn knows(&self, uid: &str) -> Result<bool, Error> {
         let services: Api<KubeService> = Api::all(self.client.clone());
         let mut params = ListParams::default().limit(PAGE);

@@ -159,9 +159,6 @@ impl Mirrors {
     }
 
     /// Whether the controller is ready. With an adapter without load balancers, it does not wait for a listing.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub(crate) fn cloud_readiness(&self) -> Result<(), String> {
         if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }

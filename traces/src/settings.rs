@@ -52,9 +52,6 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 }
 
 /// Validates the variables.
-///
-/// # Errors
-/// Returns all errors, each with its variable and the fix. If traces are off, there are no errors.
 pub(crate) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Setting, Vec<String>> {
     let first = |names: &[&'static str]| names.iter().find_map(|name| Some((*name, variable(name)?)));
     let Some((name, endpoint)) = first(&ENDPOINTS) else { return Ok(Setting::Off) };

@@ -123,9 +123,6 @@ fn each<'a>(
 }
 
 /// Builds all images for a release. Fails unless every requested image builds.
-///
-/// # Errors
-/// Returns an error if an image does not build or is too large.
 pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Path) -> anyhow::Result<()> {
     let about = about::of(registry, tag, None, None)?;
     let rows = each(IMAGES.iter(), &about, &every(arch)?, From::Cargo(Use::Release), output)?;
@@ -145,9 +142,6 @@ pub(crate) struct Program {
 }
 
 /// Builds the programs that users run directly, for a release.
-///
-/// # Errors
-/// Returns an error if a program does not build.
 pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>> {
     let about = about::of("", tag, None, None)?;
     let mut programs = Vec::new();
@@ -192,9 +186,6 @@ pub(crate) enum Linked {
 
 /// Builds these images for this computer and for tests: quickly, and with a large size. Their names are those of the chart with
 /// `image.registry: localhost`. Returns the folder of the archives.
-///
-/// # Errors
-/// Returns an error if an image does not build.
 pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBuf> {
     let output = build::target().join("for-tests");
     let from = match linked {

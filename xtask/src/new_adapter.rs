@@ -60,9 +60,6 @@ fn next_steps(name: &Name) -> String {
 }
 
 /// Copies the skeleton under another name.
-///
-/// # Errors
-/// Returns an error if the folder exists, or if a file cannot be read or written.
 fn write(skeleton: &Path, new: &Path, name: &Name) -> anyhow::Result<()> {
     if new.exists() {
         bail!("{} already exists: choose another name, or remove the folder", new.display());

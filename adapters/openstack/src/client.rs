@@ -72,9 +72,6 @@ impl Client {
     }
 
     /// Returns a server of the project.
-    ///
-    /// # Errors
-    /// Returns [`Fault::NotFound`] if no server has this ID.
     pub(crate) async fn show_server(&self, session: &Session, id: &str) -> VendorResult<Server> {
         #[derive(serde::Deserialize)]
         struct Shown {

@@ -103,9 +103,6 @@ impl Identity {
     }
 
     /// Returns a valid token. Cost: no vendor call, or one for a log-in.
-    ///
-    /// # Errors
-    /// Returns the error of the log-in.
     pub(crate) async fn access(&self, session: &Session) -> Result<Arc<Access>, VendorError> {
         let login = self.login();
         match login.known() {
@@ -117,9 +114,6 @@ impl Identity {
 
     /// Returns a token that differs from the one that the cloud has rejected. Cost: one vendor call, or none if another caller has already
     /// renewed the token.
-    ///
-    /// # Errors
-    /// Returns the error of the log-in.
     pub(crate) async fn renewed(
         &self,
         session: &Session,
@@ -129,9 +123,6 @@ impl Identity {
     }
 
     /// Validates the token, or logs in. Cost: one vendor call, or two if the token is no longer valid.
-    ///
-    /// # Errors
-    /// Returns the error of the log-in, or an error if the project is not the configured one.
     pub(crate) async fn check(&self, session: &Session) -> Result<Project, VendorError> {
         let login = self.login();
         let Some(access) = login.known().filter(|access| Instant::now() < access.ends_at) else {

@@ -66,9 +66,6 @@ pub struct OpenStackOptions {
 
 impl OpenStackOptions {
     /// Builds the driver. Does not connect to the cloud yet.
-    ///
-    /// # Errors
-    /// Returns [`WrongUsage`] if the credentials are invalid; the message names each invalid key and how to fix it.
     pub fn driver(self) -> anyhow::Result<OpenStackDriver> {
         let source = Source::find((self.cloud.as_deref(), self.clouds_file.as_deref()), &environment());
         let source = source.map_err(WrongUsage)?;

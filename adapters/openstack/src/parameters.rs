@@ -102,9 +102,6 @@ impl Parameters {
     }
 
     /// Parses the parameters.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] with the key and the expected value.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) = values.keys().find(|key| !ALL.iter().any(|(known, ..)| known == key)) {
             return Err(invalid(key, "unknown parameter"));

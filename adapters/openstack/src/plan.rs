@@ -44,14 +44,6 @@ pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 ///
 /// Cost: a new load balancer needs one write, and one for its floating IP; an existing one needs one write for each pool whose members
 /// change.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for requests that this cloud cannot fulfil, and [`Fault::Immutable`] for changes
-/// that it cannot make. The latter is only returned when all other changes are made, so that backends are always kept up to date.
-///
-/// [`Fault::Invalid`]: cloud_adapter::driver::Fault::Invalid
-/// [`Fault::Unsupported`]: cloud_adapter::driver::Fault::Unsupported
-/// [`Fault::Immutable`]: cloud_adapter::driver::Fault::Immutable
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -104,9 +96,6 @@ pub(crate) fn plan(
 /// Returns the plan for a load balancer that replaces another. It gets the same private addresses, as far as they are in the same subnets.
 ///
 /// Octavia deletes the port together with the old load balancer, so that its addresses are free.
-///
-/// # Errors
-/// Returns the same errors as [`plan`].
 pub(crate) fn plan_again(
     desired: &DesiredLoadBalancer,
     fence: &Fence,

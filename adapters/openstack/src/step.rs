@@ -184,9 +184,6 @@ pub enum Part {
 
 impl Part {
     /// Returns the ID of the part.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Nonsense`] if the part does not exist yet: only the first step of a plan is executed.
     pub(crate) fn id(&self) -> Result<&str, VendorError> {
         match self {
             Self::Known(id) => Ok(id),
@@ -196,9 +193,6 @@ impl Part {
 }
 
 /// Returns what a step needs to know of its object, such as the target of a floating IP.
-///
-/// # Errors
-/// Returns [`Fault::Nonsense`] if it is not known yet.
 pub(crate) fn there<T>(known: Option<&T>) -> Result<&T, VendorError> {
     known.ok_or_else(not_there)
 }

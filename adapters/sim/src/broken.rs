@@ -45,9 +45,6 @@ impl Broken {
     }
 
     /// Creates the driver, and logs a warning about the fault. `config`: see [`Options::config`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`SimOptions::driver`], and an error if the HTTP hop finds no free loopback port.
     pub async fn driver(&self, mut cloud: SimOptions, options: &Options) -> anyhow::Result<BrokenDriver> {
         let Self { fault, memory } = self;
         warn!(fault = %fault, "THIS ADAPTER HAS A DELIBERATE FAULT, TO TEST THE CONFORMANCE SUITE: {}", fault.sentence());

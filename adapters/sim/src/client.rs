@@ -77,9 +77,6 @@ type VendorResult<T> = Result<T, VendorError>;
 
 impl Client {
     /// Creates the client without connecting.
-    ///
-    /// # Errors
-    /// Fails if the token is not a valid header value.
     pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
         if let Some(token) = token {
             authorization(token)?;

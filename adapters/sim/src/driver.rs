@@ -128,9 +128,6 @@ pub(crate) fn token(text: &str) -> Option<&str> {
 
 impl SimDriver {
     /// Creates the driver without connecting.
-    ///
-    /// # Errors
-    /// Fails if the token is not a valid header value.
     pub fn new(settings: Settings) -> Result<Self, http::header::InvalidHeaderValue> {
         let Settings { endpoint, token, region, consistency_horizon, create_horizon, client_tokens } =
             settings;

@@ -46,10 +46,6 @@ pub struct SimOptions {
 
 impl SimOptions {
     /// Creates the driver. Without an endpoint, starts a cloud inside this process, which ends with it.
-    ///
-    /// # Errors
-    /// Returns [`WrongUsage`] with the flag if the token file cannot be used, and another error if the cloud inside this process finds no
-    /// free port.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = self.endpoint().await?;
@@ -76,9 +72,6 @@ impl SimOptions {
 
 impl SimOptions {
     /// Returns the URL of the cloud. If no endpoint is set, starts a cloud inside this process.
-    ///
-    /// # Errors
-    /// See [`Self::driver`].
     pub(crate) async fn endpoint(&self) -> anyhow::Result<Uri> {
         match &self.endpoint {
             Some(endpoint) => Ok(endpoint.clone()),

@@ -54,9 +54,6 @@ impl Parameters {
     }
 
     /// Parses the parameters of a request.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] with the key and the valid values.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) =
             values.keys().filter(|key| ![ALGORITHM, HEALTH_CHECK_TLS].contains(&key.as_str())).min()

@@ -33,10 +33,6 @@ const FAMILIES: &str = "spec.ip_families";
 ///
 /// Cost: for a new load balancer, one write, plus one for each port, plus one at the end; for an existing one, one for each pool whose
 /// members change.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] and [`Fault::Unsupported`] for features that this cloud lacks, and [`Fault::Immutable`] for impossible
-/// changes. The latter comes only after all other changes, so that backends follow the nodes in any case.
 pub(crate) fn plan(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -109,9 +105,6 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
 }
 
 /// Finds the fields that the vendor cannot change without recreating the load balancer. `None`: no such field differs.
-///
-/// # Errors
-/// Returns the same error if no other change is possible either, because members need the new address families.
 fn fixed(wanted: &Wanted, tree: &LoadBalancer) -> Result<Option<VendorError>, VendorError> {
     let mut fields = Vec::new();
     if tree.scheme.differs(&wanted.scheme) {

@@ -63,9 +63,6 @@ pub enum Part {
 
 impl Part {
     /// The ID of the object.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Nonsense`] if the object does not exist yet. Only the first step of a plan is executed, and its objects exist.
     pub(crate) fn id(&self) -> Result<&str, VendorError> {
         match self {
             Self::Known(id) => Ok(id),

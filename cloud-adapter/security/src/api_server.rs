@@ -77,9 +77,6 @@ impl ApiServer {
     /// Reads the issuer and the signing keys of tokens.
     ///
     /// The keys are read from the fixed path on the API server, because the address in the discovery document is meant for other clients.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not answer, or answers in an unexpected form.
     pub async fn discover(&self) -> Result<Discovered, ApiServerError> {
         self.ask(async |client| {
             let discovery: Discovery = client.request(get(DISCOVERY)?).await?;
@@ -90,9 +87,6 @@ impl ApiServer {
     }
 
     /// Checks whether a token is valid for an audience.
-    ///
-    /// # Errors
-    /// Returns an error if the API server does not answer.
     pub async fn review(&self, token: &str, audience: &str) -> Result<TokenReviewStatus, ApiServerError> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -137,9 +131,6 @@ async fn connect(kubeconfig: Option<&PathBuf>) -> Result<Client, ApiServerError>
 }
 
 /// Reads a kubeconfig file.
-///
-/// # Errors
-/// Returns an error with the path and the reason if the file cannot be used.
 pub async fn configuration(kubeconfig: &Path) -> Result<Config, String> {
     let wrong = |error| format!("{}: {}", kubeconfig.display(), fault(&error));
     let read = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;

@@ -77,9 +77,6 @@ impl Bearers {
     }
 
     /// Returns the ServiceAccount of the token in these headers.
-    ///
-    /// # Errors
-    /// Returns `CALLER_UNAUTHENTICATED` if the token is missing or invalid, and `STARTING` if it cannot be checked now.
     pub(crate) async fn check(&self, headers: &HeaderMap) -> Result<ServiceAccount, AdapterError> {
         let token = bearer(headers)?;
         match self {

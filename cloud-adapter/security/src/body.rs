@@ -91,9 +91,6 @@ where
     B::Error: Into<StdError>,
 {
     /// Waits for the first frame, so that a call whose body never arrives uses no further resources.
-    ///
-    /// # Errors
-    /// Returns an error if the frame does not arrive, or if there is not enough memory for it.
     pub(crate) async fn begun(body: B, room: Arc<BodyMemory>) -> Result<Self, Status> {
         let end = Box::pin(tokio::time::sleep(TIME));
         let mut bounded = Self { body: Box::pin(body), first: None, room, taken: 0, end };

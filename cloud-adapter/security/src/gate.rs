@@ -38,9 +38,6 @@ impl Gate {
     }
 
     /// Returns the caller if the call is admitted.
-    ///
-    /// # Errors
-    /// Returns `CALLER_UNAUTHENTICATED` or `CALLER_FORBIDDEN`; `STARTING` while callers cannot be checked.
     pub(crate) async fn admit(
         &self,
         path: &str,

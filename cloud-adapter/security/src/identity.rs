@@ -80,9 +80,6 @@ pub struct Identities(BTreeMap<ServiceAccount, Role>);
 
 impl Identities {
     /// Collects the roles of these ServiceAccounts.
-    ///
-    /// # Errors
-    /// Returns an error that names the ServiceAccount if it has two roles.
     pub fn new(identities: &[Identity]) -> Result<Self, String> {
         let mut roles = BTreeMap::new();
         for Identity { role, account } in identities {

@@ -85,9 +85,6 @@ impl Keys {
     /// Returns the keys. If `id` is unknown and the last fetch is old enough, fetches the keys first.
     ///
     /// The returned set may still lack the key if the cluster does not publish it.
-    ///
-    /// # Errors
-    /// Returns the reason if there are no keys, or if the key is unknown and the last fetch failed.
     pub async fn with(&self, id: &str) -> Result<Arc<KeySet>, String> {
         if let Some(keys) = self.known(id) {
             return Ok(keys);
@@ -119,9 +116,6 @@ impl Keys {
     }
 
     /// Fetches the keys now.
-    ///
-    /// # Errors
-    /// Returns the reason why there are no keys.
     pub async fn fetch(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
         self.look(&mut last).await;

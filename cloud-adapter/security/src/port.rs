@@ -130,9 +130,6 @@ pub struct Terms {
 
 impl Port {
     /// Opens the port.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system if the port cannot be opened.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => Ok(Self(Listener::Tcp(TcpListener::bind(address).await?))),
@@ -145,9 +142,6 @@ impl Port {
     }
 
     /// The address of the port, with the port number that the system chose.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system if the address cannot be read.
     pub fn address(&self) -> io::Result<Address> {
         match &self.0 {
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),

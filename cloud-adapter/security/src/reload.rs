@@ -60,9 +60,6 @@ where
     E: fmt::Display,
 {
     /// Reads the files for the first time. `parse` gets their contents in the order of `paths`.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be read or `parse` fails, since at start there is no old value to keep.
     pub fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let contents = read(&paths).map_err(|(path, kind)| ReloadError::Read { path, kind })?;

@@ -70,9 +70,6 @@ fn split(path: &str) -> Option<(Service, &str)> {
 ///
 /// Operators and other replicas may make no changes. A controller may write only with fences of its own role, named `<role>/<shard>`, so
 /// that a compromised controller cannot lock out another controller with a high fence.
-///
-/// # Errors
-/// Returns `CALLER_FORBIDDEN` if the change is not permitted.
 pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(), AdapterError> {
     let word = caller.role.word();
     match caller.role {
@@ -93,9 +90,6 @@ pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(
 
 /// Checks that a caller may send requests for this cluster. An adapter that is configured for a cluster serves no other. `None`: the
 /// adapter serves any cluster.
-///
-/// # Errors
-/// Returns `CALLER_FORBIDDEN` if the adapter does not serve the cluster.
 pub fn may_name(caller: &Caller, served: Option<&str>, asked: &str) -> Result<(), AdapterError> {
     match served {
         Some(served) if served != asked => Err(forbidden(

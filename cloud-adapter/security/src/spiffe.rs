@@ -6,9 +6,6 @@ use crate::ServiceAccount;
 
 /// Parses the only URI of a certificate as a SPIFFE ID. The handshake has verified the chain. Source: SPIFFE, "X.509-SVID", section 2:
 /// exactly one URI.
-///
-/// # Errors
-/// Returns the fault of the certificate.
 pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, String> {
     let (_rest, certificate) = parse_x509_certificate(der)
         .map_err(|error| format!("cannot read the client certificate: {error}"))?;

@@ -112,9 +112,6 @@ impl fmt::Debug for Tls {
 
 impl Tls {
     /// Reads the files. `wall` returns the wall-clock time, to which the validity of certificates refers.
-    ///
-    /// # Errors
-    /// Returns an error that names the files if they cannot be used.
     pub fn start(files: TlsFiles, wall: fn() -> SystemTime) -> Result<Self, ReloadError<TlsError>> {
         let TlsFiles { identity, client_ca } = files;
         let (certificate, key, names) = match identity {

@@ -80,9 +80,6 @@ enum Audience {
 
 impl Claims {
     /// Checks that `audience` is the only audience of the token.
-    ///
-    /// # Errors
-    /// Returns [`TokenError::Audience`] or [`TokenError::Shared`] if it is not.
     pub(crate) fn for_us_alone(&self, audience: &str) -> Result<(), TokenError> {
         let all = match &self.aud {
             Audience::One(one) => std::slice::from_ref(one),
@@ -98,9 +95,6 @@ impl Claims {
     }
 
     /// The identity that the token proves, provided that all other checks have passed.
-    ///
-    /// # Errors
-    /// Returns [`TokenError::Subject`] if the subject is not a ServiceAccount.
     pub(crate) fn verified(&self) -> Result<Verified, TokenError> {
         let account = ServiceAccount::from_subject(&self.sub).ok_or(TokenError::Subject)?;
         Ok(Verified { account, lasts: Duration::from_secs(self.exp.saturating_sub(get_current_timestamp())) })
@@ -108,9 +102,6 @@ impl Claims {
 }
 
 /// The ID of the signing key, according to the token's header.
-///
-/// # Errors
-/// Returns [`TokenError::Malformed`], or [`TokenError::Algorithm`] for a token without a signing key.
 pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
     let header = decode_header(token).map_err(|error| judge(error.kind(), "", ""))?;
     match header {
@@ -121,9 +112,6 @@ pub(crate) fn key_id(token: &str) -> Result<String, TokenError> {
 }
 
 /// Verifies a token.
-///
-/// # Errors
-/// Returns the fault of the token.
 pub(crate) fn verify(token: &str, keys: &KeySet, audience: &str) -> Result<Verified, TokenError> {
     let key = keys.find(&key_id(token)?).ok_or(TokenError::UnknownKey)?;
     // Use the algorithm of the key, never that of the token.

@@ -24,9 +24,6 @@ struct Kind<'a> {
 }
 
 /// The file.
-///
-/// # Errors
-/// Returns the errors of [`annotations::read`], and an error for a type that is unknown here.
 pub(crate) fn rules(source: &str) -> Result<String> {
     let all = annotations::read(source)?;
     let mut kinds: Vec<Kind<'_>> = Vec::new();

@@ -88,18 +88,12 @@ impl<'a> Annotation<'a> {
 }
 
 /// The prefix of all annotations.
-///
-/// # Errors
-/// Returns an error if the file has no prefix.
 pub(crate) fn prefix(source: &str) -> Result<&str> {
     let prefix = source.lines().find_map(|line| line.strip_prefix("pub(crate) const PREFIX: &str = "));
     Ok(prefix.with_context(|| format!("{SOURCE} has no PREFIX"))?.trim_matches(['"', ';']))
 }
 
 /// All annotations, in the order of the file.
-///
-/// # Errors
-/// Returns an error if a constant lacks one of its lines, or if there are no constants.
 pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
     let mut all = Vec::new();
     let mut comment: Vec<&str> = Vec::new();
@@ -118,9 +112,6 @@ pub(crate) fn read(source: &str) -> Result<Vec<Annotation<'_>>> {
 }
 
 /// Renders the page.
-///
-/// # Errors
-/// Returns the errors of [`read`] and [`prefix`].
 pub(crate) fn page(source: &str) -> Result<String> {
     let mut page = [HEAD, prefix(source)?, RULES].concat();
     for annotation in read(source)? {

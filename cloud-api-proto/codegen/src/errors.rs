@@ -23,9 +23,6 @@ const PREFIX: &str = "REASON_";
 const NONE: &str = "UNSPECIFIED";
 
 /// Renders the page. The first sentence of each comment has the gRPC code.
-///
-/// # Errors
-/// Returns an error if a value has another form.
 pub(crate) fn page(values: &[(String, String)]) -> Result<String> {
     let mut page = HEAD.to_owned();
     for (name, comment) in values {

@@ -40,9 +40,6 @@ fn up_to(most: u64) -> RangedU64ValueParser<u32> {
 
 impl Args {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be read, or if the adapter would refuse it.
     pub fn question(&self) -> Result<Question, Error> {
         let path = || self.limits.display().to_string();
         let text = if self.limits.as_os_str() == "-" {
@@ -73,9 +70,6 @@ pub struct Question {
 
 impl Question {
     /// Parses the text of the adapter's file with the adapter's own code. `routes`: `None` means one route per node.
-    ///
-    /// # Errors
-    /// Returns all faults of the text, with the paths of their keys, separated by semicolons.
     pub fn new(
         (nodes, services, routes): (u32, u32, Option<u32>),
         text: &str,

@@ -35,9 +35,6 @@ pub use self::{
 };
 
 /// Reads the file and runs the simulation.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, or if the adapter would refuse it. The error names all faults, with their keys.
 pub fn run(args: &Args) -> Result<Report, Error> {
     Ok(simulate(&args.question()?))
 }

@@ -52,9 +52,6 @@ pub(crate) const NAMES: [&str; 24] = [
 pub(crate) const SECURED: [&str; 2] = ["rotateServerCertificate", "rotateTokens"];
 
 /// Runs the command with this name, and returns its output.
-///
-/// # Errors
-/// Returns an error if the name is unknown, a variable is missing, or the cloud refuses the call.
 pub async fn run(name: &str) -> anyhow::Result<String> {
     match name {
         "killAdapter" | "stopAdapter" | "startAdapter" => adapter(name),

@@ -21,9 +21,6 @@ const NAME: &str = "cloud-adapter";
 type Lease = Arc<watch::Sender<Value>>;
 
 /// Serves until the process is killed.
-///
-/// # Errors
-/// Fails if the port is in use.
 pub async fn serve(address: SocketAddr) -> anyhow::Result<()> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",

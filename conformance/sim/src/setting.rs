@@ -74,9 +74,6 @@ pub struct Setting {
 
 impl Setting {
     /// Starts the lanes of the plan, with files below `parent`. Adapters retry until the suite's proxies listen.
-    ///
-    /// # Errors
-    /// Returns an error if a program is not built or a port is in use.
     pub fn start(plan: &Plan, parent: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix("conformance-").tempdir_in(parent)?;

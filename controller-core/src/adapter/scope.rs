@@ -117,9 +117,6 @@ impl ScopeGuard {
     }
 
     /// Readiness: the adapter must not work in another scope.
-    ///
-    /// # Errors
-    /// Names both scopes, and what to do.
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.0.borrow();
         match (&state.known, &state.heard) {
@@ -137,8 +134,7 @@ impl ScopeGuard {
 
     /// Whether the controller may change something.
     ///
-    /// # Errors
-    /// `NOT_LEADER`, as for every change that this controller itself refuses.
+    /// Errors: `NOT_LEADER`, as for every change that this controller itself refuses.
     pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
@@ -157,9 +153,6 @@ impl ScopeGuard {
 impl ScopeGuard {
     /// Reads a mirror of the cloud for writes to Kubernetes. Refused while the adapter works in another part of the cloud, or while the
     /// mirror still shows another part.
-    ///
-    /// # Errors
-    /// Returns the errors of [`ScopeGuard::may_change`].
     pub fn read_mirror<T, R>(
         &self,
         mirror: &Mirror<String, T>,

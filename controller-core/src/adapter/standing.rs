@@ -110,8 +110,7 @@ impl Standing {
 
     /// Checks readiness: the adapter accepts all kinds of calls, and answers them.
     ///
-    /// # Errors
-    /// The text for `/readyz`.
+    /// Errors: The text for `/readyz`.
     pub fn readiness(&self) -> Result<(), String> {
         let (calls, now) = (self.calls(), Instant::now());
         let lasting = calls.refusals.iter().filter(|(_, refusal)| refusal.lasts(now));

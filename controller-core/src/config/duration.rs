@@ -9,9 +9,6 @@ const LONGEST: u128 = i64::MAX as u128;
 const DIGITS: usize = 18;
 
 /// Parses a duration that is not negative.
-///
-/// # Errors
-/// Returns a text that says what to write instead.
 pub fn duration(text: &str) -> Result<Duration, &'static str> {
     read(text).ok_or("write a duration such as 15s, 5m or 1h30m")
 }

@@ -77,8 +77,7 @@ type Listed = (String, Object, &'static str);
 impl Explain {
     /// Returns the page of plans that begins after this key.
     ///
-    /// # Errors
-    /// The controller is not running yet.
+    /// Errors: The controller is not running yet.
     pub async fn plan(&self, after: &str) -> Result<Plans, Unexplained> {
         let (Identity { controller, dry_run, runtime, .. }, sources) = (self.identity()?, self.sources()?);
         let (looked_at, of) = self.looked_at()?;

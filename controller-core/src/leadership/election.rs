@@ -21,8 +21,6 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// # Errors
-    /// Fails if the host name cannot be used in a Lease.
     pub(crate) fn new(
         controller: &str,
         election: &Election,

@@ -97,9 +97,6 @@ impl Shards {
     }
 
     /// Begins work on an object.
-    ///
-    /// # Errors
-    /// Returns when to try again: another replica holds the shard, or this process cannot rely on its Lease at the moment.
     pub fn enter(&self, uid: &str) -> Result<ShardPass, Again> {
         self.enter_shard(self.of(uid))
     }
@@ -199,18 +196,12 @@ impl Shards {
 
     /// Checks whether a standby is ready: it must know the holder of at least one Lease. It need not know all, since fewer replicas than
     /// shards leave some Leases without a holder.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub(crate) fn standby_readiness(&self) -> Result<(), String> {
         let standings = self.0.terms.iter().map(Term::standby_readiness);
         standings.reduce(Result::or).unwrap_or(Ok(()))
     }
 
     /// Checks whether a working replica is ready: it may write, or it knows that other replicas work.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         match self.0.terms.as_slice() {
             [only] => only.readiness(),
@@ -222,8 +213,6 @@ impl Shards {
         }
     }
 
-    /// # Errors
-    /// Returns the text for `/livez`.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         self.0.terms.iter().try_for_each(Term::liveness)
     }

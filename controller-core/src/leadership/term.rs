@@ -86,9 +86,6 @@ impl Term {
     }
 
     /// Begins work in the term.
-    ///
-    /// # Errors
-    /// Returns when to try again: another process leads, or this process cannot rely on its term at the moment.
     pub(crate) fn enter(&self) -> Result<Option<Visit>, Again> {
         let Kind::Elected(it) = &self.0 else { return Ok(None) };
         let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
@@ -181,9 +178,6 @@ impl Term {
     }
 
     /// Checks whether a standby is ready: it must know the leader.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub(crate) fn standby_readiness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
         match &*it.leadership.borrow() {
@@ -193,18 +187,12 @@ impl Term {
     }
 
     /// Checks whether a leader is ready: it must be allowed to write.
-    ///
-    /// # Errors
-    /// Returns the text for `/readyz`.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         if self.is_running() { Ok(()) } else { Err("the Lease could not be renewed in time".to_owned()) }
     }
 
     /// Checks liveness. A Lease that cannot be renewed is not a reason to restart. A hanging election is a reason, since it would never
     /// renew the Lease.
-    ///
-    /// # Errors
-    /// Returns the text for `/livez`.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
         let still = it.seat.beats().borrow().elapsed();

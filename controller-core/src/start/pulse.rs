@@ -31,8 +31,6 @@ impl Pulse {
         .await;
     }
 
-    /// # Errors
-    /// Returns how long the task has not yielded its thread.
     pub(super) fn judge(&self) -> Result<(), String> {
         match self.since().map(|since| since.elapsed()) {
             Some(time) if time >= STUCK => Err(format!("has not yielded for {} s", time.as_secs())),

@@ -14,9 +14,6 @@ use crate::up::Programs;
 use crate::wait::say;
 
 /// Fails unless a cluster runs and the caller is root.
-///
-/// # Errors
-/// Returns an error with the action that the user should take.
 pub fn check(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let up = running(layout, "kube-apiserver").is_some();
@@ -25,9 +22,6 @@ pub fn check(layout: &Layout) -> anyhow::Result<()> {
 }
 
 /// Returns a command that runs kubectl as the administrator in the fabric, where the API server is reachable.
-///
-/// # Errors
-/// Returns an error if the caller is not root, or if no cluster runs.
 pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> {
     check(layout)?;
     let mut command = enter(NetworkNamespace::Fabric, None);
@@ -36,9 +30,6 @@ pub fn kubectl(layout: &Layout, programs: &Programs) -> anyhow::Result<Command> 
 }
 
 /// Imports images from archives (of `docker save`, or OCI archives with image names) into each node.
-///
-/// # Errors
-/// Returns an error if no node runs, or if a node rejects an archive.
 pub fn load(layout: &Layout, programs: &Programs, archives: &[PathBuf]) -> anyhow::Result<()> {
     check(layout)?;
     let nodes: Vec<_> = Node::up_to(NODES_MAX).filter(|&node| runs(layout, node)).collect();

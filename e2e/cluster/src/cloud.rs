@@ -15,17 +15,11 @@ pub fn url() -> String {
 }
 
 /// Returns the complete state of the cloud. Call this inside the fabric.
-///
-/// # Errors
-/// Returns an error if the cloud does not answer, or if the answer is not JSON.
 pub async fn state() -> anyhow::Result<Value> {
     call(&request("GET", "/admin/state", "")).await
 }
 
 /// Creates an instance for each node that has none. Call this inside the fabric.
-///
-/// # Errors
-/// Returns an error if the cloud does not answer, or if it rejects the request.
 pub async fn register(nodes: u8) -> anyhow::Result<()> {
     let there = names(&state().await?);
     for node in Node::up_to(nodes).filter(|node| !there.contains(&node.to_string())) {

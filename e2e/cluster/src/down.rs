@@ -15,9 +15,6 @@ use crate::{needs, network, sysctls};
 const CGROUP: &str = "k8s.io";
 
 /// Ends all servers of the cluster and all other processes in its namespaces.
-///
-/// # Errors
-/// Returns an error if the caller is not root, or an error that names everything that cannot be removed.
 pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     needs::root()?;
     let layout = &layout.of_what_runs();

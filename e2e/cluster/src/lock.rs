@@ -8,9 +8,6 @@ use crate::layout::Layout;
 
 /// Locks the cluster until the returned file is dropped. The locked file is the folder that contains the cluster's folder, so no lock file
 /// is left behind.
-///
-/// # Errors
-/// Returns an error if another process holds the lock.
 pub fn lock(layout: &Layout) -> anyhow::Result<File> {
     let folder = layout.home.parent().context("the cluster's folder has no parent")?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -28,9 +28,6 @@ const PROGRAMS: [(&str, &str); 11] = [
 ];
 
 /// Returns an error if the caller is not root.
-///
-/// # Errors
-/// Returns an error with the action that the user should take.
 pub fn root() -> anyhow::Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),

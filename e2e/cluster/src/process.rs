@@ -114,9 +114,6 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
 
 /// Ends a server, given by the name of its log. Kills it, because its data is removed with it, and an orderly shutdown of the API server
 /// takes seconds.
-///
-/// # Errors
-/// Returns an error if the server does not end.
 pub async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
     // The ID is read again each time, because another process may get the same ID.
     kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;

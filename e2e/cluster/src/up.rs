@@ -54,9 +54,6 @@ pub struct Cloud {
 }
 
 /// Starts a cluster, or the missing parts of one.
-///
-/// # Errors
-/// Returns an error if a prerequisite is missing or a server does not start; it has the end of the server's log.
 pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     needs::root()?;
     layout.check()?;

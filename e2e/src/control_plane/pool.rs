@@ -143,9 +143,6 @@ struct State {
 }
 
 /// Lends control planes at this socket until the future is dropped. Prints the socket's path to standard output.
-///
-/// # Errors
-/// Returns an error if the pool cannot listen on the socket.
 pub async fn serve(socket: &Path, tools: &Tools) -> anyhow::Result<()> {
     let listener = UnixListener::bind(socket);
     let listener = listener.with_context(|| format!("cannot listen on {}", socket.display()))?;

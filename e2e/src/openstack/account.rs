@@ -97,9 +97,6 @@ impl Service {
 
 impl Account {
     /// Opens a session with a new token.
-    ///
-    /// # Errors
-    /// Returns an error if Keystone does not answer or refuses.
     pub async fn log_in(credentials: Credentials) -> anyhow::Result<Self> {
         let http = Http::within(ANSWER_WITHIN)?;
         let (session, project, user) = session(&http, &credentials).await?;
@@ -112,9 +109,6 @@ impl Account {
     }
 
     /// The URL of a service.
-    ///
-    /// # Errors
-    /// Returns an error if the catalogue does not contain the service.
     pub fn endpoint(&self, service: Service) -> anyhow::Result<String> {
         let word = service.word();
         let session = self.session();
@@ -123,41 +117,26 @@ impl Account {
     }
 
     /// Sends a GET request.
-    ///
-    /// # Errors
-    /// Returns a [`Refusal`] if the service answers with an error, and another error if it does not answer.
     pub async fn get(&self, service: Service, path: &str) -> anyhow::Result<Value> {
         self.call(Method::GET, service, path, None).await
     }
 
     /// Sends a POST request.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::get`].
     pub async fn post(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::POST, service, path, Some(body)).await
     }
 
     /// Sends a PUT request.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::get`].
     pub async fn put(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::PUT, service, path, Some(body)).await
     }
 
     /// Sends a PATCH request, which only Keystone supports.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::get`].
     pub async fn patch(&self, service: Service, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.call(Method::PATCH, service, path, Some(body)).await
     }
 
     /// Deletes an object. An object that does not exist is not an error.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Self::get`].
     pub async fn delete(&self, service: Service, path: &str) -> anyhow::Result<()> {
         match self.call(Method::DELETE, service, path, None).await {
             Err(error) if status_of(&error) == Some(StatusCode::NOT_FOUND) => Ok(()),

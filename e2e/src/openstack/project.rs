@@ -43,9 +43,6 @@ pub struct Project {
 
 impl Project {
     /// Creates a project with everything that instances and load balancers need.
-    ///
-    /// # Errors
-    /// Returns an error if the environment does not name the services, or if a service refuses. Objects created before stay.
     pub async fn make() -> anyhow::Result<Self> {
         let admin = Account::log_in(administrator()?)
             .await
@@ -75,9 +72,6 @@ impl Project {
     }
 
     /// Creates running instances: `name` itself, or `name-1`, `name-2` ... if there are several, as Nova numbers them.
-    ///
-    /// # Errors
-    /// Returns an error if Nova refuses, or if an instance does not run by the deadline.
     pub async fn create_servers(&self, name: &str, count: usize) -> anyhow::Result<Vec<Server>> {
         let order = json!({ "server": {
             "name": name, "imageRef": self.image, "flavorRef": self.flavor, "networks": [{ "uuid": self.network }],
@@ -96,9 +90,6 @@ impl Project {
     }
 
     /// Deletes an instance and waits until it is gone.
-    ///
-    /// # Errors
-    /// Returns an error if Nova refuses, or if the instance stays.
     pub async fn delete_server(&self, name: &str) -> anyhow::Result<()> {
         for server in self.state().await?.servers.iter().filter(|it| it.name == name) {
             self.member.delete(Service::Compute, &format!("/servers/{}", server.id)).await?;
@@ -112,9 +103,6 @@ impl Project {
     }
 
     /// Deletes a load balancer with its parts, without the adapter, and waits until it is gone.
-    ///
-    /// # Errors
-    /// Returns an error if Octavia refuses, or if the load balancer stays.
     pub async fn delete_balancer(&self, id: &str) -> anyhow::Result<()> {
         eventually(&format!("load balancer {id} is gone"), DONE_WITHIN, || async {
             let left = self.state().await?.balancers;
@@ -126,9 +114,6 @@ impl Project {
     }
 
     /// Sets the status of a load balancer to `ERROR`, for which the API has no call.
-    ///
-    /// # Errors
-    /// Returns an error if the script that sets it fails.
     pub async fn break_balancer(&self, id: &str) -> anyhow::Result<()> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("openstack").join("hold.sh");
         let done = Command::new(&script).args(["lb", id, "ERROR"]).output().await;
@@ -138,9 +123,6 @@ impl Project {
     }
 
     /// Sets the quota of load balancers; -1 is unlimited.
-    ///
-    /// # Errors
-    /// Returns an error if Octavia refuses.
     pub async fn limit_balancers(&self, limit: i32) -> anyhow::Result<()> {
         let path = format!("/v2/lbaas/quotas/{}", self.member.project);
         let quota = json!({ "quota": { "load_balancer": limit } });
@@ -148,9 +130,6 @@ impl Project {
     }
 
     /// Sets the quota of floating IPs; -1 is unlimited.
-    ///
-    /// # Errors
-    /// Returns an error if Neutron refuses.
     pub async fn limit_floating_ips(&self, limit: i32) -> anyhow::Result<()> {
         let path = format!("/v2.0/quotas/{}", self.member.project);
         let quota = json!({ "quota": { "floatingip": limit } });
@@ -158,9 +137,6 @@ impl Project {
     }
 
     /// Revokes all tokens of the project's user. The services notice it within 5 s. New tokens are valid at once.
-    ///
-    /// # Errors
-    /// Returns an error if Keystone refuses.
     pub async fn revoke_tokens(&self) -> anyhow::Result<()> {
         let path = format!("/users/{}", self.member.user);
         for enabled in [false, true] {
@@ -184,9 +160,6 @@ impl Project {
     }
 
     /// The `auth` of a clouds.yaml with a new application credential of the project's user, for this project only.
-    ///
-    /// # Errors
-    /// Returns an error if Keystone refuses.
     pub async fn application_credential(&self) -> anyhow::Result<Value> {
         let path = format!("/users/{}/application_credentials", self.member.user);
         let order = json!({ "application_credential": { "name": "adapter" } });
@@ -198,33 +171,21 @@ impl Project {
     }
 
     /// The router's extra routes.
-    ///
-    /// # Errors
-    /// Returns an error if Neutron does not answer.
     pub async fn routes(&self) -> anyhow::Result<Vec<Route>> {
         state::routes(&self.member, &self.router).await
     }
 
     /// The content of the project.
-    ///
-    /// # Errors
-    /// Returns an error if a service does not answer.
     pub async fn state(&self) -> anyhow::Result<State> {
         State::of(&self.member, &self.router).await
     }
 
     /// The number of objects in the project.
-    ///
-    /// # Errors
-    /// Returns an error if a service does not answer.
     pub async fn count(&self) -> anyhow::Result<Count> {
         Ok(self.state().await?.count())
     }
 
     /// Removes the project and all objects in it.
-    ///
-    /// # Errors
-    /// Returns an error that lists the objects that are left, if any.
     pub async fn remove(&self) -> anyhow::Result<()> {
         let what = format!("project {} is empty", self.member.project);
         eventually(&what, DONE_WITHIN, || async { self.empty().await }).await?;

@@ -10,9 +10,6 @@ use anyhow::{Context, ensure};
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 1), 9);
 
 /// The address that this host would use as the source of connections.
-///
-/// # Errors
-/// Returns an error if the host has only loopback addresses.
 pub(crate) fn pod_ip() -> anyhow::Result<IpAddr> {
     let repair = "pods need an address of this host besides loopback; as root, `ip address add \
                   203.0.113.1/32 dev lo` and `ip route add default dev lo src 203.0.113.1` add one";

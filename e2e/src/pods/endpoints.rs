@@ -25,9 +25,6 @@ pub(crate) struct Replica<'a> {
 }
 
 /// Writes a slice for each Service and each replica behind it.
-///
-/// # Errors
-/// Returns an error if the API server refuses.
 pub(crate) async fn publish(
     client: &Client,
     services: &[Service],

@@ -15,9 +15,6 @@ use super::{binaries, identity, pod_ip, volumes};
 use crate::control_plane::ControlPlane;
 
 /// Runs the pod until it ends.
-///
-/// # Errors
-/// Returns an error if the pod does not exist, if it cannot be run, or if the API server refuses the status.
 pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) -> anyhow::Result<Output> {
     let client = control_plane.client();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);

@@ -53,9 +53,6 @@ pub struct Alert {
 
 impl PrometheusApi {
     /// A client for the Prometheus at `url`.
-    ///
-    /// # Errors
-    /// Returns an error if the HTTP client cannot be created.
     pub fn at(url: impl Into<String>) -> anyhow::Result<Self> {
         Ok(Self { url: url.into(), http: Http::new()? })
     }
@@ -66,9 +63,6 @@ impl PrometheusApi {
     }
 
     /// The current result of a query.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer, or if the query is invalid; it has the answer's text.
     pub async fn query(&self, query: &str) -> anyhow::Result<Vec<Sample>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -97,9 +91,6 @@ impl PrometheusApi {
     }
 
     /// The states of the chart's alerts.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn rules(&self) -> anyhow::Result<Vec<Rule>> {
         #[derive(Deserialize)]
         struct Answer {
@@ -119,9 +110,6 @@ impl PrometheusApi {
     }
 
     /// The alerts that are pending or firing, with their texts.
-    ///
-    /// # Errors
-    /// Returns an error if it does not answer.
     pub async fn alerts(&self) -> anyhow::Result<Vec<Alert>> {
         #[derive(Deserialize)]
         struct Answer {

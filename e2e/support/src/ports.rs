@@ -29,9 +29,6 @@ struct Block {
 }
 
 /// The next port on which no server listens. Each port is returned once.
-///
-/// # Errors
-/// Returns an error if all blocks are reserved, or if the lock files cannot be written.
 pub fn take() -> io::Result<u16> {
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -44,9 +41,6 @@ pub fn take() -> io::Result<u16> {
 }
 
 /// Such a port, with the IPv4 loopback address.
-///
-/// # Errors
-/// Returns the errors of [`take`].
 pub fn loopback() -> io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, take()?).into())
 }

@@ -21,9 +21,6 @@ pub struct Environment {
 
 impl Environment {
     /// Reads the environment of this process.
-    ///
-    /// # Errors
-    /// Returns an error if neither `XDG_CACHE_HOME` nor `HOME` gives a folder for the cache.
     pub fn of_this_process() -> Result<Self, Error> {
         let cache = cache_root(env::var_os("XDG_CACHE_HOME"), env::home_dir()).ok_or(Error::NoCache)?;
         Ok(Self {

@@ -115,9 +115,6 @@ impl Tools {
     /// Finds all four programs, and builds the missing ones.
     ///
     /// Cost: one short-lived process for each candidate outside the cache; about 6 minutes if all have to be built.
-    ///
-    /// # Errors
-    /// Returns an error if a program can neither be found nor be built.
     pub fn get(environment: &Environment, progress: &mut dyn Progress) -> Result<Self, Error> {
         Ok(Self {
             etcd: find(Tool::Etcd, environment, progress)?,
@@ -147,9 +144,6 @@ impl fmt::Display for Origin {
 /// Finds one program, or builds it.
 ///
 /// Cost: one short-lived process for each candidate outside the cache; `Tool::build_time` if the program has to be built.
-///
-/// # Errors
-/// Returns an error if the program can neither be found nor be built.
 pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) -> Result<Found, Error> {
     let candidates = environment.assets.iter().map(|dir| (Origin::Assets, dir));
     for (origin, dir) in candidates.chain(environment.path.iter().map(|dir| (Origin::Path, dir))) {

@@ -26,9 +26,6 @@ impl Prometheus {
     /// Finds both programs, and downloads them if they are missing.
     ///
     /// Cost: none if both exist; otherwise a download of 20 MB.
-    ///
-    /// # Errors
-    /// Returns an error if the programs are not found and apt cannot download them.
     pub fn get(environment: &Environment) -> Result<Self, Error> {
         let slot = environment.cache.join("prometheus-debian");
         let places = environment.path.iter().cloned().chain([slot.join("usr/bin")]);

@@ -30,9 +30,6 @@ impl Store {
     }
 
     /// Loads the record. Without a ConfigMap the record is empty. Cost: one read.
-    ///
-    /// # Errors
-    /// Returns the errors of the API server.
     pub(crate) async fn load(&self) -> Result<Record, kube_api::Error> {
         let entries = match within(self.0.get(NAME)).await {
             Ok(found) => found.data.unwrap_or_default(),
@@ -43,9 +40,6 @@ impl Store {
     }
 
     /// Updates the stored record to `record`. Cost: no request without a change; else one write, and another to create the ConfigMap.
-    ///
-    /// # Errors
-    /// Returns the errors of the API server.
     pub(crate) async fn save(&self, record: &Record, stored: &Record) -> Result<(), kube_api::Error> {
         let changes = record.changes_since(stored);
         let data: BTreeMap<String, Option<&str>> =

@@ -19,9 +19,6 @@ fn call() -> Call {
 
 impl Executor {
     /// Returns what an ensure would do. The backend set is uploaded first, as in an execution.
-    ///
-    /// # Errors
-    /// Returns the errors of an ensure.
     pub(crate) async fn try_ensure(
         &self,
         job: &Job<'_>,
@@ -32,9 +29,6 @@ impl Executor {
     }
 
     /// Returns what a deletion would do.
-    ///
-    /// # Errors
-    /// Returns the errors of a deletion, attributed to `step`.
     pub(crate) async fn try_delete(
         &self,
         id: &ServiceId,

@@ -102,9 +102,6 @@ pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Ref
 }
 
 /// Adds a cluster default, by the annotation's name without the prefix.
-///
-/// # Errors
-/// Returns why the name or the value is invalid.
 pub(crate) fn add_default(defaults: &mut Defaults, name: &str, value: &str) -> Result<(), String> {
     let mut alone = Defaults::default().within(defaults.bounds().clone());
     alone.set(name, value)?;

@@ -54,9 +54,6 @@ impl fmt::Display for Ports {
 
 impl Ports {
     /// Returns the port if every Service may use it for health checks.
-    ///
-    /// # Errors
-    /// Returns an explanation of how to allow the port.
     pub(crate) fn for_all(&self, port: u32) -> Result<u32, String> {
         let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it there");
         self.0.contains(&port).then_some(port).ok_or_else(wrong)
@@ -64,9 +61,6 @@ impl Ports {
 
     /// Returns the port if this Service may use it for health checks. Any other port may belong to another Service or to a process on the
     /// node, and a health check reaches that port from inside the cloud network.
-    ///
-    /// # Errors
-    /// Returns which ports are allowed.
     pub(crate) fn for_one(&self, service: &Service, port: u32) -> Result<u32, String> {
         let is_own = service.has_node_port(port) || service.has_health_check_node_port(port);
         let wrong = || {

@@ -35,9 +35,6 @@ struct Basis {
 }
 
 /// Returns the health check of a Service.
-///
-/// # Errors
-/// Returns the settings that contradict each other.
 pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Refusal>> {
     if let Some(Wish { value: Switch::Off, .. }) = wishes.enabled {
         let none = HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() };

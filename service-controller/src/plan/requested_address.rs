@@ -19,9 +19,6 @@ pub(crate) struct Requested {
 
 impl Requested {
     /// The addresses that the Service requests, at most one per family.
-    ///
-    /// # Errors
-    /// Returns a refusal with the field and its value.
     pub(crate) fn of(service: &Service, wish: Option<&Wish<Vec<IpAddr>>>) -> Result<Self, Refusal> {
         let field = service.requested_address.as_deref().map(address).transpose()?;
         let requested = match (field, wish) {

@@ -15,9 +15,6 @@ use super::{Refusal, service::Family, service::Service};
 pub(crate) const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// The ranges of a Service in both families: trimmed, with host bits masked, sorted, without duplicates. Empty: all clients may connect.
-///
-/// # Errors
-/// Returns a refusal with the field or annotation and the invalid entry.
 pub(crate) fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>, Refusal> {
     if !service.source_ranges.is_empty() {
         let entries = service.source_ranges.iter().map(String::as_str);

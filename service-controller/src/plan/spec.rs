@@ -44,9 +44,6 @@ pub(crate) struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     /// Validates the Service independently of the adapter.
-    ///
-    /// # Errors
-    /// Returns all errors at once, each with its field or annotation and what to write instead.
     pub(crate) fn new(service: &'a Service, defaults: &Defaults) -> Result<Self, Vec<Refusal>> {
         let mut refusals = bad_ports(service);
         refusals.extend(service.foreign.refusals.iter().cloned());
@@ -68,9 +65,6 @@ impl<'a> Checked<'a> {
 
     /// The load balancer that an adapter with these capabilities can create. `only`: the family of the existing load balancer, if one
     /// family is sufficient and the adapter cannot add the other.
-    ///
-    /// # Errors
-    /// Returns each missing capability, each address of a family that the load balancer does not get, and settings for another adapter.
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
         let mut refusals = features::missing(&self.needs(families), features);

@@ -50,9 +50,6 @@ pub struct Received {
 
 impl Collector {
     /// Opens the port and starts the collector.
-    ///
-    /// # Errors
-    /// Returns the error of the operating system.
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let endpoint = format!("http://{}", listener.local_addr()?);

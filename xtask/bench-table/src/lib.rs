@@ -88,9 +88,6 @@ impl FromStr for Row {
 }
 
 /// Prints rows to standard output.
-///
-/// # Errors
-/// Returns an error if standard output is closed.
 pub fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     rows.iter().try_for_each(|row| writeln!(out, "{row}"))

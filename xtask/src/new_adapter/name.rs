@@ -11,9 +11,6 @@ pub(super) struct Name(String);
 
 impl Name {
     /// Parses the name.
-    ///
-    /// # Errors
-    /// Returns the fault in the name, and the expected form.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let right = "expected a name such as `acme` or `acme-cloud`";
         let is_word = |word: &str| {

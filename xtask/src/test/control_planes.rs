@@ -19,9 +19,6 @@ pub(super) struct ControlPlanes {
 
 impl ControlPlanes {
     /// Starts the program. It starts control planes on demand.
-    ///
-    /// # Errors
-    /// Returns an error if the program is not built, or cannot listen.
     pub(super) fn start() -> anyhow::Result<Self> {
         // The socket is in the system's folder for temporary files, because the path of a socket has at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("cloud-controllers-e2e-").tempdir();

@@ -34,9 +34,6 @@ struct Profile {
 }
 
 /// Builds all programs and tests of the workspace, and returns the path of the test program with this name.
-///
-/// # Errors
-/// Returns an error if something does not build.
 pub(super) fn build(name: &str) -> anyhow::Result<PathBuf> {
     let built = Command::new(cargo::program())
         .args(cargo::build_all())

@@ -59,9 +59,6 @@ struct Package {
 type Folder = (String, String);
 
 /// Returns the files that changed since the branch left `revision`, whether committed or not.
-///
-/// # Errors
-/// Returns an error if git does not know the revision, or if cargo cannot read the workspace.
 pub(super) fn affected(revision: &str) -> anyhow::Result<Affected> {
     let base = output("git", &["merge-base", revision, "HEAD"])
         .with_context(|| format!("--since {revision}: unknown revision; name a branch, a tag or a commit"))?;

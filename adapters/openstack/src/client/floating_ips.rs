@@ -115,9 +115,6 @@ impl Client {
 
     /// Attaches a floating IP of the project to a load balancer, and records its owner. Looks up its ID first. If two callers attach it at
     /// once, the first one succeeds, provided that Neutron counts revisions.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] if the floating IP is in use, or if its description names another owner.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,

@@ -135,9 +135,6 @@ impl Client {
     }
 
     /// Returns the current state of a load balancer.
-    ///
-    /// # Errors
-    /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no load balancer has this ID.
     pub(crate) async fn show_load_balancer(&self, session: &Session, id: &str) -> VendorResult<LiveBalancer> {
         #[derive(Deserialize)]
         struct Shown {

@@ -26,9 +26,6 @@ struct Link {
 /// Reads a page: `{"servers": [...], "servers_links": [{"rel": "next", "href": "..."}]}`.
 ///
 /// Uses only the query of the link, because proxies may return a wrong host or path.
-///
-/// # Errors
-/// Returns an error that names the missing or invalid part.
 pub(crate) fn read<T: DeserializeOwned>(
     operation: Operation,
     collection: &str,

@@ -48,9 +48,6 @@ impl Client {
     }
 
     /// Returns a router with its routes. `GET /v2.0/routers/{id}`
-    ///
-    /// # Errors
-    /// Returns [`Fault::NotFound`](cloud_adapter::driver::Fault::NotFound) if no router has this ID.
     pub(crate) async fn show_router(&self, session: &Session, id: &str) -> VendorResult<Router> {
         #[derive(Deserialize)]
         struct Shown {

@@ -153,9 +153,6 @@ impl Endpoints {
     }
 
     /// Returns the base address of a service.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Unsupported`] if there is no address for this service; the message names the regions that have one.
     pub(crate) fn base(&self, service: Service) -> Result<&str, VendorError> {
         let missing = || {
             let why = self.missing.get(&service).map_or("", String::as_str);

@@ -88,9 +88,6 @@ pub(crate) struct WantedProject {
 
 impl Cloud {
     /// Validates the keys.
-    ///
-    /// # Errors
-    /// Returns all errors in the keys.
     pub(crate) fn read(mut keys: Keys, given: &Given) -> Result<Self, Vec<String>> {
         refuse(&mut keys);
         let auth_url = auth_url(&mut keys);

@@ -126,10 +126,6 @@ fn domain(domain: &Domain) -> Value {
 }
 
 /// Parses the answer to a log-in that was sent at time `asked`.
-///
-/// # Errors
-/// Returns [`Fault::Forbidden`] if the token is for another project than `cloud` configures, and [`Fault::Nonsense`] if the answer cannot
-/// be parsed.
 pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> Result<Access, VendorError> {
     let unread = |what: &dyn std::fmt::Display| {
         VendorError::nonsense(format!("cannot parse the answer to the log-in at {}: {what}", cloud.auth_url))

@@ -63,9 +63,6 @@ pub(crate) struct Files {
 
 impl Source {
     /// Uses the files if a flag or variable names a cloud or a file; else the environment, if it has `OS_AUTH_URL`; else the usual files.
-    ///
-    /// # Errors
-    /// Returns an error if there is no clouds.yaml in the usual folders.
     pub(crate) fn find(
         (cloud, file): (Option<&str>, Option<&Path>),
         environment: &Environment,
@@ -83,9 +80,6 @@ impl Source {
     }
 
     /// Reads the current configuration of the cloud.
-    ///
-    /// # Errors
-    /// Returns the errors in the keys, one on each line.
     pub(crate) fn read(&self, given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Environment(environment) => {
@@ -99,9 +93,6 @@ impl Source {
     }
 
     /// Reads the configuration, with this content instead of the content of the watched file.
-    ///
-    /// # Errors
-    /// Returns the errors in the keys, one on each line.
     pub(crate) fn read_with(&self, content: &[u8], given: &Given) -> Result<Cloud, String> {
         match self {
             Self::Files(files) if self.followed().as_ref() == Some(&files.clouds) => {

@@ -48,10 +48,6 @@ impl OpenStackDriver {
     /// Cost: 1 read of the group; 1 write for all new rules and 1 for each rule that was left; 1 read for each 50 ports outside the group,
     /// and 1 write for each of these ports. The first call in a cluster costs 3 additional writes, and the first call with a subnet 1
     /// additional read.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Busy`](cloud_adapter::driver::Fault::Busy) if another client has changed a port since it was read; the next
-    /// reconcile sees the change.
     pub(crate) async fn open_nodes(&self, session: &Session, opening: &Opening) -> Result<(), VendorError> {
         let Opening { key: LoadBalancerKey { cluster_id, owner_uid }, balancer, needs, left, ports } =
             opening;
@@ -117,9 +113,6 @@ impl OpenStackDriver {
     ///
     /// Cost: 1 read of the group and 1 write for each rule. If the group is deleted: 2 reads, and 1 write for each port and 1 for the
     /// group, instead of the writes for rules.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Self::open_nodes`].
     pub(crate) async fn close_nodes(&self, session: &Session, closing: &Closing) -> Result<(), VendorError> {
         let Closing { cluster_id, balancer, rules } = closing;
         let _turn = self.balancers.guards.turn.lock().await;

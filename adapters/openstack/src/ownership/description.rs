@@ -56,10 +56,6 @@ impl Claim {
     }
 
     /// Returns the record of a floating IP with this description after it has been claimed.
-    ///
-    /// # Errors
-    /// Returns an error that names the owner if a record says that the floating IP belongs to another Service. This also holds while it is
-    /// unattached because its load balancer is being recreated. Only a Service of the same namespace and name can claim a kept floating IP.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
         let Heir { key, owner, .. } = &self.heir;
         let service = format!("{}/{}", owner.namespace, owner.name);
@@ -119,9 +115,6 @@ impl Description {
 
     /// Formats the record. If the text is too long, the earlier description is shortened, then the pool is left out, and then the name of
     /// the Service is replaced by short digests of its namespace and of its full name.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] if the key alone makes the text too long.
     pub(crate) fn write(&self) -> Result<String, VendorError> {
         let key = |word: &str| format!("{DOMAIN}/{word}");
         let (before, short) = (self.asked.clone(), short_service(&self.service));

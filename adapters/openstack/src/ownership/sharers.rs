@@ -194,9 +194,6 @@ pub struct Sharing {
 
 impl Sharing {
     /// Returns the tags without the hash, so that the share does not count as complete yet.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] if the key does not fit into a tag.
     pub(crate) fn claim(desired: &DesiredLoadBalancer, fence: &Fence) -> Result<Self, VendorError> {
         let DesiredLoadBalancer { key, owner, cluster_name, .. } = desired;
         let uid = &key.owner_uid;
@@ -236,9 +233,6 @@ impl Sharing {
     }
 
     /// Returns all tags of the load balancer, including these.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Busy`] if the load balancer is being deleted, and [`Fault::Invalid`] if it already has the maximum number of users.
     pub(crate) fn join(&self, live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
         check_stays(live)?;
         if is_closed(&live.name, &live.tags) {
@@ -263,9 +257,6 @@ impl Sharing {
 
     /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: what that Service has would be taken
     /// for its own.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] in this case.
     pub(crate) fn check_proof(&self, id: &str, name: &str, there: &[String]) -> Result<(), VendorError> {
         if self.is_proven || !(name == self.go || there.contains(&self.go)) {
             return Ok(());
@@ -289,9 +280,6 @@ fn check_stays(live: &LiveBalancer) -> Result<(), VendorError> {
 }
 
 /// Refuses a user above the maximum number, and a second user with the same UID.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] if the user is refused.
 pub(crate) fn check_room(
     id: &str,
     name: &str,
@@ -318,9 +306,6 @@ pub(crate) fn check_room(
 
 /// Returns all tags, without those of a user that no longer needs the load balancer. For an owner, its tags stay, and a tag is added which
 /// says that the owner has left.
-///
-/// # Errors
-/// Returns [`Fault::Busy`] if no other Service is left, because then the load balancer has to be deleted or released.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -361,9 +346,6 @@ pub(crate) fn leave(
 }
 
 /// Checks whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the listeners that are known.
-///
-/// # Errors
-/// Returns [`Fault::Busy`] if another owner has started to use it.
 pub(crate) fn may_go(
     live: &LiveBalancer,
     (whose, seen): (Option<&LoadBalancerKey>, &[String]),
@@ -377,10 +359,6 @@ pub(crate) fn may_go(
 }
 
 /// Returns an owner's tags together with the current tags of all others. `tags`: all tags, as planned from the last listing.
-///
-/// # Errors
-/// Returns [`Fault::Busy`] if the load balancer is being deleted, or has got another owner since the listing. If two owners adopt it at
-/// once, the first one succeeds.
 pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<String>, VendorError> {
     check_stays(live)?;
     let agrees = |there: &str, ours: &str| there.is_empty() || there == ours;

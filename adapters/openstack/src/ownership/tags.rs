@@ -50,9 +50,6 @@ pub(crate) enum Expectation {
 }
 
 /// Returns the tags of a desired load balancer.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] for values that do not fit into a tag, and for reserved keys.
 pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) -> Result<Tags, VendorError> {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let mut tags = Tags::new();

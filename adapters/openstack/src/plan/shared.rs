@@ -46,8 +46,6 @@ pub(super) enum Unmarked {
 }
 
 impl Role {
-    /// # Errors
-    /// Returns [`Fault::Immutable`] if a load balancer other than the current one is requested.
     pub(super) fn of(desired: &DesiredLoadBalancer, there: &Balancer) -> Result<Self, VendorError> {
         let (key, wanted) = (&desired.key, desired.shares());
         let shares = ownership::sharers(&there.tags).iter().any(|user| user.key == *key);
@@ -75,10 +73,6 @@ impl Role {
 }
 
 /// Returns the desired state with only the IP families that the load balancer has.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] if the load balancer does not match the request, because the Service would then describe something different
-/// from what it gets.
 pub(super) fn narrowed(
     desired: &DesiredLoadBalancer,
     (there, tree): (&Balancer, &Detail),
@@ -222,9 +216,6 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
 }
 
 /// Refuses changes by a guest to a load balancer that is to be deleted.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] in this case.
 pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     if !ownership::is_closed(&there.name, &there.tags) {
         return Ok(());

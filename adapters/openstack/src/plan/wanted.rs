@@ -77,9 +77,6 @@ pub(super) struct WantedPool {
 
 impl Wanted {
     /// Translates a desired state.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the name of the field.
     pub(super) fn read(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let parameters = Parameters::read(&spec.parameters)?;
@@ -92,9 +89,6 @@ impl Wanted {
     }
 
     /// Translates the desired state of a share of a load balancer, which consists only of its ports.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Self::read`].
     pub(super) fn shared(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Result<Self, VendorError> {
         let parameters = Parameters::read(&desired.spec.parameters)?;
         let ports = ports(desired, &parameters, site)?;

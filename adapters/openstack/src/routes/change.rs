@@ -37,9 +37,6 @@ impl OpenStackDriver {
     /// changes their ports; one write for each port that changes, before and after; one write for all removals, and one for all additions.
     /// If Neutron refuses additions without naming a route, halves are tried; if the quota is exceeded, one read counts the routes. The
     /// first call also reads Neutron's extensions. Without `extraroute-atomic`, each of the last two writes is a read and a write.
-    ///
-    /// # Errors
-    /// Returns errors that concern all changes.
     pub(crate) async fn change_routes(
         &self,
         session: &Session,
@@ -145,9 +142,6 @@ impl OpenStackDriver {
     }
 
     /// Allows servers to send from the pod CIDRs of new routes. Cost: one vendor write for each port that changes.
-    ///
-    /// # Errors
-    /// Returns an error that the next port would also get. No route has been changed yet.
     async fn pair(
         &self,
         session: &Session,

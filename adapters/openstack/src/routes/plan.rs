@@ -23,9 +23,6 @@ pub(super) struct Addition {
 }
 
 /// Returns the server to which a route must lead.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] if the provider ID does not belong to this region.
 pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, VendorError> {
     let provider_id = route.upsert.next_hop.as_ref().map_or("", |hop| &hop.provider_id);
     match provider_id::locate(region, provider_id) {
@@ -41,9 +38,6 @@ pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, Ve
 
 /// Returns the route for the router. Checks the next hop: Neutron refuses all routes of a call if one next hop is unreachable, and accepts
 /// an IPv6 next hop for an IPv4 network.
-///
-/// # Errors
-/// Returns [`Fault::Invalid`] with the field.
 pub(super) fn addition(
     route: &WantedRoute,
     server: &str,

@@ -60,9 +60,6 @@ pub(crate) fn callers_prove(options: &Options) -> bool {
 }
 
 /// Ends the process on an event that it should survive. Must be called inside a tokio runtime.
-///
-/// # Errors
-/// Fails if signals cannot be listened for.
 pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
     if fault == Fault::DiesOnSigterm {
         let mut term = signal(SignalKind::terminate())?;

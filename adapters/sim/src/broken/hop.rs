@@ -32,9 +32,6 @@ struct Call {
 
 impl Hop {
     /// Listens on a free loopback port until the process ends.
-    ///
-    /// # Errors
-    /// Returns an error if there is no free port, or if the TLS library cannot be loaded.
     #[expect(clippy::disallowed_methods, reason = "a call without a budget is the injected fault")]
     pub(crate) async fn start(fault: Fault, cloud: Uri) -> anyhow::Result<Uri> {
         let client = reqwest::Client::builder().no_proxy().retry(reqwest::retry::never()).build()?;

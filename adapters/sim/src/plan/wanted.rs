@@ -68,9 +68,6 @@ pub(super) struct WantedPool {
 
 impl Wanted {
     /// Translates the desired state of a request.
-    ///
-    /// # Errors
-    /// Returns [`Fault::Invalid`] or [`Fault::Unsupported`], with the field.
     pub(super) fn read(desired: &DesiredLoadBalancer, region: &str) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         if let Some(key) = spec.tags.keys().find(|key| ownership::is_reserved(key)) {

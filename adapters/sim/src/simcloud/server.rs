@@ -25,9 +25,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves the cloud until `shutdown`; calls in flight are still answered.
 ///
 /// Cost: one task per connection. Failed accepts are logged and retried.
-///
-/// # Errors
-/// Fails if the listener has no local address.
 pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: CancellationToken) -> io::Result<()> {
     let address = listener.local_addr()?;
     let router = router(cloud);

@@ -32,9 +32,6 @@ pub struct Work {
 /// A queue for calls.
 pub trait Queue {
     /// Queues a call. Returns its ticket, or the time at which to retry.
-    ///
-    /// # Errors
-    /// Returns the time after which the call may be submitted again, if it is refused.
     fn submit(&mut self, now: Time, work: &Work) -> Result<u64, Duration>;
     /// Returns the next action.
     fn next(&mut self, now: Time) -> CallerAction;

@@ -42,9 +42,6 @@ impl fmt::Debug for KeySet {
 
 impl KeySet {
     /// Parses a JWKS. Keys of other kinds are skipped, so that tokens signed with them are refused. Source: RFC 7517.
-    ///
-    /// # Errors
-    /// Returns an error if the text is not a JWKS, or if no key is usable.
     pub fn parse(issuer: impl Into<String>, jwks: &str) -> Result<Self, KeySetError> {
         // The parser's message may quote the file. The file has only public keys, so this reveals no secrets.
         let set: JwkSet =

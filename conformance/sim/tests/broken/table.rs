@@ -28,9 +28,6 @@ pub(crate) struct Row {
 }
 
 /// Reads all rows. `#` begins a comment; `-` means no check; a bar separates the checks of each test run from the others.
-///
-/// # Errors
-/// Fails if the file cannot be read.
 pub(crate) fn rows() -> io::Result<Vec<Row>> {
     let text = fs::read_to_string(Path::new(FILE))?;
     let row = |line: &str| {
@@ -48,9 +45,6 @@ pub(crate) fn rows() -> io::Result<Vec<Row>> {
 }
 
 /// Writes the file.
-///
-/// # Errors
-/// Fails if the file cannot be written.
 pub(crate) fn write(rows: &[Row]) -> io::Result<()> {
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     fs::write(Path::new(FILE), format!("{HEAD}{lines}"))

@@ -20,9 +20,6 @@ pub(crate) enum Name<'a> {
 
 impl<'a> Name<'a> {
     /// Parses the name after the prefix.
-    ///
-    /// # Errors
-    /// Returns why the name is invalid, and the most similar valid name.
     pub(crate) fn read(text: &'a str) -> Result<Self, String> {
         if let Some(rest) = text.strip_prefix(OF_VENDOR) {
             let whole = rest.split_once('.').filter(|(adapter, key)| !adapter.is_empty() && !key.is_empty());

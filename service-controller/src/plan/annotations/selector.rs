@@ -36,9 +36,6 @@ impl Selector {
     }
 
     /// Parses a selector such as `zone=a,tier in (front, edge),!spot`.
-    ///
-    /// # Errors
-    /// Returns the invalid part, and the expected syntax.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let parts = parts(text).ok_or_else(|| format!("{text:?} has unbalanced brackets"))?;
         parts.into_iter().map(Requirement::read).collect::<Result<_, _>>().map(Self)

@@ -81,9 +81,6 @@ impl Defaults {
     }
 
     /// Adds a default, by the annotation's name without the prefix.
-    ///
-    /// # Errors
-    /// Returns why the name is invalid. [`super::wishes`] validates values, as it does for annotations.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let of_one =
             |name| Err(format!("{name} applies to a single Service or port, so it cannot have a default"));

@@ -31,9 +31,6 @@ enum Part {
 
 impl Template {
     /// Parses a template for the cluster with this name.
-    ///
-    /// # Errors
-    /// Returns why the template is invalid, and what to write instead.
     pub(crate) fn read(text: &str, cluster: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;

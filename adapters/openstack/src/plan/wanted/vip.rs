@@ -122,9 +122,6 @@ impl Vip {
 
     /// Returns the differences that cannot be applied to an existing load balancer, as [`Fault::Immutable`] with the fields. `None`: there
     /// are no such differences.
-    ///
-    /// # Errors
-    /// Returns the same error if no other change can be applied either, because the members must have the desired IP families.
     pub(in crate::plan) fn fixed(
         &self,
         (spec, parameters): (&LoadBalancerSpec, &Parameters),
