@@ -2,6 +2,7 @@
 
 mod alerts;
 pub(crate) mod behaviour;
+mod circles;
 mod contract;
 mod metrics;
 mod pages;
@@ -53,7 +54,7 @@ const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,route
                             adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
 
 /// All steps in their order, the fastest first.
-const CHECKS: [Check; 21] = [
+const CHECKS: [Check; 22] = [
     Check {
         name: "fmt",
         how: How::Program(Tool::Cargo, &["fmt", "--all", "--check"]),
@@ -103,6 +104,11 @@ const CHECKS: [Check; 21] = [
         name: "words",
         how: How::Function(words::are_plain),
         repair: "write what docs/glossary.md says instead, or add an exception with its line to xtask/src/check/words.rs",
+    },
+    Check {
+        name: "circles",
+        how: How::Function(circles::none_exist),
+        repair: "move what both modules need to a module that imports neither",
     },
     Check {
         name: "contract-lint",
