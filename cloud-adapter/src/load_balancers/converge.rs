@@ -1,21 +1,22 @@
 //! One task per key, which observes, decides, makes one vendor write, and repeats. A task belongs to the adapter and outlives the RPC.
 //!
 //! A task has no state that must survive a crash: a repeated request continues from the state of the cloud. This module starts, joins,
-//! redirects and ends tasks; [`turn`] has what a task does between two observations.
+//! and redirects tasks; [`state`] decides what a task does, and [`executor`] does it.
 
+mod executor;
+mod handle;
+mod observe;
+mod order;
 mod report;
+mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
-mod turn;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud_api_proto::{
-    AdapterError, Reason,
+    AdapterError,
     v1alpha1::{Fence, LoadBalancerKey, Priority},
 };
 use tokio::{sync::watch, time::Instant};
@@ -23,28 +24,24 @@ use tokio_util::task::TaskTracker;
 use traces::Origin;
 use tracing::{Instrument as _, Span, field::Empty};
 
-pub(crate) use self::report::TaskReport;
-use self::{
-    tasks::Tasks,
-    turn::{Turn, Work},
+use self::{executor::Executor, state::Task, tasks::Tasks};
+pub(crate) use self::{
+    handle::{Handle, Progress},
+    order::Order,
+    report::TaskReport,
 };
-use super::{
-    decide::{End, Goal},
-    memory::{Memories, name},
-};
+use super::memory::{Memories, name};
 use crate::{
     driver::{Driver, LoadBalancerRecord},
-    fence::{Fences, check_tag},
+    fence::Fences,
     grants::Grants,
-    leadership::{Replica, Term},
-    metrics::{Metrics, TaskCount, TaskState},
+    leadership::Replica,
+    metrics::Metrics,
     rpc::Rpc,
     snapshot::{Snapshot, View},
-    vendor::{Meter, Purpose, QueuePosition, Vendor},
+    vendor::{Meter, QueuePosition, Vendor},
 };
 
-/// Maximum interval between polls of a task.
-const POLL_MAX: Duration = Duration::from_secs(15);
 /// Maximum age of a trusted listing, in target ages.
 const TRUSTED_AGES: u32 = 3;
 
@@ -64,74 +61,6 @@ pub(crate) struct Converger<D: Driver> {
     replica: Replica,
     tasks: Mutex<Tasks<Handle<D::Detail>>>,
     memories: Memories<D::Step, Arc<Record<D>>>,
-}
-
-/// A running task, as seen by RPCs.
-#[derive(Clone, Debug)]
-pub(crate) struct Handle<T> {
-    orders: watch::Sender<Order>,
-    /// The priority of the task. Raising it also raises its queued vendor calls.
-    asked: watch::Sender<Priority>,
-    progress: watch::Receiver<Progress<T>>,
-    /// The trace of the call that started the task.
-    origin: Origin,
-    /// Counts the vendor calls of the task. Each answer reports the calls since the last answer.
-    meter: Arc<Meter>,
-    /// The queue positions of its vendor calls.
-    place: QueuePosition,
-    began: Instant,
-}
-
-/// The newest desired state of a key, and the caller that requested this state.
-#[derive(Clone, Debug)]
-pub(crate) struct Order {
-    pub(crate) goal: Goal,
-    /// The writer's fence. Callers that join a running task do not change its sequence, because that would cause another write of tags.
-    pub(crate) fence: Fence,
-    /// The caller, the owner and the priority.
-    pub(crate) purpose: Purpose,
-    /// The oldest observation time that the caller accepts.
-    pub(crate) bound: Option<Instant>,
-    number: u64,
-}
-
-impl Order {
-    pub(crate) fn new(goal: Goal, fence: Fence, purpose: Purpose, bound: Option<Instant>) -> Self {
-        Self { goal, fence, purpose: Purpose { deadline: None, ..purpose }, bound, number: 0 }
-    }
-
-    /// Merges a newer request into this order. Returns whether the goal changed.
-    ///
-    /// # Errors
-    /// Returns `STALE_FENCE` if the request is older and of the same scope, `OPERATION_CONFLICT` if it is of another scope.
-    fn take(&mut self, newer: Self) -> Result<bool, AdapterError> {
-        let same_scope = self.fence.scope == newer.fence.scope;
-        let priority = self.purpose.priority.max(newer.purpose.priority);
-        if self.goal == newer.goal {
-            if same_scope && newer.fence.epoch > self.fence.epoch {
-                self.fence = newer.fence;
-            }
-            // The most urgent caller determines the priority.
-            self.purpose.priority = priority;
-            return Ok(false);
-        }
-        if !same_scope {
-            let text = format!("{} is changing this key to another desired state", self.fence.scope);
-            return Err(AdapterError::new(Reason::OperationConflict, text));
-        }
-        check_tag(&newer.fence, Some(&self.fence))?;
-        *self = Self { number: self.number + 1, ..newer };
-        Ok(true)
-    }
-}
-
-/// The progress of a task.
-#[derive(Clone, Debug)]
-pub(crate) enum Progress<T> {
-    /// The task is running.
-    Working { done: u32, total: u32, waits_for: String },
-    /// The task has ended for the order with this number.
-    Ended { order: u64, done: u32, result: Result<End<T>, AdapterError> },
 }
 
 impl<D: Driver> Converger<D> {
@@ -163,7 +92,7 @@ impl<D: Driver> Converger<D> {
     /// The number of tasks for which users wait, counted up to `most`.
     fn awaited(&self, most: usize) -> usize {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let awaited = tasks.iter().filter(|task| *task.asked.borrow() == Priority::Interactive);
+        let awaited = tasks.iter().filter(|task| *task.priority.borrow() == Priority::Interactive);
         awaited.take(most).count()
     }
 
@@ -188,10 +117,10 @@ impl<D: Driver> Converger<D> {
         fence: &Fence,
         view: &View<Record<D>>,
     ) -> Result<(), AdapterError> {
-        let ours = |record: &&Arc<Record<D>>| {
+        let own = |record: &&Arc<Record<D>>| {
             record.summary.key.as_ref().is_some_and(|key| key.cluster_id == cluster_id)
         };
-        let tags = view.items.iter().filter(ours).filter_map(|record| record.summary.fence.as_ref());
+        let tags = view.items.iter().filter(own).filter_map(|record| record.summary.fence.as_ref());
         self.fences.check_tags(cluster_id, fence, tags)
     }
 
@@ -210,113 +139,59 @@ impl<D: Driver> Converger<D> {
         if let Some(running) = tasks.get(&name(key)) {
             running.origin.link();
             let mut number = Ok(0);
-            running.orders.send_if_modified(|there| {
-                let taken = there.take(order);
-                number = taken.clone().map(|_| there.number);
-                running.asked.send_replace(there.purpose.priority);
-                taken == Ok(true)
+            running.orders.send_if_modified(|current| {
+                let changed = current.merge(order);
+                number = changed.clone().map(|_| current.number);
+                running.priority.send_replace(current.purpose.priority);
+                changed == Ok(true)
             });
             return Ok((number?, running.clone()));
         }
         tasks.check_place()?;
-        let (asked, urgency) = watch::channel(order.purpose.priority);
-        let (orders, inbox) = watch::channel(order);
+        let (priority, current_priority) = watch::channel(order.purpose.priority);
         let working = Progress::Working { done: 0, total: 0, waits_for: "observes the cloud".to_owned() };
-        let (outbox, progress) = watch::channel(working);
+        let (progress, current_progress) = watch::channel(working);
         let span = span(key);
-        let origin = Origin::of(&span);
-        let (meter, place) = (self.unpaid(key), QueuePosition::default());
-        let began = self.memories.of(key, |memory| *memory.began.get_or_insert_with(Instant::now));
-        let handle = Handle { orders, asked, progress, origin, meter, place: place.clone(), began };
+        let (meter, history, began) = self.memories.of(key, |memory| {
+            let began = *memory.began.get_or_insert_with(Instant::now);
+            (Arc::clone(&memory.meter), memory.history.clone(), began)
+        });
+        let trusted = self.trust(term.since());
+        let not_before = order.bound.map_or(trusted, |bound| bound.max(trusted));
+        let (orders, newest_order) = watch::channel(order.clone());
+        let handle = Handle {
+            orders,
+            priority,
+            progress: current_progress,
+            origin: Origin::of(&span),
+            meter: Arc::clone(&meter),
+            position: QueuePosition::default(),
+            began,
+        };
         tasks.insert(name(key), handle.clone());
+        let cloud = self.driver.describe().into();
         // Boxed because thousands of these tasks wait, and a future needs twice the space of its arguments.
-        let work = Box::new(self.begin(key, term, (inbox.borrow().bound, urgency), place));
-        self.tracker.spawn(Arc::clone(self).run(key.clone(), work, inbox, outbox).instrument(span));
+        let executor = Box::new(Executor {
+            converger: Arc::clone(self),
+            key: key.clone(),
+            task: Task::new(cloud, history, term.since(), not_before, Instant::now()),
+            order,
+            orders: newest_order,
+            priority: current_priority,
+            progress,
+            term,
+            meter,
+            position: handle.position.clone(),
+            user_waits: false,
+            count: self.metrics.key_task(),
+        });
+        self.tracker.spawn(executor.run().instrument(span));
         Ok((0, handle))
     }
 
     /// The vendor calls of the key's tasks that no answer has reported yet.
     pub(crate) fn unpaid(&self, key: &LoadBalancerKey) -> Arc<Meter> {
         self.memories.of(key, |memory| Arc::clone(&memory.meter))
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        key: LoadBalancerKey,
-        mut work: Box<Work<D>>,
-        mut inbox: watch::Receiver<Order>,
-        outbox: watch::Sender<Progress<D::Detail>>,
-    ) {
-        let counted = self.metrics.key_task();
-        let mut seat = Seat { converger: &self, key: &key, term: work.term.clone(), left: false, counted };
-        loop {
-            let order = inbox.borrow_and_update().clone();
-            match self.turn(&order, &mut work).await {
-                Ok(Turn::Again) => (),
-                Ok(Turn::Wait(waits_for)) => {
-                    outbox.send_replace(Progress::Working { done: work.done, total: work.total, waits_for });
-                    seat.counted.now(TaskState::Waiting);
-                    // Tasks that wake at the same tick share the listing that the first one requests.
-                    work.bound = tokio::select! {
-                        tick = tick(work.term.since(), work.poll) => tick,
-                        () = newer(&mut inbox, order.number) => Instant::now(),
-                        _ = work.term.clone().ended() => Instant::now(),
-                    };
-                    work.polls = true;
-                    seat.counted.now(TaskState::Working);
-                    let overtaken = inbox.borrow().number != order.number;
-                    work.poll =
-                        if overtaken { self.driver.describe().poll } else { (work.poll * 2).min(POLL_MAX) };
-                }
-                Ok(Turn::End(end)) => {
-                    if seat.leave(&inbox, &outbox, (order.number, work.done, Ok(end))) {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    if seat.leave(&inbox, &outbox, (order.number, work.done, Err(error))) {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl<T: Clone> Handle<T> {
-    /// The queue positions of its vendor calls.
-    pub(crate) fn place(&self) -> &QueuePosition {
-        &self.place
-    }
-
-    /// Waits until the task has ended, at most until `until`. Returns its progress, and adds its cost to the caller's meter.
-    ///
-    /// # Errors
-    /// Returns `OPERATION_CONFLICT` as soon as a newer desired state replaces the order with this number.
-    pub(crate) async fn wait(
-        mut self,
-        number: u64,
-        until: Instant,
-        payer: &Meter,
-    ) -> Result<Progress<T>, AdapterError> {
-        let mut orders = self.orders.subscribe();
-        let ended = |progress: &Progress<T>| matches!(progress, Progress::Ended { .. });
-        tokio::select! {
-            // Reaching the time limit is normal: the task continues in the background.
-            () = tokio::time::sleep_until(until) => (),
-            _ = self.progress.wait_for(ended) => (),
-            () = newer(&mut orders, number) => (),
-        }
-        payer.absorb(&self.meter);
-        let progress = self.progress.borrow().clone();
-        match progress {
-            Progress::Ended { order, .. } if order == number => Ok(progress),
-            Progress::Working { .. } if orders.borrow().number == number => Ok(progress),
-            Progress::Ended { .. } | Progress::Working { .. } => {
-                let text = "a newer request has replaced the desired state of this load balancer";
-                Err(AdapterError::new(Reason::OperationConflict, text))
-            }
-        }
     }
 }
 
@@ -329,74 +204,4 @@ fn span(key: &LoadBalancerKey) -> Span {
         "error.type" = Empty,
         otel.status_code = Empty,
     ))
-}
-
-/// Waits for the next multiple of `delay` since the term began, so that tasks with equal delays wake together and share a listing.
-async fn tick(epoch: Instant, delay: Duration) -> Instant {
-    let now = Instant::now();
-    let since = now.duration_since(epoch).as_nanos();
-    let delay = delay.max(Duration::from_millis(10)).as_nanos();
-    let rest = u64::try_from(delay - since % delay).unwrap_or(u64::MAX);
-    let tick = now + Duration::from_nanos(rest);
-    tokio::time::sleep_until(tick).await;
-    tick
-}
-
-/// Waits for an order with another number. Waits forever if there are no senders, which happens only after a panic.
-async fn newer(inbox: &mut watch::Receiver<Order>, number: u64) {
-    if inbox.wait_for(|order| order.number != number).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Whether the caller will repeat the same request to this process.
-fn is_tried_again(error: &AdapterError) -> bool {
-    error.retry_after.is_some() && error.reason != Reason::NotLeader
-}
-
-/// The entry of a task in the map of running tasks. It is removed with a result, or without one if the task panics.
-struct Seat<'a, D: Driver> {
-    converger: &'a Converger<D>,
-    key: &'a LoadBalancerKey,
-    term: Term,
-    left: bool,
-    counted: TaskCount,
-}
-
-impl<D: Driver> Seat<'_, D> {
-    /// Ends the task and publishes the result, unless a newer order has arrived.
-    fn leave(
-        &mut self,
-        inbox: &watch::Receiver<Order>,
-        outbox: &watch::Sender<Progress<D::Detail>>,
-        (order, done, result): (u64, u32, Result<End<D::Detail>, AdapterError>),
-    ) -> bool {
-        let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if inbox.borrow().number != order && self.term.check().is_ok() {
-            return false;
-        }
-        if let Err(error) = &result {
-            let owner_uid = self.key.owner_uid.as_str();
-            tracing::warn!(owner_uid, reason = %error.reason, %error, "Cannot converge the load balancer");
-            Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
-        }
-        let again = result.as_ref().is_err_and(is_tried_again);
-        if !again {
-            self.converger.memories.of(self.key, |memory| memory.began = None);
-        }
-        tasks.remove(&name(self.key));
-        self.left = true;
-        outbox.send_replace(Progress::Ended { order, done, result });
-        true
-    }
-}
-
-impl<D: Driver> Drop for Seat<'_, D> {
-    /// Removes the entry of a task whose driver panicked; otherwise further callers would join a task that does not run.
-    fn drop(&mut self) {
-        if !self.left {
-            let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.remove(&name(self.key));
-        }
-    }
 }

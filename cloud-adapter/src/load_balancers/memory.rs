@@ -22,7 +22,7 @@ pub(super) fn name(key: &LoadBalancerKey) -> KeyName {
     (key.cluster_id.clone(), key.owner_uid.clone())
 }
 
-/// State by key.
+/// State by key. `S` is the type of steps, `R` that of load balancers.
 #[derive(Debug)]
 pub(super) struct Memories<S, R>(Mutex<Content<S, R>>);
 
@@ -36,17 +36,29 @@ struct Content<S, R> {
 /// The state of a key.
 #[derive(Clone, Debug)]
 pub(super) struct Memory<S, R> {
-    /// The last write, which is in progress, done, or of unknown outcome.
-    pub(super) last: Option<Written<S>>,
+    pub(super) history: History<S, R>,
     /// Counts the vendor calls of all tasks of the key that no answer has reported yet.
     pub(super) meter: Arc<Meter>,
-    /// The load balancer that was deleted in order to recreate it.
-    pub(super) former: Option<R>,
-    /// Time at which the vendor last accepted this process's deletion of a load balancer of the key.
-    pub(super) removed: Option<Instant>,
     /// Time at which the work on the key began, over all retries.
     pub(super) began: Option<Instant>,
     used: Instant,
+}
+
+/// What this process did to a key's load balancers. The key's task saves it after each step.
+#[derive(Clone, Debug)]
+pub(super) struct History<S, R> {
+    /// The last write, which is in progress, done, or of unknown outcome.
+    pub(super) last: Option<Written<S>>,
+    /// The load balancer that was deleted in order to recreate it.
+    pub(super) former: Option<R>,
+    /// Time at which the vendor last accepted the deletion of a load balancer.
+    pub(super) removed: Option<Instant>,
+}
+
+impl<S, R> Default for History<S, R> {
+    fn default() -> Self {
+        Self { last: None, former: None, removed: None }
+    }
 }
 
 impl<S, R> Memory<S, R> {
@@ -54,7 +66,7 @@ impl<S, R> Memory<S, R> {
     /// not by the number of requests.
     fn is_of_use(&self, now: Instant) -> bool {
         let at_work = Arc::strong_count(&self.meter) > 1;
-        let spent = self.last.is_some() || self.began.is_some() || self.meter.has_counted();
+        let spent = self.history.last.is_some() || self.began.is_some() || self.meter.has_counted();
         at_work || (spent && now.duration_since(self.used) < KEPT)
     }
 }
@@ -66,17 +78,17 @@ pub(super) struct Written<S> {
     pub(super) at: Instant,
     /// Time after which reads reliably show the write, if it was made.
     pub(super) shows: Instant,
-    pub(super) effect: Effect,
+    pub(super) kind: WriteKind,
     /// The error of the write, if its outcome is unknown.
     pub(super) failure: Option<Arc<str>>,
 }
 
 /// The effect of a write on the number of load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    Creates,
-    Changes,
-    Removes,
+pub(super) enum WriteKind {
+    Create,
+    Change,
+    Remove,
 }
 
 impl<S, R> Default for Memories<S, R> {
@@ -95,14 +107,7 @@ impl<S, R> Memories<S, R> {
             // Doubling the bound makes the average cost of the removal constant.
             content.full = KEYS_MIN.max(content.memories.len() * 2);
         }
-        let fresh = || Memory {
-            last: None,
-            meter: Arc::default(),
-            former: None,
-            removed: None,
-            began: None,
-            used: now,
-        };
+        let fresh = || Memory { history: History::default(), meter: Arc::default(), began: None, used: now };
         let memory = content.memories.entry(name(key)).or_insert_with(fresh);
         memory.used = now;
         act(memory)
@@ -112,7 +117,7 @@ impl<S, R> Memories<S, R> {
     pub(super) fn find_former<T>(&self, but: &LoadBalancerKey, find: impl Fn(&R) -> Option<T>) -> Option<T> {
         let content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let others = content.memories.iter().filter(|(there, _)| **there != name(but));
-        others.filter_map(|(_, memory)| memory.former.as_ref()).find_map(find)
+        others.filter_map(|(_, memory)| memory.history.former.as_ref()).find_map(find)
     }
 }
 
@@ -136,15 +141,15 @@ mod tests {
         let memories: Memories<(), ()> = Memories::default();
         let now = Instant::now();
         let written =
-            Written { step: Arc::new(()), at: now, shows: now, effect: Effect::Creates, failure: None };
-        memories.of(&key("written"), |memory| memory.last = Some(written));
+            Written { step: Arc::new(()), at: now, shows: now, kind: WriteKind::Create, failure: None };
+        memories.of(&key("written"), |memory| memory.history.last = Some(written));
         memories.of(&key("unpaid"), |memory| memory.meter.count(CREATE, Duration::ZERO));
         let at_work = memories.of(&key("in use"), |memory| Arc::clone(&memory.meter));
         for number in 0..3 * KEYS_MIN {
             memories.of(&key(&number.to_string()), |_| ());
         }
         assert!(count(&memories) <= KEYS_MIN, "{}", count(&memories));
-        assert!(memories.of(&key("written"), |memory| memory.last.is_some()));
+        assert!(memories.of(&key("written"), |memory| memory.history.last.is_some()));
         assert!(memories.of(&key("unpaid"), |memory| memory.meter.has_counted()));
         assert!(memories.of(&key("in use"), |memory| Arc::ptr_eq(&memory.meter, &at_work)));
 
@@ -153,6 +158,9 @@ mod tests {
         for number in 0..KEYS_MIN {
             memories.of(&key(&number.to_string()), |_| ());
         }
-        assert!(memories.of(&key("written"), |memory| memory.last.is_none()), "removed after a while");
+        assert!(
+            memories.of(&key("written"), |memory| memory.history.last.is_none()),
+            "removed after a while"
+        );
     }
 }

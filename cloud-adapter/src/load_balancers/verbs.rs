@@ -64,11 +64,11 @@ impl<D: Driver> Service<D> {
             context.session.meter().absorb(&converger.unpaid(key));
             return Ok(answer::present(&record.summary, 0, cost(context, Source::Memory)));
         }
-        let (progress, place) = self.work(goal, (fence, &owner), context).await?;
+        let (progress, position) = self.work(goal, (fence, &owner), context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { done, total, waits_for } => {
-                Ok(answer::pending((done, total), self.waits(waits_for, &place), cost))
+                Ok(answer::pending((done, total), self.waits(waits_for, &position), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
                 Ok(answer::present(&record.summary, done, cost))
@@ -96,10 +96,12 @@ impl<D: Driver> Service<D> {
             return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
         }
         let fence = self.converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
-        let (progress, place) = self.work(goal, (fence, &owner), context).await?;
+        let (progress, position) = self.work(goal, (fence, &owner), context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
-            Progress::Working { waits_for, .. } => Ok(answer::deleting(self.waits(waits_for, &place), cost)),
+            Progress::Working { waits_for, .. } => {
+                Ok(answer::deleting(self.waits(waits_for, &position), cost))
+            }
             Progress::Ended { result: Ok(End::Absent), .. } => Ok(answer::absent(cost)),
             Progress::Ended { result: Err(error), .. } => Err(error),
             Progress::Ended { result: Ok(End::Present(_)), .. } => Err(mixed_up()),
@@ -144,16 +146,16 @@ impl<D: Driver> Service<D> {
         let (number, handle) =
             self.converger.submit(&key, Order::new(goal, fence, purpose, context.bound))?;
         let deadline = context.deadline.checked_sub(MARGIN).unwrap_or(context.deadline);
-        let place = handle.place().clone();
+        let position = handle.position().clone();
         let until = deadline.min(Instant::now() + WAIT);
-        Ok((handle.wait(number, until, context.session.meter()).await?, place))
+        Ok((handle.wait(number, until, context.session.meter()).await?, position))
     }
 
     /// The condition of a running task in the answer: reports an exhausted budget and a throttling vendor.
-    fn waits(&self, what: String, place: &QueuePosition) -> Waits {
+    fn waits(&self, what: String, position: &QueuePosition) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
-        Waits::told(what, vendor.waits(place).as_ref(), held)
+        Waits::told(what, vendor.waits(position).as_ref(), held)
     }
 
     /// Returns the load balancer if no task for the key is running and a trusted listing shows that it is in sync. Cost: no vendor call.

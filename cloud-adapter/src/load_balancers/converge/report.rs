@@ -34,17 +34,17 @@ impl<D: Driver> Converger<D> {
         running.sort_by(|(began, uid, _), (other, other_uid, _)| (began, uid).cmp(&(other, other_uid)));
         let more = running.len().saturating_sub(most);
         running.truncate(most);
-        let told = running.into_iter().map(|(_, uid, handle)| told(uid, &handle, &self.vendor));
-        (told.collect(), more)
+        let reports = running.into_iter().map(|(_, uid, handle)| report(uid, &handle, &self.vendor));
+        (reports.collect(), more)
     }
 }
 
-fn told<T>(key: String, handle: &Handle<T>, vendor: &Vendor) -> TaskReport {
+fn report<T>(key: String, handle: &Handle<T>, vendor: &Vendor) -> TaskReport {
     let (done, total, waits_for) = match &*handle.progress.borrow() {
         Progress::Working { done, total, waits_for } => (*done, *total, waits_for.clone()),
         Progress::Ended { done, .. } => (*done, *done, String::new()),
     };
-    let budget = vendor.waits(&handle.place).map(|wait| wait.to_string());
+    let budget = vendor.waits(&handle.position).map(|wait| wait.to_string());
     let object = handle.orders.borrow().purpose.object.clone();
     let name = crate::vendor::object(&object).unwrap_or_default().to_owned();
     TaskReport { key, name, waits_for: budget.unwrap_or(waits_for), began: handle.began, done, total }

@@ -1,19 +1,30 @@
 //! Tests at which times a task writes, with paused time.
 
+use std::time::Duration;
+
 use cloud_adapter_security::{Caller, Role};
-use cloud_api_proto::v1alpha1::{
-    Adoption, LoadBalancer, LoadBalancerAddress, LoadBalancerSpec, Owner, Recreate, load_balancer_address,
+use cloud_api_proto::{
+    Reason,
+    v1alpha1::{
+        Adoption, LoadBalancer, LoadBalancerAddress, LoadBalancerSpec, Owner, Recreate, load_balancer_address,
+    },
 };
 use futures::future::join_all;
 
-use super::{super::decide::Terms, *};
+use super::{
+    super::decide::{End, Goal, Terms},
+    *,
+};
 use crate::{
     config::CollectionSettings,
     driver::{
         DesiredLoadBalancer, Heir, Inheritance,
         testing::{CREATE_HORIZON, WriteOnly},
     },
-    vendor::tests::{limits, read, vendor},
+    vendor::{
+        Purpose,
+        tests::{limits, read, vendor},
+    },
 };
 
 fn purpose(priority: Priority) -> Purpose {
@@ -94,7 +105,7 @@ async fn former_properties_are_requested_once() {
     fake.answers([(409, None)]);
     let converger = converger(&vendor);
     let former = LoadBalancerRecord::new(LoadBalancer::default(), ());
-    converger.memories.of(&key(), |memory| memory.former = Some(Arc::new(former)));
+    converger.memories.of(&key(), |memory| memory.history.former = Some(Arc::new(former)));
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(60)).await;
     let paths: Vec<String> = fake.arrived().into_iter().map(|(path, _)| path).take(2).collect();
@@ -130,7 +141,7 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
         ..LoadBalancer::default()
     };
     let former = Arc::new(LoadBalancerRecord::new(summary, ()));
-    converger.memories.of(&key(), |memory| memory.former = Some(former));
+    converger.memories.of(&key(), |memory| memory.history.former = Some(former));
     let asks = |uid: &str, name: &str, ip: &str| {
         let key = LoadBalancerKey { owner_uid: uid.to_owned(), ..key() };
         let mut order = order(&key, Priority::Traffic);
@@ -154,11 +165,15 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
     let gone = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), gone).expect("a task").1).await.expect("no load balancer exists");
-    assert_eq!(converger.memories.of(&key(), |memory| memory.former.clone()), None, "the owner is deleted");
+    assert_eq!(
+        converger.memories.of(&key(), |memory| memory.history.former.clone()),
+        None,
+        "the owner is deleted"
+    );
 }
 
 /// Returns the name of the task and what it waits for, as reported.
-fn told(converger: &Converger<WriteOnly>) -> (String, String) {
+fn reported(converger: &Converger<WriteOnly>) -> (String, String) {
     let (tasks, more) = converger.report(10);
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((task.key.as_str(), more), ("web", 0));
@@ -174,11 +189,11 @@ async fn task_reports_budget_wait_or_current_step() {
     let order = Order { purpose, ..order(&key(), Priority::Traffic) };
     converger.submit(&key(), order).expect("a task");
     let name = "shop/web".to_owned();
-    assert_eq!(told(&converger), (name.clone(), "observes the cloud".to_owned()));
+    assert_eq!(reported(&converger), (name.clone(), "observes the cloud".to_owned()));
     tokio::time::sleep(Duration::from_secs(3)).await;
     let sentence =
         "waits for the budget of compute: 0 calls ahead at 0.1 a second, its next call in about 7 s";
-    assert_eq!(told(&converger), (name, sentence.to_owned()));
+    assert_eq!(reported(&converger), (name, sentence.to_owned()));
     assert_eq!(converger.report(0).1, 1, "the number of further tasks");
 }
 

@@ -1,0 +1,153 @@
+//! Executes tasks: does what the state of a task says, and passes the result to the state machine as an event.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use cloud_api_proto::{
+    AdapterError, Reason,
+    v1alpha1::{LoadBalancerKey, Priority},
+};
+use tokio::{sync::watch, time::Instant};
+use tracing::Span;
+
+use super::{
+    super::{decide::End, memory::name},
+    Converger, Order, Progress,
+    handle::newer,
+    state::{Event, State, Task, Write},
+};
+use crate::{
+    driver::{Driver, Step as _},
+    leadership::Term,
+    metrics::{TaskCount, TaskState},
+    urgency::classed,
+    vendor::{Meter, QueuePosition, Session},
+};
+
+pub(super) type DriverEvent<D> = Event<<D as Driver>::Detail, <D as Driver>::Step>;
+
+/// A running task with its connections to the runtime. Dropping it removes the task, also after a panic.
+pub(super) struct Executor<D: Driver> {
+    pub(super) converger: Arc<Converger<D>>,
+    pub(super) key: LoadBalancerKey,
+    pub(super) task: Task<D::Detail, D::Step>,
+    /// The order that the task works on.
+    pub(super) order: Order,
+    pub(super) orders: watch::Receiver<Order>,
+    /// The current priority of the task.
+    pub(super) priority: watch::Receiver<Priority>,
+    pub(super) progress: watch::Sender<Progress<D::Detail>>,
+    /// The term in which the task runs. The task ends with it.
+    pub(super) term: Term,
+    pub(super) meter: Arc<Meter>,
+    /// The queue positions of its vendor calls.
+    pub(super) position: QueuePosition,
+    /// Whether a user waits for the task. A user still waits after the priority was raised for traffic.
+    pub(super) user_waits: bool,
+    pub(super) count: TaskCount,
+}
+
+impl<D: Driver> Executor<D> {
+    /// Runs the task to its end.
+    pub(super) async fn run(mut self: Box<Self>) {
+        loop {
+            let event = match &self.task.state {
+                &State::Observing { not_before, polls } => {
+                    self.order = self.orders.borrow_and_update().clone();
+                    self.user_waits |= *self.priority.borrow() == Priority::Interactive;
+                    self.observe(not_before, polls).await.unwrap_or_else(Event::Failed)
+                }
+                State::Writing(write) => self.write(write).await,
+                State::Waiting { delay, waits_for } => {
+                    let (done, total) = (self.task.done, self.task.total);
+                    let waits_for = waits_for.clone();
+                    self.progress.send_replace(Progress::Working { done, total, waits_for });
+                    self.count.now(TaskState::Waiting);
+                    let event = self.wait(*delay).await;
+                    self.count.now(TaskState::Working);
+                    event
+                }
+                State::Ending { result, .. } => self.publish(result.clone()),
+                State::Ended => return,
+            };
+            self.task.step(event, Instant::now());
+            // Another task of the key may have begun as soon as this one was published as ended.
+            if !matches!(self.task.state, State::Ended) {
+                let history = self.task.history.clone();
+                self.converger.memories.of(&self.key, |memory| memory.history = history);
+            }
+        }
+    }
+
+    pub(super) fn session(&self, class: Priority) -> Session {
+        let purpose = classed(&self.order.purpose, class);
+        let session = self.converger.vendor.metered(purpose, Arc::clone(&self.meter));
+        session.hurried(self.priority.clone(), Some(class)).standing_at(&self.position)
+    }
+
+    async fn write(&self, write: &Write<D::Step>) -> DriverEvent<D> {
+        let session = self.session(write.step.class());
+        let result = self.converger.driver.execute(&session, &write.step).await;
+        // If the next observation fails, the state before the write must not be used as current.
+        write.vendor_ids.iter().for_each(|vendor_id| self.converger.snapshot.doubt(vendor_id));
+        result.map_or_else(Event::WriteFailed, Event::Written)
+    }
+
+    async fn wait(&self, delay: Duration) -> DriverEvent<D> {
+        let mut orders = self.orders.clone();
+        tokio::select! {
+            biased;
+            () = newer(&mut orders, self.order.number) => Event::Replaced,
+            error = self.term.clone().ended() => Event::Failed(error),
+            tick = tick(self.term.since(), delay) => Event::Elapsed(tick),
+        }
+    }
+
+    /// Publishes the result, and removes the task from the running ones, unless there is a newer order.
+    fn publish(&self, result: Result<End<D::Detail>, AdapterError>) -> DriverEvent<D> {
+        let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let order = self.order.number;
+        if self.orders.borrow().number != order && self.term.check().is_ok() {
+            return Event::Replaced;
+        }
+        if let Err(error) = &result {
+            let owner_uid = self.key.owner_uid.as_str();
+            tracing::warn!(owner_uid, reason = %error.reason, %error, "Cannot converge the load balancer");
+            Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
+        }
+        if !result.as_ref().is_err_and(is_tried_again) {
+            self.converger.memories.of(&self.key, |memory| memory.began = None);
+        }
+        tasks.remove(&name(&self.key));
+        self.progress.send_replace(Progress::Ended { order, done: self.task.done, result });
+        Event::Published
+    }
+}
+
+impl<D: Driver> Drop for Executor<D> {
+    /// Removes a task whose driver panicked; otherwise further callers would join a task that does not run.
+    fn drop(&mut self) {
+        if !matches!(self.task.state, State::Ended) {
+            let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.remove(&name(&self.key));
+        }
+    }
+}
+
+/// Whether the caller will repeat the same request to this process.
+fn is_tried_again(error: &AdapterError) -> bool {
+    error.retry_after.is_some() && error.reason != Reason::NotLeader
+}
+
+/// Waits for the next multiple of `delay` since the term began, so that tasks with equal delays wake together and share a listing.
+async fn tick(epoch: Instant, delay: Duration) -> Instant {
+    let now = Instant::now();
+    let since = now.duration_since(epoch).as_nanos();
+    let delay = delay.max(Duration::from_millis(10)).as_nanos();
+    let rest = u64::try_from(delay - since % delay).unwrap_or(u64::MAX);
+    let tick = now + Duration::from_nanos(rest);
+    tokio::time::sleep_until(tick).await;
+    tick
+}

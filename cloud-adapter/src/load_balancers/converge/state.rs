@@ -1,0 +1,365 @@
+//! The state machine of a task. Pure: [`Task::step`] computes the next state from an event, and the executor does what the state says.
+//!
+//! `docs/explain/tasks.md` has the table of transitions.
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, mem, sync::Arc, time::Duration};
+
+use cloud_api_proto::{AdapterError, Reason, v1alpha1::Adoption};
+use tokio::time::Instant;
+
+use super::super::{
+    decide::{Decision, End, Goal},
+    memory::{self, WriteKind, Written},
+};
+use crate::driver::{Deduplication, Description, Fault, LoadBalancerRecord, Outcome, VendorError};
+
+/// Maximum interval between observations of a task.
+const POLL_MAX: Duration = Duration::from_secs(15);
+/// Maximum time without progress. After this, the caller gets an error, and may retry.
+const STUCK: Duration = Duration::from_mins(15);
+/// Number of consecutive unknown outcomes after which the caller gets an error.
+const UNKNOWN_MAX: u32 = 3;
+
+pub(super) type History<D, S> = memory::History<S, Arc<LoadBalancerRecord<D>>>;
+
+/// The state of a task, which is what the executor does now.
+#[derive(Clone, Debug)]
+pub(super) enum State<D, S> {
+    /// Observe the key's load balancers, and decide. `polls`: read only the known load balancer, without searching for others.
+    Observing { not_before: Instant, polls: bool },
+    /// Make one write. It is in the history already, so that a panic does not lose it.
+    Writing(Write<S>),
+    /// Wait for the delay or a newer order.
+    Waiting { delay: Duration, waits_for: String },
+    /// Publish the result, unless there is a newer order.
+    Ending { result: Result<End<D>, AdapterError>, not_before: Instant },
+    /// Do nothing.
+    Ended,
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(super) struct Write<S> {
+    pub(super) step: Arc<S>,
+    /// The vendor IDs of the key's load balancers before the write.
+    pub(super) vendor_ids: Vec<String>,
+    kind: WriteKind,
+    /// The last write before this one.
+    before: Option<Written<S>>,
+}
+
+/// What happened to a task.
+#[derive(Clone, Debug)]
+pub(super) enum Event<D, S> {
+    Observed(Observation<D, S>),
+    /// The observation may show the state before the last write.
+    Outdated,
+    Written(Outcome),
+    WriteFailed(VendorError),
+    /// The delay is over. Observations no older than this time are acceptable.
+    Elapsed(Instant),
+    /// A newer order has replaced the one of the last observation.
+    Replaced,
+    /// The observation or the decision failed, or the term is over.
+    Failed(AdapterError),
+    Published,
+}
+
+/// An observation, and the action that was decided after it.
+#[derive(Clone, Debug)]
+pub(super) struct Observation<D, S> {
+    pub(super) decision: Decision<D, S>,
+    /// Earliest start of an observation that proves absence.
+    pub(super) proof: Instant,
+    /// Whether this observation proves absence.
+    pub(super) fresh: bool,
+    /// The vendor IDs of the key's load balancers.
+    pub(super) vendor_ids: Vec<String>,
+}
+
+/// The properties of the cloud on which transitions depend.
+#[derive(Debug)]
+pub(super) struct Cloud {
+    poll: Duration,
+    consistency_horizon: Duration,
+    create_horizon: Duration,
+    deduplication: Deduplication,
+}
+
+impl From<Description> for Cloud {
+    fn from(cloud: Description) -> Self {
+        let Description { poll, consistency_horizon, create_horizon, deduplication, .. } = cloud;
+        Self { poll, consistency_horizon, create_horizon, deduplication }
+    }
+}
+
+/// A task: its state, and the facts that all states need.
+#[derive(Debug)]
+pub(super) struct Task<D, S> {
+    pub(super) state: State<D, S>,
+    pub(super) history: History<D, S>,
+    /// Number of writes that were made.
+    pub(super) done: u32,
+    /// Number of writes in the newest plan, including those already made.
+    pub(super) total: u32,
+    /// The ID of the load balancer that this task created, if the vendor returned it.
+    pub(super) created: Option<String>,
+    cloud: Cloud,
+    term_began: Instant,
+    started: Instant,
+    /// The delay before the next observation.
+    delay: Duration,
+    /// The last step that failed because its object was busy or not found. The delay grows while the plan starts with this step.
+    refused: Option<Arc<S>>,
+    /// Number of consecutive unknown outcomes.
+    unknown: u32,
+}
+
+impl<D, S: PartialEq + fmt::Display> Task<D, S> {
+    /// A task that first observes the cloud.
+    pub(super) fn new(
+        cloud: Cloud,
+        history: History<D, S>,
+        term_began: Instant,
+        not_before: Instant,
+        now: Instant,
+    ) -> Self {
+        Self {
+            state: State::Observing { not_before, polls: false },
+            history,
+            done: 0,
+            total: 0,
+            created: None,
+            delay: cloud.poll,
+            cloud,
+            term_began,
+            started: now,
+            refused: None,
+            unknown: 0,
+        }
+    }
+
+    /// Changes the state after an event. An event that cannot occur in the state is a defect, and ends the task.
+    pub(super) fn step(&mut self, event: Event<D, S>, now: Instant) {
+        self.state = match (mem::replace(&mut self.state, State::Ended), event) {
+            (State::Observing { not_before, .. }, Event::Observed(observation)) => {
+                self.observed(observation, not_before, now)
+            }
+            (State::Observing { .. }, Event::Outdated) => State::Observing { not_before: now, polls: false },
+            (State::Writing(write), Event::Written(outcome)) => self.written(write, outcome, now),
+            (State::Writing(write), Event::WriteFailed(error)) => self.write_failed(write, error, now),
+            (State::Waiting { delay, .. }, Event::Elapsed(tick)) => {
+                self.delay = (delay * 2).min(POLL_MAX);
+                State::Observing { not_before: tick, polls: true }
+            }
+            (State::Waiting { .. }, Event::Replaced) => {
+                self.delay = self.cloud.poll;
+                State::Observing { not_before: now, polls: true }
+            }
+            (State::Observing { .. } | State::Waiting { .. }, Event::Failed(error)) => {
+                State::Ending { result: Err(error), not_before: now }
+            }
+            (State::Ending { not_before, .. }, Event::Replaced) => {
+                State::Observing { not_before, polls: false }
+            }
+            (State::Ending { .. }, Event::Published) | (State::Ended, _) => State::Ended,
+            (_, _) => {
+                let error = AdapterError::new(Reason::Internal, "the task got an event of another state");
+                State::Ending { result: Err(error), not_before: now }
+            }
+        };
+    }
+
+    /// Earliest start of an observation that proves absence: after the task started, and late enough to show the last writes of this
+    /// process and of the previous leader.
+    pub(super) fn proof(&self, goal: &Goal) -> Instant {
+        let former = self.former_horizon(goal).map(|horizon| self.term_began + horizon);
+        let last = self.history.last.as_ref().filter(|last| last.kind != WriteKind::Remove);
+        former.max(last.map(|last| last.shows)).map_or(self.started, |proof| proof.max(self.started))
+    }
+
+    /// Time since the start of the term in which reads may lack the previous leader's writes for the key. The outcome of that leader's last
+    /// create is unknown to this process, and the vendor may still execute it. `None`: there is no such time.
+    fn former_horizon(&self, goal: &Goal) -> Option<Duration> {
+        let Cloud { consistency_horizon, create_horizon, deduplication, .. } = self.cloud;
+        let guarded = deduplication != Deduplication::ListThenCreate;
+        match goal {
+            Goal::Present(_, terms) if terms.adoption == Adoption::ById => Some(consistency_horizon),
+            // The vendor refuses a second create, or answers with the result of the first.
+            Goal::Present(..) if guarded => None,
+            // No load balancer is created for a key that shares one.
+            Goal::Present(desired, _) if desired.shares().is_some() => Some(consistency_horizon),
+            // This process removed a load balancer in this term, so the previous leader cannot have created another.
+            Goal::Present(..) | Goal::Absent { .. }
+                if !guarded && self.history.removed.is_some_and(|at| at >= self.term_began) =>
+            {
+                Some(consistency_horizon)
+            }
+            Goal::Present(..) | Goal::Absent { .. } => Some(create_horizon.max(consistency_horizon)),
+        }
+    }
+
+    fn observed(&mut self, seen: Observation<D, S>, not_before: Instant, now: Instant) -> State<D, S> {
+        let Observation { decision, proof, fresh, vendor_ids } = seen;
+        let (steps, kind) = match decision {
+            Decision::End(end) => {
+                if matches!(end, End::Absent) {
+                    // From now on, other keys may request its addresses.
+                    self.history.former = None;
+                }
+                return State::Ending { result: Ok(end), not_before };
+            }
+            Decision::Look if fresh => return no_step(now),
+            Decision::Look if proof > now => return self.wait_unless_stuck(self.sure_reads(), now),
+            Decision::Look => return State::Observing { not_before: proof, polls: false },
+            Decision::Wait(waits_for) => return self.wait_unless_stuck(waits_for, now),
+            Decision::Create(steps) => (steps, WriteKind::Create),
+            Decision::Write(steps) => (steps, WriteKind::Change),
+            Decision::Remove(steps) => (steps, WriteKind::Remove),
+            Decision::Replace(record, steps) => {
+                self.history.former = Some(record);
+                (steps, WriteKind::Remove)
+            }
+        };
+        self.total = self.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
+        let Some(step) = steps.into_iter().next() else { return no_step(now) };
+        // While reads may not show the last create, any other create could produce a duplicate.
+        let early = if kind == WriteKind::Create { proof > now } else { self.repeats(&step, now) };
+        if early {
+            return self
+                .wait(format!("waits until the cloud shows the last change; the next step is: {step}"));
+        }
+        let step = Arc::new(step);
+        let before = self.history.last.take();
+        if self.refused.as_ref() != Some(&step) {
+            self.delay = self.cloud.poll;
+        }
+        self.record(&step, kind, now + self.late_horizon(kind), now);
+        State::Writing(Write { step, vendor_ids, kind, before })
+    }
+
+    fn written(&mut self, write: Write<S>, outcome: Outcome, now: Instant) -> State<D, S> {
+        let Write { step, vendor_ids, kind, .. } = write;
+        self.created = match (outcome, kind) {
+            (Outcome::Created(vendor_id), _) => Some(vendor_id),
+            // The known ID may be outdated now.
+            (_, WriteKind::Create | WriteKind::Remove) => None,
+            (_, WriteKind::Change) => self.created.take(),
+        };
+        self.record(&step, kind, now + self.cloud.consistency_horizon, now);
+        match kind {
+            WriteKind::Create => self.history.former = None,
+            WriteKind::Remove if !vendor_ids.is_empty() => self.history.removed = Some(now),
+            WriteKind::Remove | WriteKind::Change => (),
+        }
+        self.done += 1;
+        self.unknown = 0;
+        self.refused = None;
+        self.delay = self.cloud.poll;
+        self.wait(format!("waits until the cloud shows the change: {step}"))
+    }
+
+    fn write_failed(&mut self, write: Write<S>, error: VendorError, now: Instant) -> State<D, S> {
+        let Write { step, kind, before, .. } = write;
+        let failure = error.of(&*step);
+        if error.fault == Fault::OutcomeUnknown {
+            self.record(&step, kind, now + self.late_horizon(kind), now);
+            self.history.last.iter_mut().for_each(|last| last.failure = Some(failure.as_str().into()));
+        } else if error.fault == Fault::Busy && kind == WriteKind::Create {
+            // The load balancer exists, but reads do not show it yet: wait for the horizon, as after a create.
+            self.record(&step, kind, now + self.cloud.consistency_horizon, now);
+        } else {
+            self.history.last = before;
+        }
+        self.refused = matches!(error.fault, Fault::Busy | Fault::NotFound).then_some(step);
+        let without_former = kind == WriteKind::Create && may_be_due_to_former(error.fault);
+        if without_former && self.history.former.take().is_some() {
+            return self.wait(format!(
+                "{failure}; the adapter retries without the properties of the former load balancer"
+            ));
+        }
+        match error.fault {
+            // The object is being changed, or has disappeared, so observe again.
+            Fault::Busy | Fault::NotFound => self.wait_unless_stuck(failure, now),
+            // Check the outcome first. The step is not repeated until reads are reliable.
+            Fault::OutcomeUnknown if self.unknown < UNKNOWN_MAX => {
+                self.unknown += 1;
+                self.wait(checks_first(&failure))
+            }
+            Fault::OutcomeUnknown
+            | Fault::Budget
+            | Fault::QueueFull
+            | Fault::NotLeader
+            | Fault::Throttled
+            | Fault::Auth
+            | Fault::Forbidden
+            | Fault::Quota
+            | Fault::Immutable
+            | Fault::Invalid
+            | Fault::Unsupported
+            | Fault::Unavailable
+            | Fault::Nonsense => {
+                let error = AdapterError { message: failure, ..AdapterError::from(error) };
+                State::Ending { result: Err(error), not_before: now }
+            }
+        }
+    }
+
+    fn record(&mut self, step: &Arc<S>, kind: WriteKind, shows: Instant, now: Instant) {
+        let step = Arc::clone(step);
+        self.history.last = Some(Written { step, at: now, shows, kind, failure: None });
+    }
+
+    /// Time after which reads reliably show a write without an answer. The vendor may execute a request after the client has gone; only
+    /// late creates are harmful.
+    fn late_horizon(&self, kind: WriteKind) -> Duration {
+        if kind == WriteKind::Create { self.cloud.create_horizon } else { self.cloud.consistency_horizon }
+    }
+
+    /// Whether the same step was made so recently that reads may not show it.
+    fn repeats(&self, step: &S, now: Instant) -> bool {
+        self.history.last.as_ref().is_some_and(|last| *last.step == *step && now < last.shows)
+    }
+
+    fn wait(&self, waits_for: String) -> State<D, S> {
+        State::Waiting { delay: self.delay, waits_for }
+    }
+
+    /// Waits, unless there has been no progress for too long.
+    fn wait_unless_stuck(&self, waits_for: String, now: Instant) -> State<D, S> {
+        let since = self.history.last.as_ref().map_or(self.started, |last| last.at.max(self.started));
+        if now.duration_since(since) <= STUCK {
+            return self.wait(waits_for);
+        }
+        let text = format!("no progress for {} minutes: {waits_for}", STUCK.as_secs() / 60);
+        let error = AdapterError::new(Reason::VendorUnavailable, text);
+        State::Ending { result: Err(error), not_before: now }
+    }
+
+    /// Text for a task that waits for reliable reads. A failure is reported rather than the wait that results from it.
+    fn sure_reads(&self) -> String {
+        match self.history.last.as_ref().map(|last| last.failure.as_deref()) {
+            Some(Some(failure)) => checks_first(failure),
+            Some(None) => "waits until reads reliably show the last write".to_owned(),
+            None => "waits until reads reliably show what the adapter created before it started".to_owned(),
+        }
+    }
+}
+
+/// Whether properties of the former load balancer may have caused the refusal. If so, they are not requested again.
+fn may_be_due_to_former(fault: Fault) -> bool {
+    matches!(fault, Fault::Busy | Fault::NotFound | Fault::Quota | Fault::Immutable | Fault::Invalid)
+}
+
+fn no_step<D, S>(now: Instant) -> State<D, S> {
+    let error = AdapterError::new(Reason::Internal, "the driver planned no create step");
+    State::Ending { result: Err(error), not_before: now }
+}
+
+/// The text after a lost answer. Controllers append a similar text to the error.
+fn checks_first(failure: &str) -> String {
+    format!("{failure}; the adapter first checks whether the write was made")
+}
