@@ -17,7 +17,7 @@ const HEAD: &str = "# The tests of each row of behaviour.md. Written by `cargo x
 /// The comment with which a test names its rows.
 const MARK: &str = "// Behaviour: ";
 /// Pages that name tests in their text.
-const OTHERS: [&str; 2] = ["adapters/openstack/README.md", "docs/development.md"];
+const OTHERS: [&str; 1] = ["adapters/openstack/README.md"];
 /// A lower-case name with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
 const UNDERSCORES: usize = 4;
 /// The folder of tests whose names begin with their file. Other names begin with their crate.
