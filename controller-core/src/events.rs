@@ -10,6 +10,7 @@
 //! the same reason as a repeat, and makes the caller wait.
 
 mod reminders;
+mod repeat;
 mod series;
 
 use std::{fmt, time::Duration};
@@ -32,8 +33,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-pub use self::reminders::{REMIND, Reminders};
 use self::series::{Overdue, QUIET, Series, Write};
+pub use self::{
+    reminders::{REMIND, Reminders},
+    repeat::Repeat,
+};
 use crate::{
     Clock,
     kube_api::{self, within},

@@ -49,7 +49,7 @@ use self::{
     execute::{Ended, Executor},
     gate::{Crowd, Gate, Judgement},
     metrics::Metrics,
-    notices::{Board, Notices},
+    notices::{Notices, Reporter},
     plan::{Facts, absence, taint},
     scheme::Scheme,
 };
@@ -144,12 +144,13 @@ pub(crate) fn start(
             sleep(this.settings.period).await;
         }
     });
-    let board = Board::new(process.recorder.as_component(COMPONENT));
+    let reporter = Reporter::new(process.recorder.as_component(COMPONENT));
     let (clock, brakes) = (process.clock, process.explain.brakes());
     process.background("node deletions", async move {
         let gate = Gate::new(settings.limits, Instant::now());
         let holdings = Holdings::default();
-        let mut deletions = Deletions { lifecycle, gate, holdings, board, clock, asked: None, told, brakes };
+        let mut deletions =
+            Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, told, brakes };
         loop {
             // A replica without a shard may acquire its shards again, so it keeps the brake and the answers.
             if deletions.lifecycle.shards.held() > 0 {
@@ -256,7 +257,7 @@ struct Deletions {
     gate: Gate,
     /// The shards for which the gate was created.
     holdings: Holdings,
-    board: Board,
+    reporter: Reporter,
     clock: Clock,
     /// The trace of the last request to the cloud.
     asked: Option<Origin>,
@@ -309,8 +310,8 @@ impl Deletions {
         self.brakes.holds(BRAKE, notices.tripped_words());
         let mut found = notices.findings(candidates.values().map(|candidate| &*candidate.node), &going);
         self.others(&mut notices);
-        let shown = self.board.show(notices);
-        notices::mark_shown(&mut found, &shown);
+        let reported = self.reporter.report(notices, Instant::now());
+        notices::mark_reported(&mut found, &reported);
         let dry_run = self.lifecycle.dry_run.is_some();
         if dry_run {
             notices::rest(&mut found, &going);
@@ -456,7 +457,7 @@ impl Deletions {
         // The request that proved the absence has its own trace.
         self.asked.iter().for_each(Origin::link);
         let Lifecycle { executor, shards, .. } = &self.lifecycle;
-        let recorder = self.board.recorder();
+        let recorder = self.reporter.recorder();
         let delete = |node: Arc<Node>| async move {
             let ended = match shards.enter(&node.uid) {
                 Ok(turn) => turn.run(executor.delete(&node, recorder)).await,

@@ -1,7 +1,5 @@
 //! Defines the Events on Nodes, with a constructor for each. The recorder also logs their notes.
 
-pub(crate) mod told;
-
 use std::time::Duration;
 
 use controller_core::events::{Kind, Notice, Recorder};

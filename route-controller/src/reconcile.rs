@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_api_proto::Reason;
 use controller_core::Again;
 use controller_core::brake::Limits;
-use controller_core::events::gist;
+use controller_core::events::{REMIND, Repeat, gist};
 use controller_core::explain::{Brakes, Kind, Ledger, Object, Rehearse, Sources};
 use controller_core::mirror;
 use controller_core::{
@@ -26,7 +26,6 @@ use crate::error::attempts::Attempts;
 use crate::error::guard::{Guard, Judgement, Nodes};
 use crate::error::turns::Turns;
 use crate::events::Events;
-use crate::events::told::Reported;
 use crate::execute::record::Store;
 use crate::execute::rehearse::Wanted;
 use crate::execute::{Applied, Executor};
@@ -90,10 +89,11 @@ pub(crate) struct Memory {
     record: Record,
     /// The stored copy of the record. `None`: not loaded yet.
     stored: Option<Record>,
-    told_refusals: Reported<Refusal>,
-    /// Reported waits, by UID of the node and gist of the cause.
-    told_waiting: Reported<(String, String)>,
-    told_held: Reported<&'static str>,
+    refusals: Repeat<Refusal>,
+    /// Nodes that wait for the cloud, by UID and gist of the cause.
+    waits: Repeat<(String, String)>,
+    /// Reasons to hold removals.
+    holds: Repeat<&'static str>,
     /// Routes of other owners that were logged.
     foreign: BTreeSet<String>,
     waits_since: Option<Instant>,
@@ -112,9 +112,9 @@ impl Memory {
             next: 0,
             record: Record::default(),
             stored: None,
-            told_refusals: Reported::default(),
-            told_waiting: Reported::default(),
-            told_held: Reported::default(),
+            refusals: Repeat::every(REMIND),
+            waits: Repeat::every(REMIND),
+            holds: Repeat::every(REMIND),
             foreign: BTreeSet::new(),
             waits_since: None,
             resume: None,
@@ -125,7 +125,7 @@ impl Memory {
     fn is_served(&mut self) {
         self.waits_since = None;
         self.resume = None;
-        self.told_waiting = Reported::default();
+        self.waits = Repeat::every(REMIND);
     }
 }
 
@@ -386,7 +386,8 @@ impl Reconciler {
 
     fn tell_refusals(&self, memory: &mut Memory, plan: &Plan) {
         self.executor.metrics.refusals.set(i64::try_from(plan.refusals.len()).unwrap_or(i64::MAX));
-        for refusal in memory.told_refusals.news(plan.refusals.iter().chain(&plan.outside), Instant::now()) {
+        let present = plan.refusals.iter().chain(&plan.outside);
+        for refusal in memory.refusals.observe(present, Instant::now(), |_| false) {
             self.executor.events.refused(refusal);
         }
     }
@@ -406,9 +407,9 @@ impl Reconciler {
     fn tell_held(&self, memory: &mut Memory, judgement: &Judgement) {
         self.brakes.holds(BRAKE, judgement.held.iter().map(ToString::to_string).collect());
         self.executor.metrics.held.set(i64::try_from(judgement.n_held()).unwrap_or(i64::MAX));
-        let troubles: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
-        let news: Vec<&str> = memory.told_held.news(&troubles, Instant::now()).into_iter().copied().collect();
-        for held in judgement.held.iter().filter(|held| news.contains(&held.why.name())) {
+        let present: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
+        let due = memory.holds.observe(&present, Instant::now(), |_| false);
+        for held in judgement.held.iter().filter(|held| due.contains(&&held.why.name())) {
             self.executor.events.held(&self.shards.regarding(), held);
         }
     }
@@ -421,17 +422,17 @@ impl Reconciler {
         let those: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
         let gist = gist(why);
         let all: BTreeSet<_> = those.iter().map(|node| (node.uid.clone(), gist.clone())).collect();
-        let news: BTreeSet<&String> = if now.duration_since(since) < PATIENCE {
+        let due: BTreeSet<&String> = if now.duration_since(since) < PATIENCE {
             BTreeSet::new()
         } else {
-            memory.told_waiting.rare_news(&all, now).into_iter().map(|(uid, _)| uid).collect()
+            memory.waits.observe(&all, now, |_| true).into_iter().map(|(uid, _)| uid).collect()
         };
         let listed: BTreeSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
         self.ledger.forget_where(|uid| !listed.contains(uid));
         for node in those {
-            let told = news.contains(&node.uid);
-            self.ledger.record_wait(&Object::node(&node.name, &node.uid), &waiting(why, reason, told));
-            if told {
+            let is_due = due.contains(&node.uid);
+            self.ledger.record_wait(&Object::node(&node.name, &node.uid), &waiting(why, reason, is_due));
+            if is_due {
                 self.executor.events.waits(node, why);
             }
         }

@@ -11,7 +11,7 @@ use std::{
 
 use controller_core::{
     brake::Limits,
-    events::{Kind, Notice, Recorder, gist},
+    events::{Kind, Notice, Recorder, Repeat, gist},
     explain::{Finding, Object, Waits},
     kube_api,
     node::{DELETE_DESPITE_BRAKE, SHUTDOWN},
@@ -201,19 +201,33 @@ pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     all.0.into_iter().map(|(_, notice)| notice).chain(alone).collect()
 }
 
-/// Emits notices, each once while its condition lasts.
+/// Emits notices when their conditions begin, and again while they last.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Reporter {
     recorder: Recorder,
-    told: BTreeMap<Said, Instant>,
+    conditions: Repeat<Condition>,
 }
 
-/// Key of a condition: the object by name and UID, the reason, and the gist of the cloud's error, whose numbers may change.
-pub(super) type Said = (Option<String>, Option<String>, &'static str, String);
+/// Why a node is not deleted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Condition {
+    name: Option<String>,
+    uid: Option<String>,
+    reason: &'static str,
+    /// The gist of the cloud's error, whose numbers may change.
+    gist: String,
+}
 
-impl Board {
+impl Condition {
+    fn of(about: &ObjectReference, notice: &Notice) -> Self {
+        let gist = if notice.reason == FAILED { gist(&notice.note) } else { String::new() };
+        Self { name: about.name.clone(), uid: about.uid.clone(), reason: notice.reason, gist }
+    }
+}
+
+impl Reporter {
     pub(super) fn new(recorder: Recorder) -> Self {
-        Self { recorder, told: BTreeMap::new() }
+        Self { recorder, conditions: Repeat::every(REMIND) }
     }
 
     /// The recorder for Events that are emitted directly.
@@ -221,34 +235,34 @@ impl Board {
         &self.recorder
     }
 
-    /// Emits notices that are new or due for re-emission, and returns those. A condition that has ended is forgotten, so that it is
-    /// reported if it begins again. If the recorder has no capacity for a notice, a later pass retries it.
-    pub(super) fn show(&mut self, notices: Notices) -> BTreeSet<Said> {
-        let mut shown = BTreeSet::new();
-        let now = Instant::now();
-        let mut before = std::mem::take(&mut self.told);
-        before.retain(|(_, _, reason, _), at| *reason == ANOTHER || now.duration_since(*at) < REMIND);
+    /// Emits the notices of a pass that are due, and returns their conditions. If the recorder has no capacity for a notice, a later pass
+    /// retries it.
+    pub(super) fn report(&mut self, notices: Notices, now: Instant) -> BTreeSet<Condition> {
+        let (mut present, mut reported) = (BTreeSet::new(), BTreeSet::new());
         for (about, notice) in notices.0 {
-            let gist = if notice.reason == FAILED { gist(&notice.note) } else { String::new() };
-            let said = (about.name.clone(), about.uid.clone(), notice.reason, gist);
-            if let Some(at) = before.remove(&said) {
-                self.told.insert(said, at);
-            } else if self.recorder.try_tell(&about, notice) {
-                shown.insert(said.clone());
-                self.told.insert(said, now);
+            let condition = Condition::of(&about, &notice);
+            let is_due = match condition.reason {
+                ANOTHER => self.conditions.last(&condition).is_none(),
+                _ => self.conditions.is_due(&condition, now),
+            };
+            if is_due && self.recorder.try_tell(&about, notice) {
+                self.conditions.reported(condition.clone(), now);
+                reported.insert(condition.clone());
             }
+            present.insert(condition);
         }
-        self.told.extend(before.into_iter().filter(|((_, _, reason, _), _)| *reason == FAILED));
-        shown
+        let is_error = |condition: &Condition| condition.reason == FAILED;
+        self.conditions.end(now, |condition| present.contains(condition), is_error);
+        reported
     }
 }
 
 /// Marks findings whose Event was emitted now: the status page shows the Event's note until the next Event.
-pub(super) fn mark_shown(found: &mut BTreeMap<Object, Finding>, shown: &BTreeSet<Said>) {
+pub(super) fn mark_reported(found: &mut BTreeMap<Object, Finding>, reported: &BTreeSet<Condition>) {
     for (object, finding) in found {
-        let named = |(_, uid, ..): &&Said| uid.as_ref() == Some(&object.uid);
         if let Some(waits) = &mut finding.waits {
-            waits.told = shown.iter().filter(named).any(|(_, _, reason, _)| *reason == waits.topic);
+            let is_this = |it: &Condition| it.uid.as_ref() == Some(&object.uid) && it.reason == waits.topic;
+            waits.told = reported.iter().any(is_this);
         }
     }
 }
@@ -300,14 +314,14 @@ mod tests {
     async fn different_error_of_the_cloud_is_reported_at_once() {
         let (client, clock) = (FakeKube::new().client(), Clock::starting_at(BEGIN));
         let (recorder, _writer) = events::recorder(client, "c", "pod-1".to_owned(), clock);
-        let (mut board, node) = (Board::new(recorder), trim_node(&node("worker-1").build()));
-        let mut show = |error: &str| {
+        let (mut reporter, node) = (Reporter::new(recorder), trim_node(&node("worker-1").build()));
+        let mut report = |error: &str| {
             let mut notices = Notices::default();
             notices.failed(&node, error);
-            board.show(notices).len()
+            reporter.report(notices, Instant::now()).len()
         };
-        let shown =
-            ["429, wait 3 s", "429, wait 5 s", "the token was rejected", "429, wait 7 s"].map(&mut show);
-        assert_eq!(shown, [1, 0, 1, 0]);
+        let reported =
+            ["429, wait 3 s", "429, wait 5 s", "the token was rejected", "429, wait 7 s"].map(&mut report);
+        assert_eq!(reported, [1, 0, 1, 0]);
     }
 }
