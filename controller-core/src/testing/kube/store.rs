@@ -102,11 +102,8 @@ impl Store {
 
     /// Returns the first event after a version, as a line of a watch.
     pub(super) fn event_after(&self, after: u64, target: &Target) -> Option<(u64, Value)> {
-        let versions = 1_u64..;
-        let mut events = versions
-            .zip(&self.log)
-            .filter(|(version, happened)| *version > after && happened.key.is_in(target));
-        let (version, happened) = events.next()?;
+        let mut events = (after + 1..).zip(self.log.iter().skip(usize::try_from(after).ok()?));
+        let (version, happened) = events.find(|(_, happened)| happened.key.is_in(target))?;
         Some((version, json!({ "type": happened.type_, "object": happened.object })))
     }
 
