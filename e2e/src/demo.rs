@@ -1,37 +1,33 @@
 //! The demo: shows the main functions on a real control plane, step by step.
 //!
-//! `play` performs the steps and emits `Report`s; `narration` and serde only render reports as text or JSON. `play/` has one function per
-//! step. There are no fixed waiting times: each step polls until its result is visible, and fails at its deadline with the last
-//! observation.
+//! `play` has the order of the steps, and `steps` one function for each of them. Each step polls until its result is visible; there are no
+//! fixed waiting times. `report` renders what happens as text or JSON.
 
 mod cloud;
 mod cost;
 mod facts;
 mod keeper;
-mod narration;
 mod play;
 mod report;
+mod set_up;
 mod stage;
-mod teller;
+mod steps;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use e2e_tools::Tools;
-
 use e2e_tools::demo::Cloud;
 
 pub use e2e_tools::demo::Args;
 
 use crate::openstack::Project;
-
 use crate::signals::Signals;
 use keeper::Keeper;
 use play::Play;
-use report::{Report, Stay};
+use report::{Output, Report, Stay};
 use stage::Stage;
-use teller::Teller;
 
 /// The exit code after an interruption by the user, the same as in shells.
 const INTERRUPTED: u8 = 130;
@@ -41,17 +37,18 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Building the tools takes minutes, and Ctrl-C ends the build at once: signals are caught only after it.
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
-    let teller = Teller::new(args.json);
+    let output = Output { json: args.json };
     // The set-up of the project is not interrupted, because parts of the project would be left behind.
     let project = match args.cloud {
         Cloud::Sim => None,
         Cloud::Openstack => Some(Arc::new(Project::make().await?)),
     };
-    let (code, stage) = show(args, (&tools, project.clone()), &teller, &mut signals).await;
+    let mut stage = None;
+    let code = show(args, (&tools, project.clone()), &mut stage, &mut signals).await;
     if stage.is_none() && project.is_none() {
         return Ok(code);
     }
-    teller.tell(&Report::CleanUp);
+    output.print(&Report::CleanUp);
     tokio::select! {
         closed = close(stage, project) => closed?,
         // If this future is dropped half-way, dropping the stage kills the remaining processes.
@@ -72,31 +69,31 @@ async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::R
     closed
 }
 
-/// Plays until the end or until the user interrupts. Returns the processes that still run.
+/// Plays until the end or until the user interrupts. The processes in `stage` still run afterwards.
 async fn show(
     args: &Args,
     (tools, project): (&Tools, Option<Arc<Project>>),
-    teller: &Teller,
+    stage: &mut Option<Stage>,
     signals: &mut Signals,
-) -> (ExitCode, Option<Stage>) {
-    let mut stage = None;
-    let mut play = Play::new(teller, args.nodes, args.observe);
+) -> ExitCode {
+    let output = Output { json: args.json };
+    let mut play = Play::new(output);
     let passed = tokio::select! {
-        passed = play.all(tools, project, &mut stage) => passed,
-        () = signals.next() => return (ExitCode::from(INTERRUPTED), stage),
+        passed = play.all(args, tools, project, stage) => passed.is_some(),
+        () = signals.next() => return ExitCode::from(INTERRUPTED),
     };
-    play.sum_up();
-    if let Some(stage) = stage.as_mut() {
+    output.print(&Report::Summary { steps: play.rows, passed });
+    if let Some(stage) = stage {
         if !passed {
-            stage.keep_logs();
+            stage.cluster.control_plane.keep_logs();
         }
         if !args.once {
-            teller.tell(&Report::Stay(Stay::at(stage, tools)));
+            output.print(&Report::Stay(Stay::at(stage, tools)));
             tokio::select! {
-                () = Keeper::new().keep(stage, teller) => (),
+                () = Keeper::new().keep(stage) => (),
                 () = signals.next() => (),
             }
         }
     }
-    (if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }, stage)
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,7 +1,5 @@
-//! The cloud of the demo: the simulated one, or a real OpenStack. This module has all operations and observations of steps; the steps do
-//! not depend on the kind of cloud.
+//! The cloud of the demo: the simulated one, or a real OpenStack. The steps do not depend on the kind of cloud.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +7,6 @@ use std::time::Duration;
 use adapter_conformance::proxy::Call;
 use adapter_sim::simcloud::model::{self, ProvisioningStatus, RouteStatus};
 use adapter_sim::simcloud::{Access, Family};
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -17,11 +14,6 @@ use crate::openstack::{self, OpenStack, Project};
 use crate::{Simcloud, seconds};
 
 use super::cost::{Counts, Operation};
-use super::report::CloudAccess;
-
-/// The time that the simulated cloud takes to create a load balancer in the step that kills the adapter, so that the kill happens during
-/// the creation. OpenStack is slow enough by itself.
-const CREATION_MILLIS: u64 = 2000;
 
 /// One of the two clouds.
 #[derive(Debug)]
@@ -38,23 +30,8 @@ pub(super) struct Balancer {
     pub(super) status: String,
     pub(super) active: bool,
     pub(super) addresses: Vec<IpAddr>,
-    pub(super) listeners: Vec<Listener>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listener {
-    /// The protocol, such as `TCP`.
-    pub(super) protocol: String,
-    pub(super) port: u16,
-    pub(super) members: usize,
-}
-
-/// A route to the pods of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) destination: String,
-    pub(super) via: Option<String>,
-    pub(super) active: bool,
+    /// The number of members of each listener.
+    pub(super) members: Vec<usize>,
 }
 
 impl Cloud {
@@ -69,18 +46,6 @@ impl Cloud {
         })
     }
 
-    /// The kind and the address of the cloud.
-    pub(super) fn introduction(&self) -> String {
-        match self {
-            Self::Sim(cloud) => format!("simcloud answers at {}", cloud.url()),
-            Self::OpenStack(cloud) => format!(
-                "project {} of Keystone, Nova, Neutron and Octavia; a proxy at {} counts the adapter's calls",
-                cloud.project.name(),
-                cloud.proxy.address()
-            ),
-        }
-    }
-
     /// The chart values for the cloud.
     pub(super) fn values(&self) -> Value {
         match self {
@@ -89,24 +54,28 @@ impl Cloud {
         }
     }
 
-    /// The same values as command-line arguments of helm.
-    pub(super) fn flags(&self) -> String {
+    /// Explains to users how to access the cloud.
+    pub(super) fn access(&self) -> String {
         match self {
-            Self::Sim(cloud) => format!("--set adapter.sim.endpoint={}", cloud.url()),
-            Self::OpenStack(_) => {
-                "--set adapter.kind=openstack --set adapter.credentialsSecret=openstack".to_owned()
+            Self::Sim(cloud) => {
+                let url = cloud.url();
+                format!(
+                    "The simulated cloud is at {url}. To see its state and to inject a fault:\n\n\
+                     \x20 curl {url}/admin/state\n\
+                     \x20 curl {url}/admin/counts\n\
+                     \x20 curl -X POST {url}/admin/faults -d '{{\"match\": {{\"operation\": \"CreateLoadBalancer\"}}, \
+                     \"when\": {{\"next\": 1}}, \"action\": {{\"respond\": {{\"status\": 503}}}}}}'\n"
+                )
             }
-        }
-    }
-
-    /// How users can access the cloud.
-    pub(super) fn look(&self) -> CloudAccess {
-        match self {
-            Self::Sim(cloud) => CloudAccess::Simcloud { url: cloud.url().to_owned() },
-            Self::OpenStack(cloud) => CloudAccess::OpenStack {
-                clouds: cloud.clouds().display().to_string(),
-                cloud: openstack::USERS_CLOUD,
-            },
+            Self::OpenStack(cloud) => format!(
+                "To access the OpenStack project {} (the client is in venv/bin of the home of `cargo xtask openstack`):\n\n\
+                 \x20 export OS_CLIENT_CONFIG_FILE={} OS_CLOUD={}\n\
+                 \x20 openstack server list\n\
+                 \x20 openstack loadbalancer list\n",
+                cloud.project.name(),
+                cloud.clouds().display(),
+                openstack::USERS_CLOUD
+            ),
         }
     }
 
@@ -135,56 +104,21 @@ impl Cloud {
         }
     }
 
-    /// The operation that deletes a load balancer.
-    pub(super) fn deletion(&self) -> &'static str {
-        match self {
-            Self::Sim(_) => "DeleteLoadBalancer",
-            Self::OpenStack(_) => "DELETE loadbalancers/*",
-        }
-    }
-
     /// Creates the instances `node-1`, `node-2` ...
-    pub(super) async fn make_machines(&self, count: usize) -> anyhow::Result<()> {
+    pub(super) async fn create_instances(&self, count: usize) -> anyhow::Result<()> {
         match self {
             Self::Sim(cloud) => cloud.create_numbered("node-{n}", count).await.map(drop),
             // Nova adds a number to the name only if it creates several servers.
-            Self::OpenStack(_) if count == 1 => self.make_machine("node-1").await,
+            Self::OpenStack(cloud) if count == 1 => cloud.project.create_servers("node-1", 1).await.map(drop),
             Self::OpenStack(cloud) => cloud.project.create_servers("node", count).await.map(drop),
         }
     }
 
-    pub(super) async fn make_machine(&self, name: &str) -> anyhow::Result<()> {
+    /// Sets the time that the creation of a load balancer takes, so that the adapter can be killed during it. OpenStack is slow enough.
+    pub(super) async fn build_slowly(&self, slowly: bool) -> anyhow::Result<()> {
+        let provisioning = slowly.then(|| json!({ "create_ms": 2000 }));
         match self {
-            Self::Sim(cloud) => cloud.create_instance(name).await.map(drop),
-            Self::OpenStack(cloud) => cloud.project.create_servers(name, 1).await.map(drop),
-        }
-    }
-
-    pub(super) async fn delete_machine(&self, name: &str) -> anyhow::Result<()> {
-        match self {
-            Self::Sim(cloud) => {
-                let instances = cloud.state().await?.instances;
-                let instance = instances.iter().find(|it| it.name == name);
-                let instance = instance.with_context(|| format!("instance {name} does not exist"))?;
-                cloud.delete_instance(&instance.id).await
-            }
-            Self::OpenStack(cloud) => cloud.project.delete_server(name).await,
-        }
-    }
-
-    /// Slows down the creation of load balancers from now on.
-    pub(super) async fn build_slowly(&self) -> anyhow::Result<()> {
-        self.configure(&json!({ "provisioning": { "create_ms": CREATION_MILLIS } })).await
-    }
-
-    /// Restores the usual speed of the creation of load balancers.
-    pub(super) async fn build_as_usual(&self) -> anyhow::Result<()> {
-        self.configure(&json!({ "provisioning": null })).await
-    }
-
-    async fn configure(&self, settings: &Value) -> anyhow::Result<()> {
-        match self {
-            Self::Sim(cloud) => cloud.configure(settings).await,
+            Self::Sim(cloud) => cloud.configure(&json!({ "provisioning": provisioning })).await,
             Self::OpenStack(_) => Ok(()),
         }
     }
@@ -198,15 +132,18 @@ impl Cloud {
         })
     }
 
-    pub(super) async fn routes(&self) -> anyhow::Result<Vec<Route>> {
+    /// The active routes, each as `10.240.1.0/24 via i-0001`.
+    pub(super) async fn routes(&self) -> anyhow::Result<Vec<String>> {
         Ok(match self {
-            Self::Sim(cloud) => cloud.state().await?.routes.iter().map(Route::of_sim).collect(),
+            Self::Sim(cloud) => {
+                let routes = cloud.state().await?.routes;
+                let active = routes.iter().filter(|it| it.status == RouteStatus::Active);
+                let via = |it: &model::Route| it.next_hop_instance.clone().unwrap_or_default();
+                active.map(|it| format!("{:<16} via {}", it.destination.to_string(), via(it))).collect()
+            }
             Self::OpenStack(cloud) => {
-                let route = |it: openstack::Route| {
-                    let (destination, via) = (it.destination, Some(it.nexthop.to_string()));
-                    Route { destination, via, active: true }
-                };
-                cloud.project.routes().await?.into_iter().map(route).collect()
+                let routes = cloud.project.routes().await?;
+                routes.iter().map(|it| format!("{:<16} via {}", it.destination, it.nexthop)).collect()
             }
         })
     }
@@ -230,7 +167,7 @@ impl Cloud {
                 let operation = |it: adapter_sim::simcloud::Operation| Operation {
                     family: it.family(),
                     access: it.access(),
-                    name: Cow::Owned(it.to_string()),
+                    name: it.to_string(),
                 };
                 by_operation.into_iter().map(|(it, n)| (operation(it), n)).collect()
             }
@@ -251,23 +188,18 @@ impl Operation {
         let name = openstack::operation(call);
         let is_of = |word: &str| call.path.starts_with(word);
         // Only the creation of routes changes the allowed addresses of ports.
-        let ports = match name.as_str() {
-            "GET ports" if call.path.contains("allowed_address_pairs") => Some(Family::Network),
-            "GET ports" => Some(Family::Compute),
-            _ => None,
-        };
-        let family = ports.unwrap_or(if is_of("/identity") {
+        let pairs = name == "GET ports" && call.path.contains("allowed_address_pairs");
+        let family = if is_of("/identity") {
             Family::Identity
         } else if is_of("/load-balancer") || is_of("/network/v2.0/floatingips") {
             Family::Loadbalancer
-        } else if is_of("/compute") {
+        } else if is_of("/compute") || name == "GET ports" && !pairs {
             Family::Compute
         } else {
             Family::Network
-        });
-        let name = if ports == Some(Family::Network) { format!("{name} with pairs") } else { name };
-        let access = if call.write { Access::Write } else { Access::Read };
-        Self { family, access, name: Cow::Owned(name) }
+        };
+        let name = if pairs { format!("{name} with pairs") } else { name };
+        Self { family, access: if call.write { Access::Write } else { Access::Read }, name }
     }
 }
 
@@ -277,43 +209,22 @@ impl Balancer {
             let pool = balancer.pools.iter().find(|pool| listener.pool_id.as_ref() == Some(&pool.id));
             pool.map_or(0, |pool| pool.members.len())
         };
-        let listeners = balancer.listeners.iter().map(|it| Listener {
-            protocol: format!("{:?}", it.protocol).to_uppercase(),
-            port: it.port,
-            members: members(it),
-        });
         Self {
             id: balancer.id.clone(),
             status: format!("{:?}", balancer.status),
             active: balancer.status == ProvisioningStatus::Active,
             addresses: balancer.vips.clone(),
-            listeners: listeners.collect(),
+            members: balancer.listeners.iter().map(members).collect(),
         }
     }
 
     fn of_openstack(balancer: &openstack::Balancer) -> Self {
-        let listeners = balancer.listeners.iter().map(|it| Listener {
-            protocol: it.protocol.clone(),
-            port: it.protocol_port,
-            members: it.members.len(),
-        });
         Self {
             id: balancer.id.clone(),
             status: balancer.provisioning_status.clone(),
             active: balancer.is_active(),
             addresses: balancer.address().into_iter().collect(),
-            listeners: listeners.collect(),
-        }
-    }
-}
-
-impl Route {
-    fn of_sim(route: &model::Route) -> Self {
-        let via = route.next_hop_instance.clone();
-        Self {
-            destination: route.destination.to_string(),
-            via: via.or_else(|| route.next_hop_address.map(|it| it.to_string())),
-            active: route.status == RouteStatus::Active,
+            members: balancer.listeners.iter().map(|it| it.members.len()).collect(),
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::{ADAPTER, CONTROLLERS, seconds};
 
 use super::report::{Report, Running};
 use super::stage::Stage;
-use super::teller::Teller;
 
 /// Interval between checks; short enough for a waiting user.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -55,10 +54,12 @@ impl Keeper {
     }
 
     /// Runs until the future is dropped, which is safe at any time: the started processes are in `stage`.
-    pub(super) async fn keep(mut self, stage: &mut Stage, teller: &Teller) {
+    pub(super) async fn keep(mut self, stage: &mut Stage) {
         loop {
-            for report in self.kept.iter_mut().filter_map(|kept| kept.look(stage)) {
-                teller.tell(&report);
+            for kept in &mut self.kept {
+                if let Some(report) = kept.look(stage) {
+                    stage.output.print(&report);
+                }
             }
             sleep(LOOK_EVERY).await;
         }

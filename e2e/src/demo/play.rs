@@ -1,213 +1,129 @@
 //! The order of the steps, and their times. A failed step is the last one.
 
-mod nodes;
-mod outage;
-mod restart;
-mod services;
-mod set_up;
-
 use std::sync::Arc;
-use std::time::Duration;
 
 use e2e_tools::Tools;
 use tokio::time::Instant;
 
 use crate::openstack::Project;
-use crate::{ADAPTER, CONTROLLERS};
+use crate::{ControlPlane, Prometheus};
 
+use super::Args;
+use super::cloud::Cloud;
 use super::cost::Cost;
-use super::report::{Evidence, Heading, Outcome, Report, Row};
-use super::stage::{Stage, Suspects};
-use super::teller::Teller;
+use super::report::{Outcome, Output, Report, Row};
+use super::stage::Stage;
+use super::{set_up, steps};
 
 /// A running play.
 #[derive(Debug)]
-pub(super) struct Play<'a> {
-    teller: &'a Teller,
-    nodes: u16,
-    observe: bool,
-    rows: Vec<Row>,
+pub(super) struct Play {
+    output: Output,
+    pub(super) rows: Vec<Row>,
 }
 
-/// The steps on an installed cluster.
-#[derive(Clone, Copy, Debug)]
-enum Scene {
-    Processes,
-    Nodes,
-    Routes,
-    Service,
-    OneMore,
-    OneLess,
-    Outage,
-    Restart,
-    Deletion,
-}
-
-impl<'a> Play<'a> {
-    pub(super) fn new(teller: &'a Teller, nodes: u16, observe: bool) -> Self {
-        Self { teller, nodes, observe, rows: Vec::new() }
+impl Play {
+    pub(super) fn new(output: Output) -> Self {
+        Self { output, rows: Vec::new() }
     }
 
     /// Plays until a step fails. All started processes are in `stage`, and keep running.
     pub(super) async fn all(
         &mut self,
+        args: &Args,
         tools: &Tools,
         project: Option<Arc<Project>>,
         stage: &mut Option<Stage>,
-    ) -> bool {
-        let Some(cluster) = set_up::cluster(self, tools, project).await else { return false };
-        let stage = stage.insert(Stage::new(cluster));
-        if self.observe && !set_up::prometheus(self, stage).await {
-            return false;
+    ) -> Option<()> {
+        let (etcd, apiserver) = (&tools.etcd.version, &tools.kube_apiserver.version);
+        let title = format!("etcd {etcd} and kube-apiserver {apiserver} are started");
+        let control_plane = self.set_up("control plane", &title, ControlPlane::start(tools)).await?;
+        let title = match project {
+            None => "a simulated cloud is started, as a separate process, so that it outlives the adapter",
+            Some(_) => "the demo uses a project of OpenStack: the real services, without hypervisors",
+        };
+        let cloud = self.set_up("cloud", title, Cloud::start(&control_plane, project)).await?;
+        let installed = set_up::install(control_plane, cloud, self.output);
+        let cluster = self.set_up("helm install", "the chart is installed with Helm", installed).await?;
+        let stage = stage.insert(Stage::new(cluster, self.output));
+        if args.observe {
+            let title = "a real Prometheus is started and scrapes the processes";
+            let (control_plane, pods) = (&stage.cluster.control_plane, &stage.cluster.pods);
+            let started = Prometheus::start(control_plane, pods, set_up::PACE);
+            let prometheus = self.set_up("prometheus", title, started).await?;
+            self.output.note(format!("Prometheus is at {}", prometheus.api.url()));
+            stage.prometheus = Some(prometheus);
         }
-        for scene in Scene::ALL {
-            if !self.scene(scene, stage).await {
-                return false;
-            }
-        }
-        true
+        self.on_cluster(args.nodes.into(), stage).await
     }
 
-    /// Reports a summary of all steps.
-    pub(super) fn sum_up(&self) {
-        let passed = self.rows.iter().all(|row| row.outcome == Outcome::Passed);
-        self.teller.tell(&Report::Summary { steps: self.rows.clone(), passed });
+    async fn on_cluster(&mut self, nodes: usize, stage: &mut Stage) -> Option<()> {
+        let title = "the adapter and the three controllers start, as described by their Deployments";
+        self.step("processes", title, stage, set_up::processes).await?;
+        let title = format!("{nodes} nodes join at once, as kubelets register them, and are initialised");
+        self.step("nodes", &title, stage, async |stage| steps::nodes_join(stage, nodes).await).await?;
+        let title = "the cloud gets routes to the pods of these nodes";
+        self.step("routes", title, stage, steps::routes_exist).await?;
+        let title = "a Service of type LoadBalancer gets an address and its members";
+        self.step("service", title, stage, steps::service_is_created).await?;
+        let title = "the adapter is killed while it creates a second load balancer";
+        self.step("adapter killed", title, stage, steps::adapter_is_killed).await?;
+        let title = "all three controllers are restarted and find nothing to do";
+        self.step("restart", title, stage, steps::controllers_restart).await?;
+        let title = "both Services are deleted, and no part of them is left in the cloud";
+        self.step("deletion", title, stage, steps::services_are_deleted).await
     }
 
-    async fn scene(&mut self, scene: Scene, stage: &mut Stage) -> bool {
-        let began = self.begin(scene.name(), scene.title(self.nodes));
-        match scene.play(stage, self.teller, self.nodes).await {
-            Ok(cost) => {
-                self.passed(scene.name(), began, cost);
-                true
-            }
-            Err(why) => {
-                let took = began.elapsed();
-                let evidence = stage.evidence(scene.suspects()).await;
-                self.failed(scene.name(), took, &why, evidence);
-                false
-            }
-        }
-    }
-
-    /// Runs a step that creates objects for later steps. Its errors contain the related logs.
-    async fn act<T>(
+    /// Runs a step that has no cost. Its errors contain the related logs.
+    async fn set_up<T>(
         &mut self,
         step: &'static str,
-        title: String,
+        title: &str,
         work: impl Future<Output = anyhow::Result<T>>,
     ) -> Option<T> {
         let began = self.begin(step, title);
-        match work.await {
-            Ok(value) => {
-                self.passed(step, began, Cost::default());
-                Some(value)
-            }
-            Err(why) => {
-                self.failed(step, began.elapsed(), &why, Vec::new());
-                None
-            }
-        }
+        let (value, result) = match work.await {
+            Ok(value) => (Some(value), Ok(Cost::default())),
+            Err(error) => (None, Err(format!("{error:#}"))),
+        };
+        self.end(step, began, result);
+        value
     }
 
-    fn begin(&self, step: &'static str, title: String) -> Instant {
+    /// Runs a step on the installed cluster.
+    async fn step(
+        &mut self,
+        step: &'static str,
+        title: &str,
+        stage: &mut Stage,
+        play: impl AsyncFnOnce(&mut Stage) -> anyhow::Result<Cost>,
+    ) -> Option<()> {
+        let began = self.begin(step, title);
+        let result = play(stage).await.map_err(|error| format!("{error:#}\n{}", stage.logs()));
+        let passed = result.is_ok();
+        self.end(step, began, result);
+        passed.then_some(())
+    }
+
+    fn begin(&self, step: &'static str, title: &str) -> Instant {
         let number = self.rows.len() + 1;
-        self.teller.tell(&Report::StepBegins(Heading { number, step, title }));
+        self.output.print(&Report::StepBegins { number, step, title: title.to_owned() });
         Instant::now()
     }
 
-    fn passed(&mut self, step: &'static str, began: Instant, vendor_calls: Cost) {
-        let millis = millis(began.elapsed());
-        let row = Row { step, outcome: Outcome::Passed, millis, vendor_calls: vendor_calls.clone() };
-        self.rows.push(row);
-        self.teller.tell(&Report::StepPassed { step, millis, vendor_calls });
-    }
-
-    fn failed(&mut self, step: &'static str, took: Duration, why: &anyhow::Error, evidence: Vec<Evidence>) {
-        let millis = millis(took);
-        self.rows.push(Row { step, outcome: Outcome::Failed, millis, vendor_calls: Cost::default() });
-        self.teller.tell(&Report::StepFailed { step, millis, why: format!("{why:#}"), evidence });
-    }
-}
-
-impl Scene {
-    const ALL: [Self; 9] = [
-        Self::Processes,
-        Self::Nodes,
-        Self::Routes,
-        Self::Service,
-        Self::OneMore,
-        Self::OneLess,
-        Self::Outage,
-        Self::Restart,
-        Self::Deletion,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Processes => "processes",
-            Self::Nodes => "nodes",
-            Self::Routes => "routes",
-            Self::Service => "service",
-            Self::OneMore => "one more node",
-            Self::OneLess => "one node less",
-            Self::Outage => "adapter killed",
-            Self::Restart => "restart",
-            Self::Deletion => "deletion",
-        }
-    }
-
-    fn title(self, nodes: u16) -> String {
-        match self {
-            Self::Processes => {
-                "the adapter and the three controllers start, as described by their Deployments".to_owned()
+    fn end(&mut self, step: &'static str, began: Instant, result: Result<Cost, String>) {
+        let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (outcome, vendor_calls) = match result {
+            Ok(cost) => (Outcome::Passed, cost),
+            Err(why) => {
+                self.output.print(&Report::StepFailed { step, millis, why });
+                (Outcome::Failed, Cost::default())
             }
-            Self::Nodes => {
-                format!("{nodes} nodes join at once, as kubelets register them, and are initialised")
-            }
-            Self::Routes => "the cloud gets routes to the pods of these nodes".to_owned(),
-            Self::Service => "a Service of type LoadBalancer gets an address and its members".to_owned(),
-            Self::OneMore => {
-                "a node joins; its route is created, and the Service's load balancer gets a member".to_owned()
-            }
-            Self::OneLess => "a node leaves; its route and its load balancer member are removed".to_owned(),
-            Self::Outage => "the adapter is killed while it creates a second load balancer".to_owned(),
-            Self::Restart => "all three controllers are restarted and find nothing to do".to_owned(),
-            Self::Deletion => {
-                "both Services are deleted, and no part of them is left in the cloud".to_owned()
-            }
-        }
-    }
-
-    fn suspects(self) -> Suspects {
-        let (processes, object): (&'static [&'static str], _) = match self {
-            Self::Processes | Self::Restart => (&CONTROLLERS, None),
-            Self::Nodes => (&["node-controller", ADAPTER], Some(("Node", "node-1"))),
-            Self::Routes => (&["route-controller", ADAPTER], Some(("Node", "node-1"))),
-            Self::OneMore | Self::OneLess => (&CONTROLLERS, Some(("Service", services::FIRST))),
-            Self::Service | Self::Deletion => {
-                (&["service-controller", ADAPTER], Some(("Service", services::FIRST)))
-            }
-            Self::Outage => (&["service-controller", ADAPTER], Some(("Service", services::SECOND))),
         };
-        Suspects { processes, object }
-    }
-
-    async fn play(self, stage: &mut Stage, teller: &Teller, nodes: u16) -> anyhow::Result<Cost> {
-        match self {
-            Self::Processes => set_up::processes(stage, teller).await,
-            Self::Nodes => nodes::join(stage, teller, nodes).await,
-            Self::Routes => nodes::routes(stage, teller).await,
-            Self::Service => services::appears(stage, teller).await,
-            Self::OneMore => nodes::one_more(stage, teller).await,
-            Self::OneLess => nodes::one_less(stage, teller).await,
-            Self::Outage => outage::in_the_middle(stage, teller).await,
-            Self::Restart => restart::controllers(stage, teller).await,
-            Self::Deletion => services::go(stage, teller).await,
+        let row = Row { step, outcome, millis, vendor_calls };
+        if outcome == Outcome::Passed {
+            self.output.print(&Report::StepPassed(row.clone()));
         }
+        self.rows.push(row);
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use adapter_sim::simcloud::Family;
 use anyhow::Context;
 use kube::Client;
 use rustix::process::Signal;
@@ -11,16 +12,20 @@ use rustix::process::Signal;
 use crate::cluster::Cluster;
 use crate::control_plane::APISERVER;
 use crate::quiet::quiet;
-use crate::{ADAPTER, CONTROLLERS, Prometheus, binaries, events_on, eventually};
+use crate::{ADAPTER, CONTROLLERS, Prometheus, binaries, eventually};
 
 use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
-use super::report::{Evidence, Running};
+use super::report::{Output, Running};
+
+/// The adapter and its clients.
+const PROCESSES: [&str; 4] = [ADAPTER, CONTROLLERS[0], CONTROLLERS[1], CONTROLLERS[2]];
 
 /// All running parts, and values that later steps need.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) cluster: Cluster<Cloud>,
+    pub(super) output: Output,
     /// The Prometheus that scrapes the cluster, if requested.
     pub(super) prometheus: Option<Prometheus>,
     /// The number of nodes that have joined so far.
@@ -29,18 +34,9 @@ pub(super) struct Stage {
     pub(super) before_nodes: Counts,
 }
 
-/// The objects and processes to examine when a step fails.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Suspects {
-    /// The Deployments of the involved processes.
-    pub(super) processes: &'static [&'static str],
-    /// Kind and name of the involved object.
-    pub(super) object: Option<(&'static str, &'static str)>,
-}
-
 impl Stage {
-    pub(super) fn new(cluster: Cluster<Cloud>) -> Self {
-        Self { cluster, prometheus: None, nodes: 0, before_nodes: Counts::new() }
+    pub(super) fn new(cluster: Cluster<Cloud>, output: Output) -> Self {
+        Self { cluster, output, prometheus: None, nodes: 0, before_nodes: Counts::new() }
     }
 
     pub(super) fn client(&self) -> Client {
@@ -53,7 +49,8 @@ impl Stage {
 
     /// The vendor calls since this earlier count.
     pub(super) async fn cost_since(&self, before: &Counts) -> anyhow::Result<Cost> {
-        Ok(Cost::between(before, &self.counts().await?))
+        let all = [Family::Compute, Family::Identity, Family::Loadbalancer, Family::Network];
+        Ok(Cost::between(before, &self.counts().await?, &all))
     }
 
     /// Waits until the queue of a controller is empty.
@@ -63,25 +60,10 @@ impl Stage {
         eventually(&what, self.cluster.cloud.patience(), || async { quiet(&pod.metrics().await?) }).await
     }
 
-    /// Events and logs that help to find the cause of a failure.
-    pub(super) async fn evidence(&mut self, suspects: Suspects) -> Vec<Evidence> {
-        let mut evidence = Vec::new();
-        if let Some((kind, name)) = suspects.object {
-            let events = events_on(&self.client(), kind, name).await;
-            let text = events.map_or_else(|error| format!("{error:#}"), |events| events.join("\n"));
-            evidence.push(Evidence { of: format!("Events of {kind} {name}"), text });
-        }
-        for name in suspects.processes {
-            let pod = self.cluster.pods.get(name);
-            let text = pod.map_or_else(|error| format!("{error:#}"), |pod| pod.tail());
-            evidence.push(Evidence { of: format!("log of {name}"), text });
-        }
-        evidence
-    }
-
-    /// Keeps the logs, to investigate a failure.
-    pub(super) fn keep_logs(&mut self) {
-        self.cluster.control_plane.keep_logs();
+    /// The ends of the logs of all processes, which help to find the cause of a failure.
+    pub(super) fn logs(&self) -> String {
+        let tails = PROCESSES.iter().filter_map(|name| Some(self.cluster.pods.look_at(name).ok()?.tail()));
+        tails.collect::<Vec<_>>().join("\n")
     }
 
     /// The exit status of a process, if it has ended and no step stopped it.
@@ -107,7 +89,7 @@ impl Stage {
     /// The running processes of the adapter and the controllers.
     pub(super) fn running(&mut self) -> Vec<Running> {
         let mut running = Vec::new();
-        for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
+        for process in PROCESSES {
             let Ok(pod) = self.cluster.pods.get(process) else { continue };
             if pod.is_running() {
                 running.extend(pod.id().map(|pid| Running { process, pid }));
@@ -120,7 +102,7 @@ impl Stage {
     pub(super) fn cloudctl(&self) -> String {
         let path = binaries().unwrap_or_default().join("cloudctl");
         let mut command = path.display().to_string();
-        for process in [ADAPTER].into_iter().chain(CONTROLLERS) {
+        for process in PROCESSES {
             let Ok(url) = self.cluster.pods.look_at(process).and_then(|pod| pod.url("/")) else { continue };
             // Writing to a String cannot fail.
             write!(command, " --url {process}={}", url.trim_end_matches('/')).unwrap_or_default();
@@ -136,7 +118,7 @@ impl Stage {
         {
             write!(trouble, "\n  {error:#}")?;
         }
-        for name in CONTROLLERS.iter().chain([&ADAPTER]) {
+        for name in PROCESSES.iter().rev() {
             let pod = self.cluster.pods.get(name)?;
             if !pod.is_running() {
                 continue;
