@@ -1,10 +1,9 @@
 //! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, and the processes of the chart.
 //!
 //! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` contains the measurements
-//! as data; the `table` and the `page` in the docs are rendered from this data. All scenarios share one set-up and run in the order of
+//! as data, from which the `page` is rendered. All scenarios share one set-up and run in the order of
 //! [`Scenario`]; a single scenario runs on a cluster that grows to full size at once.
 
-mod beside;
 mod causes;
 mod crowd;
 mod fleet;
@@ -16,7 +15,6 @@ mod machine;
 mod memory;
 mod one_more;
 mod page;
-mod profile;
 mod progress;
 mod replicas;
 mod restart;
@@ -25,7 +23,6 @@ mod routes;
 mod seen;
 mod stage;
 mod steady;
-mod table;
 mod throttled;
 
 use std::fs;
@@ -66,8 +63,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
     // The recorded command leaves out the paths of results, which do not affect them.
-    let flags =
-        Args { json: None, profile: args.profile.as_ref().map(|_| "DIR".into()), ..args.clone() }.to_flags();
+    let flags = Args { json: None, ..args.clone() }.to_flags();
     let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let command = format!("cargo xtask bench scale {}", flags.join(" "));
     let mut report = Report { machine: Machine::of_here(), command, size, ..Report::default() };
@@ -92,8 +88,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    report.beside = beside::compared_in(&report.rows);
-    tell(&report, args.json.as_deref())?;
+    write(&report, args.json.as_deref())?;
     match done {
         None => Ok(ExitCode::from(INTERRUPTED)),
         Some(Err(error)) => Err(error),
@@ -113,7 +108,7 @@ async fn measure(
     (progress, who): (Progress, Who),
 ) -> anyhow::Result<()> {
     for scenario in args.wanted().into_iter().filter(|it| is_of(*it, who)) {
-        Box::pin(prepare(tools, (report.size, who), (scenario, &args.profile), (progress, stage))).await?;
+        Box::pin(prepare(tools, (report.size, who), scenario, (progress, stage))).await?;
         let stage = stage.as_mut().context("no cluster was started")?;
         let name = scenario.name();
         let load = machine::load();
@@ -128,7 +123,7 @@ async fn measure(
         };
         let row = Row { size: (stage.size != report.size).then_some(stage.size), ..row };
         let failed = row.failed.clone();
-        progress.say(&table::lines(&row));
+        progress.say(&page::summary(&row));
         report.rows.push(row);
         if failed.is_some() {
             break;
@@ -141,7 +136,7 @@ async fn measure(
 async fn prepare(
     tools: &Tools,
     (size, who): (Size, Who),
-    (scenario, profile): (Scenario, &Option<PathBuf>),
+    scenario: Scenario,
     (progress, slot): (Progress, &mut Option<Stage>),
 ) -> anyhow::Result<()> {
     let own = scenario == Scenario::Replicas;
@@ -157,7 +152,6 @@ async fn prepare(
         *slot = Some(started);
     }
     let stage = slot.as_mut().context("no cluster was started")?;
-    stage.profile.clone_from(profile);
     if matches!(scenario, Scenario::Join | Scenario::Growth) {
         return Ok(());
     }
@@ -187,9 +181,10 @@ async fn one(scenario: Scenario, stage: &mut Stage) -> anyhow::Result<Row> {
     }
 }
 
-/// Writes the table to standard output and the complete results to the file.
-fn tell(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
-    io::stdout().write_all(table::table(report).as_bytes()).context("cannot write to standard output")?;
+/// Writes the tables to standard output and the complete results to the file.
+fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    let tables = page::tables(std::slice::from_ref(report));
+    io::stdout().write_all(tables.as_bytes()).context("cannot write to standard output")?;
     let Some(path) = json else { return Ok(()) };
     let text = serde_json::to_string_pretty(report)?;
     fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))

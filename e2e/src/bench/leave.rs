@@ -12,6 +12,7 @@ use super::fleet;
 use super::listings::{float, of_count};
 use super::one_more::member_writes;
 use super::result::{Row, Size, Target, Waits};
+use super::seen::Mark;
 use super::stage::{Reading, Stage};
 
 /// Divisor that gives the number of leaving nodes from the number of nodes behind load balancers.
@@ -39,7 +40,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
             .await?;
         let within = stage_ref.patience(leaving.len());
-        stage_ref.seen.nodes("their Node objects are deleted", &leaving, (|it| it.gone, within)).await
+        stage_ref.seen.all("their Node objects are deleted", &leaving, Mark::NodeGone, within).await
     };
     let balancers = stage.services.len();
     let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, (balancers, &machines)));

@@ -6,8 +6,6 @@ use adapter_sim::simcloud::model::Pool;
 use anyhow::ensure;
 use tokio::time::{Instant, sleep};
 
-use crate::ADAPTER;
-
 use super::listings::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
@@ -42,7 +40,6 @@ enum Followed {
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let numbers = stage.boot(1).await?;
     let machine = stage.machine(*numbers.start())?;
-    let recordings = stage.record("one-more", &["service-controller", ADAPTER]).await?;
     let before = stage.reading().await?;
     // The new node becomes a member, whatever its number is.
     let waited = Waits::of(stage.join(numbers, usize::MAX).await?);
@@ -53,7 +50,6 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let (new, followed) = tokio::join!(users(shared, pause), follow(shared, &before, (balancers, began)));
     let (followed, (names, new)) = (followed?, new?);
     let spent = stage.spent(&before).await?;
-    let profiles = recordings.finish().await?;
     stage.delete(&names).await?;
     stage.quiet().await?;
     let followed = match followed {
@@ -82,7 +78,6 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         targets: judge(stage.size, &spent.vendor, (followed, &new)),
         waits: waits.into(),
         notes,
-        profiles,
         spent,
         ..Row::default()
     })

@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use clap::ValueEnum as _;
 use e2e_tools::bench::Scenario;
 
-use super::beside::{Compared, beside};
 use super::causes::cause;
-use super::result::{Report, Row, Size, Target, Usage, Who, quantity};
+use super::listings::of_count;
+use super::result::{Report, Row, Size, Spent, Target, Usage, Who, quantity};
 
 const HEAD: &str = "\
 # Benchmarks
@@ -31,7 +31,7 @@ This page shows what the controllers and the adapter use on a large cluster.
 
 [Limits](limits.md#what-is-promised-and-where-it-is-tested) lists the guarantees of the adapter's budget, with tests in virtual time.
 
-To repeat: `cargo xtask bench scale --json FILE` (`--help` lists sizes, scenarios and CPU profiles; `--peer` adds the peer).
+To repeat: `cargo xtask bench scale --json FILE` (`--help` lists sizes and scenarios; `--peer` adds the peer).
 ";
 
 const MACHINES: &str = "\nMeasured on:\n\n";
@@ -82,6 +82,11 @@ const ALIKE: RangeInclusive<f64> = 0.8..=1.25;
 type Found<'a> = (&'a Report, &'a Row);
 
 pub(super) fn page(reports: &[Report]) -> String {
+    [HEAD.to_owned(), machines(reports), tables(reports)].concat()
+}
+
+/// All tables, without the introduction.
+pub(super) fn tables(reports: &[Report]) -> String {
     let rows = latest(reports);
     let full = |of: &Found<'_>| {
         let others = rows.iter().filter(|it| it.1.who == Who::Ours && it.1.scenario == of.1.scenario);
@@ -90,8 +95,13 @@ pub(super) fn page(reports: &[Report]) -> String {
     // Smaller runs of the controllers are used only for the comparison with the peer.
     let ours: Vec<Found<'_>> =
         rows.iter().filter(|it| it.1.who == Who::Ours && Some(extent_of(it)) == full(it)).copied().collect();
-    [HEAD.to_owned(), machines(reports), targets(&ours), missed(&ours), results(&ours), compared(&rows)]
-        .concat()
+    [targets(&ours), missed(&ours), results(&ours), compared(&rows)].concat()
+}
+
+/// The targets and notes of one scenario, printed while the next one runs.
+pub(super) fn summary(row: &Row) -> String {
+    let notes: String = row.notes.iter().map(|note| format!("  {note}\n")).collect();
+    format!("{} (load of the host {})\n{}{notes}", row.title, quantity(row.load, ""), targets_of(row))
 }
 
 /// The last run of each scenario, by size and by measured system.
@@ -100,12 +110,7 @@ fn latest(reports: &[Report]) -> Vec<Found<'_>> {
     for report in reports {
         for row in &report.rows {
             let key = (row.scenario.clone(), order(row.who), extent_of(&(report, row)));
-            if row.profiles.is_empty() {
-                last.insert(key, (report, row));
-            } else {
-                // A profiled run is slower: its figures are used only if there is no other run.
-                last.entry(key).or_insert((report, row));
-            }
+            last.insert(key, (report, row));
         }
     }
     let order_of = |name: &str| Scenario::value_variants().iter().position(|it| it.name() == name);
@@ -246,9 +251,9 @@ fn compared(rows: &[Found<'_>]) -> String {
                 it.1.who == who && it.1.scenario == found.1.scenario && extent_of(it) == extent_of(found)
             };
             let peer = rows.iter().find(same).filter(|(_, row)| row.failed.is_none());
-            peer.map(|(_, peer)| beside(found.1, peer)).unwrap_or_default()
+            peer.map(|(_, peer)| figures(found.1, peer)).unwrap_or_default()
         };
-        let lines = lines(&[of(Who::Peer), of(Who::PeerConcurrent)]);
+        let lines = lines(&found.1.scenario, &[of(Who::Peer), of(Who::PeerConcurrent)]);
         if !lines.is_empty() {
             tables.entry(extent_of(found)).or_default().push_str(&lines);
         }
@@ -268,35 +273,72 @@ fn compared(rows: &[Found<'_>]) -> String {
     text
 }
 
+/// A figure measured for the controllers and for the peer.
+#[derive(Clone, Debug)]
+struct Compared {
+    what: String,
+    ours: f64,
+    peer: f64,
+    unit: &'static str,
+}
+
+impl Compared {
+    /// The ratio of both figures. `None` if the controllers' figure is 0.
+    fn ratio(&self) -> Option<f64> {
+        (self.ours > 0.0).then(|| self.peer / self.ours)
+    }
+
+    fn is_alike(&self) -> bool {
+        self.ratio().map_or(self.peer <= 0.0, |ratio| ALIKE.contains(&ratio))
+    }
+
+    /// The peer's figure, with the ratio if there is one.
+    fn cell(&self) -> String {
+        let peer = quantity(self.peer, self.unit);
+        self.ratio().map_or_else(|| peer.clone(), |ratio| format!("{peer} ({}x)", quantity(ratio, "")))
+    }
+}
+
+/// The figures that both measurements have.
+fn figures(ours: &Row, peer: &Row) -> Vec<Compared> {
+    let count = |row: &Row, of: fn(&Spent) -> u64| of_count(of(&row.spent));
+    let sum = |row: &Row, of: fn(&Usage) -> f64| row.spent.processes.values().map(of).sum::<f64>();
+    let counts: [(&str, fn(&Spent) -> u64); 4] = [
+        ("vendor reads", |it| it.vendor.reads),
+        ("vendor writes", |it| it.vendor.writes),
+        ("throttled calls", |it| it.vendor.throttled),
+        ("API-server writes", Spent::api_total),
+    ];
+    let sums: [(&str, fn(&Usage) -> f64, &str); 2] =
+        [("peak memory of all", |it| it.peak_mib, "MiB"), ("CPU time of all", |it| it.cpu_seconds, "s")];
+    let figure = |what: &str, ours, peer, unit| Compared { what: what.to_owned(), ours, peer, unit };
+    let mut all = vec![figure("time", ours.spent.seconds, peer.spent.seconds, "s")];
+    all.extend(counts.map(|(what, of)| figure(what, count(ours, of), count(peer, of), "")));
+    all.extend(sums.map(|(what, of, unit)| figure(what, sum(ours, of), sum(peer, of), unit)));
+    for (what, waits) in &ours.waits {
+        let theirs = peer.waits.get(what);
+        all.extend(theirs.map(|theirs| figure(&format!("{what}, p99"), waits.p99, theirs.p99, "s")));
+    }
+    all
+}
+
 /// Formats one scenario: a line for each figure that differs.
-fn lines(peers: &[Vec<Compared>; 2]) -> String {
+fn lines(scenario: &str, peers: &[Vec<Compared>; 2]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for it in peers.iter().flatten() {
-        if !it.what.ends_with(", p50") && !names.contains(&&*it.what) {
+        if !names.contains(&&*it.what) {
             names.push(&it.what);
         }
     }
     let mut text = String::new();
     for what in names {
         let both = peers.each_ref().map(|peer| peer.iter().find(|it| it.what == what));
-        let Some(any) = both.iter().flatten().find(|it| !alike(it)) else { continue };
-        let [peer, concurrent] = both.map(|it| it.map_or_else(|| "-".to_owned(), cell));
-        writeln!(text, "| {} | {what} | {} | {peer} | {concurrent} |", any.scenario, any.ours).ok();
+        let Some(any) = both.iter().flatten().find(|it| !it.is_alike()) else { continue };
+        let [peer, concurrent] = both.map(|it| it.map_or_else(|| "-".to_owned(), Compared::cell));
+        let ours = quantity(any.ours, any.unit);
+        writeln!(text, "| {scenario} | {what} | {ours} | {peer} | {concurrent} |").ok();
     }
     text
-}
-
-fn alike(it: &Compared) -> bool {
-    it.ours == it.peer || ratio(it).is_some_and(|ratio| ALIKE.contains(&ratio))
-}
-
-/// The ratio of both figures. `None` if the controllers' figure is 0.
-fn ratio(it: &Compared) -> Option<f64> {
-    it.ratio.strip_suffix('x')?.parse().ok()
-}
-
-fn cell(it: &Compared) -> String {
-    if ratio(it).is_none() { it.peer.clone() } else { format!("{} ({})", it.peer, it.ratio) }
 }
 
 /// Lists failures of the peer, runs of the peer without a comparable run of the controllers, and explaining notes.
@@ -325,27 +367,8 @@ fn notes(row: &Row, of: &[Scenario], name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Profile;
     use super::super::result::{Calls, Report, Row, Size, Spent, Target, Usage, Waits, Who};
     use super::page;
-
-    #[test]
-    fn profiled_run_counts_only_without_another_run() {
-        let run = |figure, profiles: &[(&str, Profile)]| {
-            let profiles = profiles.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
-            let targets = vec![Target::count("vendor calls", figure, 0)];
-            let row = Row { scenario: "restart".into(), targets, profiles, ..Row::default() };
-            Report { rows: vec![row], ..Report::default() }
-        };
-        let profile = Profile { samples: 500, groups: vec![("JSON".to_owned(), 0.625)] };
-        let profiled = run(7, &[("node-controller", profile)]);
-        for reports in [[run(0, &[]), profiled.clone()], [profiled.clone(), run(0, &[])]] {
-            let page = page(&reports);
-            assert!(page.contains("| restart | vendor calls | 0 | 0 | met |"), "{page}");
-            assert!(!page.contains("| 7 |") && !page.contains("JSON"), "{page}");
-        }
-        assert!(page(&[profiled]).contains("| restart | vendor calls | 0 | 7 | **missed** |"));
-    }
 
     #[test]
     fn missed_target_is_listed_with_its_cause() {

@@ -20,6 +20,7 @@ use super::listings::{float, of_count};
 use super::machine::Cores;
 use super::progress::Progress;
 use super::result::{Row, Size, Waits, Who};
+use super::seen::Mark;
 use super::stage::Stage;
 
 use judge::{Interval, Killed, LEASE_SECONDS, Rate, SHARDS};
@@ -125,7 +126,7 @@ async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Res
     let progress = stage.progress;
     let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
     let within = stage.patience(n);
-    let routed = stage.seen.nodes("all nodes have routes", &names, (|it| it.routed, within));
+    let routed = stage.seen.all("all nodes have routes", &names, Mark::Routed, within);
     progress.told("creating their routes", routed).await?;
     stage.quiet().await?;
     Ok(waits)
@@ -153,7 +154,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     fleet::create_services(&client, second.iter().cloned()).await?;
     let all = [first, second].concat();
     let within = stage.patience(all.len()) + seconds(60);
-    let done = stage.seen.services("all Services have load balancers", &all, (|it| it.address, within));
+    let done = stage.seen.all("all Services have load balancers", &all, Mark::Address, within);
     let done = stage.progress.told("the other replicas serve all Services", done).await?;
     let late: Vec<Duration> =
         done.values().filter(|it| **it > at).map(|it| it.saturating_duration_since(at)).collect();

@@ -1,17 +1,14 @@
 //! Restarts each controller, and then the adapter, at full size.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
 use crate::{ADAPTER, CONTROLLERS, seconds};
 
 use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, of_count, pages};
 use super::memory;
-use super::profile::Profile;
 use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 
@@ -26,11 +23,9 @@ const LISTED_AFTER: Duration = Duration::from_secs(2);
 pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
     stage.quiet().await?;
     let before = stage.reading().await?;
-    let (mut again, mut profiles) = (Vec::new(), BTreeMap::new());
+    let mut again = Vec::new();
     for name in CONTROLLERS {
-        let (seconds, profile) = once(stage, name).await?;
-        again.push((name, seconds));
-        profiles.extend(profile);
+        again.push((name, once(stage, name).await?));
     }
     let spent = stage.spent(&before).await?;
     let told = |&(name, seconds): &(&str, f64)| {
@@ -46,7 +41,6 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
             listings continue and are not counted."
                 .into(),
         ],
-        profiles,
         spent,
         ..Row::default()
     })
@@ -79,28 +73,17 @@ pub(super) async fn adapter(stage: &mut Stage) -> anyhow::Result<Row> {
     })
 }
 
-/// Returns the seconds from the process's start until its queue is empty, and how the process spent its CPU time.
-async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<(f64, BTreeMap<String, Profile>)> {
+/// Returns the seconds from the process's start until its queue is empty.
+async fn once(stage: &mut Stage, name: &str) -> anyhow::Result<f64> {
     let pod = stage.cluster.pods.get(name)?;
     pod.terminate().await?;
     let began = Instant::now();
     pod.start()?;
-    let pid =
-        pod.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)).context("the process does not run")?;
-    let watched = stage.profile.is_some();
-    if watched {
-        // The process is stopped until perf is attached.
-        kill_process(pid, Signal::STOP)?;
-    }
-    let recordings = stage.record("restart", &[name]).await?;
-    if watched {
-        kill_process(pid, Signal::CONT)?;
-    }
-    stage.cluster.pods.get(name)?.wait_ready(seconds(60)).await?;
+    pod.wait_ready(seconds(60)).await?;
     stage.idle().await.with_context(|| format!("restarting {name}"))?;
     let took = began.elapsed().as_secs_f64();
     stage.quiet().await?;
-    Ok((took, recordings.finish().await?))
+    Ok(took)
 }
 
 fn judge(spent: &Spent, again: &[(&str, f64)]) -> Vec<Target> {

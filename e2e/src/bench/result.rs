@@ -1,4 +1,4 @@
-//! The measurements as data, from which the table, the JSON and the page are rendered.
+//! The measurements as data, from which the JSON and the page are rendered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,9 +6,7 @@ use std::time::Duration;
 use adapter_sim::simcloud::counts::Counts;
 use serde::{Deserialize, Serialize};
 
-use super::beside::Compared;
 use super::machine::Machine;
-use super::profile::Profile;
 
 /// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,9 +19,6 @@ pub(super) struct Report {
     pub(super) size: Size,
     /// The scenarios, in the order of the measurements.
     pub(super) rows: Vec<Row>,
-    /// The comparison with the peer, if the peer was measured.
-    #[serde(default)]
-    pub(super) beside: Vec<Compared>,
 }
 
 /// The size of the cluster, and the duration of measurements.
@@ -75,9 +70,6 @@ pub(super) struct Row {
     /// The waiting times of users.
     pub(super) waits: BTreeMap<String, Waits>,
     pub(super) targets: Vec<Target>,
-    /// How a process spent its CPU time, if this was recorded.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub(super) profiles: BTreeMap<String, Profile>,
     /// Further remarks.
     pub(super) notes: Vec<String>,
     /// The error, if the scenario could not be measured.

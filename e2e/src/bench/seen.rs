@@ -64,24 +64,20 @@ struct LoadBalancer {
     ingress: Vec<serde_json::Value>,
 }
 
-/// The time at which each result was first seen; `None` if it was not seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeTimes {
-    pub(super) initialised: Option<Instant>,
-    pub(super) routed: Option<Instant>,
-    pub(super) gone: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ServiceTimes {
-    pub(super) address: Option<Instant>,
-    pub(super) gone: Option<Instant>,
+/// A result that users wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    Initialised,
+    Routed,
+    NodeGone,
+    Address,
+    ServiceGone,
 }
 
 #[derive(Debug, Default)]
 struct Times {
-    nodes: BTreeMap<String, NodeTimes>,
-    services: BTreeMap<String, ServiceTimes>,
+    /// The time at which each result was first seen, by the name of the object.
+    seen: BTreeMap<(Mark, String), Instant>,
     listed: usize,
     failed: Option<String>,
 }
@@ -114,40 +110,21 @@ impl Seen {
         Ok(this)
     }
 
-    /// Waits until all nodes of these names meet the condition, and returns the time at which each of them first met it.
-    pub(super) async fn nodes(
+    /// Waits until all objects of these names have the mark, and returns the time at which each of them first had it.
+    pub(super) async fn all(
         &self,
         what: &str,
         names: &[String],
-        (of, within): (fn(&NodeTimes) -> Option<Instant>, Duration),
-    ) -> anyhow::Result<BTreeMap<String, Instant>> {
-        self.all(what, names, within, |times, name| times.nodes.get(name).and_then(of)).await
-    }
-
-    /// Waits in the same way for Services.
-    pub(super) async fn services(
-        &self,
-        what: &str,
-        names: &[String],
-        (of, within): (fn(&ServiceTimes) -> Option<Instant>, Duration),
-    ) -> anyhow::Result<BTreeMap<String, Instant>> {
-        self.all(what, names, within, |times, name| times.services.get(name).and_then(of)).await
-    }
-
-    async fn all(
-        &self,
-        what: &str,
-        names: &[String],
+        mark: Mark,
         within: Duration,
-        of: impl Fn(&Times, &str) -> Option<Instant>,
     ) -> anyhow::Result<BTreeMap<String, Instant>> {
         eventually(what, within, || async {
             self.with(|times| {
                 if let Some(failed) = &times.failed {
                     return Err(anyhow!("a watch failed: {failed}"));
                 }
-                let found = names.iter().filter_map(|name| Some((name.clone(), of(times, name)?)));
-                let found: BTreeMap<_, _> = found.collect();
+                let found = |name: &String| Some((name.clone(), *times.seen.get(&(mark, name.clone()))?));
+                let found: BTreeMap<_, _> = names.iter().filter_map(found).collect();
                 ensure!(found.len() == names.len(), "{} of {}", found.len(), names.len());
                 Ok(found)
             })
@@ -161,23 +138,22 @@ impl Seen {
 }
 
 impl Times {
+    fn mark(&mut self, mark: Mark, object: &impl ResourceExt, now: Instant) {
+        self.seen.entry((mark, object.name_any())).or_insert(now);
+    }
+
     fn node(&mut self, event: Event<LeanNode>, now: Instant) {
         match event {
             Event::Init => (),
             Event::InitDone => self.listed = self.listed.saturating_add(1),
-            Event::Delete(node) => {
-                self.nodes.entry(node.name_any()).or_default().gone.get_or_insert(now);
-            }
+            Event::Delete(node) => self.mark(Mark::NodeGone, &node, now),
             Event::Apply(node) | Event::InitApply(node) => {
-                let times = self.nodes.entry(node.name_any()).or_default();
-                let conditions = node.status.iter().flat_map(|status| &status.conditions);
-                let routed =
-                    conditions.into_iter().any(|it| it.type_ == "NetworkUnavailable" && it.status == "False");
-                if node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED) {
-                    times.initialised.get_or_insert(now);
+                let mut conditions = node.status.iter().flat_map(|status| &status.conditions);
+                if conditions.any(|it| it.type_ == "NetworkUnavailable" && it.status == "False") {
+                    self.mark(Mark::Routed, &node, now);
                 }
-                if routed {
-                    times.routed.get_or_insert(now);
+                if node.spec.taints.iter().all(|taint| taint.key != UNINITIALIZED) {
+                    self.mark(Mark::Initialised, &node, now);
                 }
             }
         }
@@ -187,13 +163,10 @@ impl Times {
         match event {
             Event::Init => (),
             Event::InitDone => self.listed = self.listed.saturating_add(1),
-            Event::Delete(service) => {
-                self.services.entry(service.name_any()).or_default().gone.get_or_insert(now);
-            }
+            Event::Delete(service) => self.mark(Mark::ServiceGone, &service, now),
             Event::Apply(service) | Event::InitApply(service) => {
-                let times = self.services.entry(service.name_any()).or_default();
-                if service.status.is_some_and(|status| !status.load_balancer.ingress.is_empty()) {
-                    times.address.get_or_insert(now);
+                if service.status.as_ref().is_some_and(|status| !status.load_balancer.ingress.is_empty()) {
+                    self.mark(Mark::Address, &service, now);
                 }
             }
         }
@@ -223,43 +196,43 @@ async fn follow<K>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Instant, LeanNode, LeanService, Times};
-    use serde_json::{from_value, json};
+    use super::{Duration, Event, Instant, LeanNode, LeanService, Mark, Times, UNINITIALIZED};
+    use serde_json::{Value, from_value, json};
 
-    fn node(taints: &serde_json::Value, conditions: &serde_json::Value) -> LeanNode {
+    fn node(taints: &Value, conditions: &Value) -> LeanNode {
         let status = json!({ "conditions": conditions, "images": [{ "names": ["a"] }] });
         from_value(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" },
             "spec": { "taints": taints, "podCIDR": "10.0.0.0/24" }, "status": status }))
         .unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn node_is_seen_initialised_and_routed() {
-        let mut times = Times::default();
-        let tainted = json!([{ "key": super::UNINITIALIZED, "effect": "NoSchedule" }]);
-        times.node(Event::Apply(node(&tainted, &json!([]))), Instant::now());
-        assert_eq!(times.nodes["a"], super::NodeTimes::default());
-        let first = Instant::now();
-        times.node(Event::Apply(node(&json!([]), &json!([]))), first);
-        let second = first + super::Duration::from_secs(1);
-        let routed = json!([{ "type": "NetworkUnavailable", "status": "False" }]);
-        times.node(Event::Apply(node(&json!([]), &routed)), second);
-        times.node(Event::Delete(node(&json!([]), &routed)), second);
-        let seen = times.nodes["a"];
-        assert_eq!((seen.initialised, seen.routed, seen.gone), (Some(first), Some(second), Some(second)));
+    fn seen(times: &Times, mark: Mark) -> Option<Instant> {
+        times.seen.get(&(mark, "a".to_owned())).copied()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn service_is_seen_with_its_address() {
+    async fn results_are_seen_once() {
         let mut times = Times::default();
-        let service = |ingress: serde_json::Value| -> LeanService {
-            from_value(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" },
+        let tainted = json!([{ "key": UNINITIALIZED, "effect": "NoSchedule" }]);
+        times.node(Event::Apply(node(&tainted, &json!([]))), Instant::now());
+        assert!(times.seen.is_empty());
+        let first = Instant::now();
+        times.node(Event::Apply(node(&json!([]), &json!([]))), first);
+        let second = first + Duration::from_secs(1);
+        let routed = json!([{ "type": "NetworkUnavailable", "status": "False" }]);
+        times.node(Event::Apply(node(&json!([]), &routed)), second);
+        times.node(Event::Delete(node(&json!([]), &routed)), second);
+        let marks = [Mark::Initialised, Mark::Routed, Mark::NodeGone].map(|mark| seen(&times, mark));
+        assert_eq!(marks, [Some(first), Some(second), Some(second)]);
+
+        let service = |ingress: Value| -> LeanService {
+            from_value(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "a" },
                 "spec": { "ports": [] }, "status": { "loadBalancer": { "ingress": ingress } } }))
             .unwrap()
         };
-        times.service(Event::Apply(service(json!([]))), Instant::now());
-        assert_eq!(times.services["s"].address, None);
-        times.service(Event::Apply(service(json!([{ "ip": "192.0.2.1" }]))), Instant::now());
-        assert!(times.services["s"].address.is_some());
+        times.service(Event::Apply(service(json!([]))), first);
+        assert_eq!(seen(&times, Mark::Address), None);
+        times.service(Event::Apply(service(json!([{ "ip": "192.0.2.1" }]))), first);
+        assert_eq!(seen(&times, Mark::Address), Some(first));
     }
 }

@@ -1,7 +1,6 @@
 //! The measured cluster, and readings of its cost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::audit::{AuditWrite, Mark};
+use crate::audit::{AuditWrite, Mark as AuditMark};
 use crate::cluster::Cluster;
 use crate::helm::merge;
 use crate::peer::{Peer, PeerFlags};
@@ -22,10 +21,9 @@ use crate::{ADAPTER, CONTROLLERS, eventually, seconds};
 
 use super::fleet::{self, CLUSTER_CIDR, node_name};
 use super::machine::{self, Memory};
-use super::profile::Recordings;
 use super::progress::Progress;
 use super::result::{Calls, Size, Spent, Usage, Who};
-use super::seen::Seen;
+use super::seen::{Mark, Seen};
 
 /// The latency of the simulated cloud.
 const LATENCY_MILLIS: u64 = 50;
@@ -55,8 +53,6 @@ pub(super) struct Stage {
     pub(super) who: Who,
     pub(super) size: Size,
     pub(super) progress: Progress,
-    /// The folder for profiles, if profiles are requested.
-    pub(super) profile: Option<PathBuf>,
     /// The counters before the first node joined.
     pub(super) born: Reading,
     /// The existing nodes, with their instances.
@@ -75,7 +71,7 @@ pub(super) struct Stage {
 pub(super) struct Reading {
     at: Option<Instant>,
     counts: Counts,
-    mark: Mark,
+    mark: AuditMark,
     cpu: BTreeMap<String, (u32, Duration)>,
 }
 
@@ -131,7 +127,6 @@ impl Stage {
             who,
             size,
             progress,
-            profile: None,
             born: Reading::default(),
             machines: BTreeMap::new(),
             members: BTreeSet::new(),
@@ -280,8 +275,7 @@ impl Stage {
         let names: Vec<_> = began.iter().map(|(name, _)| name.clone()).collect();
         locked(&self.reporting).extend(names.iter().cloned());
         let within = self.patience(names.len());
-        let done =
-            self.seen.nodes("all nodes are initialised", &names, (|it| it.initialised, within)).await?;
+        let done = self.seen.all("all nodes are initialised", &names, Mark::Initialised, within).await?;
         Ok(waits(&began, &done))
     }
 
@@ -289,8 +283,7 @@ impl Stage {
     pub(super) async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let began = fleet::create_services(&self.client(), names.iter().cloned()).await?;
         let within = self.patience(names.len());
-        let done =
-            self.seen.services("all Services have addresses", names, (|it| it.address, within)).await?;
+        let done = self.seen.all("all Services have addresses", names, Mark::Address, within).await?;
         Ok(waits(&began, &done))
     }
 
@@ -298,7 +291,7 @@ impl Stage {
     pub(super) async fn delete(&self, names: &[String]) -> anyhow::Result<()> {
         fleet::delete_services(&self.client(), names).await?;
         let within = self.patience(names.len());
-        self.seen.services("all Services are gone", names, (|it| it.gone, within)).await.map(drop)
+        self.seen.all("all Services are gone", names, Mark::ServiceGone, within).await.map(drop)
     }
 
     /// Adds nodes and Services up to these numbers, and waits until the controllers have processed them.
@@ -313,7 +306,7 @@ impl Stage {
         if more > 0 {
             let names = self.node_names();
             let within = self.patience(names.len());
-            let routed = self.seen.nodes("all nodes have routes", &names, (|it| it.routed, within));
+            let routed = self.seen.all("all nodes have routes", &names, Mark::Routed, within);
             progress.told("creating their routes", routed).await?;
         }
         let made = self.services.len();
@@ -342,16 +335,6 @@ impl Stage {
             ensure!(Instant::now() < end, "writes do not end: {:?}", writes.last());
             mark = next;
         }
-    }
-
-    /// If profiles are requested, starts recording how these processes spend their CPU time.
-    pub(super) async fn record(&self, scenario: &str, names: &[&str]) -> anyhow::Result<Recordings> {
-        let Some(dir) = self.profile.as_ref().filter(|_| self.who == Who::Ours) else {
-            return Ok(Recordings::default());
-        };
-        let pid = |name: &str| self.cluster.pods.look_at(name)?.id().context("the process does not run");
-        let named = names.iter().map(|name| Ok(((*name).to_owned(), pid(name)?)));
-        Recordings::start(dir, scenario, &named.collect::<anyhow::Result<Vec<_>>>()?).await
     }
 
     /// The instance of a node.

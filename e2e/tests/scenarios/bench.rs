@@ -58,7 +58,7 @@ fn a_small_benchmark_meets_its_counts_in_every_scenario() {
     let processes = steady["spent"]["processes"].as_object().unwrap();
     assert_eq!(processes.len(), 4);
     assert!(processes.values().all(|usage| usage["peak_mib"].as_f64().unwrap() > 1.0), "{processes:?}");
-    assert!(told.contains("vendor calls in"), "{told}");
+    assert!(told.contains("## Targets") && told.contains("| steady: 50 nodes"), "{told}");
 }
 
 #[test]

@@ -24,7 +24,6 @@ All scenarios but the last share one set-up. With the defaults a run takes an ho
 const AFTER_HELP: &str = "Examples:
   cargo xtask bench scale --nodes 100 --services 20 --seconds 30   a quick try, two minutes
   cargo xtask bench scale --scenario steady --scenario restart
-  cargo xtask bench scale --scenario restart --profile target/perf
   cargo xtask bench scale --json target/bench.json
   cargo xtask bench scale --write-docs target/bench.json           writes docs/benchmarks.md from it
 
@@ -62,15 +61,11 @@ pub struct Args {
     /// Duration of the steady state; other scenarios with a fixed duration take a fraction of it
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u16).range(5..=7200))]
     pub seconds: u16,
-    /// Record how CPU time is spent in a restart and when one node joins, and keep the recordings of `perf` in this folder. Needs `perf`;
-    /// the programs are built once more, with frame pointers and symbols
-    #[arg(long, value_name = "DIR")]
-    pub profile: Option<PathBuf>,
     /// Write all measurements to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Do not measure, but write docs/benchmarks.md from files of earlier runs; later files take precedence
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "peer", "profile", "scenarios"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["json", "peer", "scenarios"])]
     pub write_docs: Vec<PathBuf>,
 }
 
@@ -122,7 +117,7 @@ impl Args {
     /// The equivalent command line.
     #[must_use]
     pub fn to_flags(&self) -> Vec<OsString> {
-        let Self { peer, scenarios, nodes, services, members, seconds, profile, json, write_docs } = self;
+        let Self { peer, scenarios, nodes, services, members, seconds, json, write_docs } = self;
         let mut flags: Vec<OsString> = Vec::new();
         if !write_docs.is_empty() {
             flags.push("--write-docs".into());
@@ -135,9 +130,6 @@ impl Args {
         flags.extend(scenarios.iter().map(|it| format!("--scenario={}", it.name()).into()));
         let numbers = [("nodes", nodes), ("services", services), ("members", members), ("seconds", seconds)];
         flags.extend(numbers.map(|(flag, number)| format!("--{flag}={number}").into()));
-        if let Some(dir) = profile {
-            flags.extend(["--profile".into(), OsString::from(dir)]);
-        }
         if let Some(file) = json {
             flags.extend(["--json".into(), OsString::from(file)]);
         }
@@ -167,7 +159,7 @@ mod tests {
     #[test]
     fn flags_are_passed_on_unchanged() {
         for given in [
-            &["--nodes=50", "--json=a b", "--profile=c"][..],
+            &["--nodes=50", "--json=a b"][..],
             &["--peer", "--scenario=one-more", "--scenario=join", "--members=3", "--seconds=9"],
             &["--write-docs", "a", "b"],
         ] {

@@ -18,22 +18,9 @@ const PROGRAMS: [&str; 6] =
 const PACKAGES: [&str; 5] =
     ["adapter-sim", "e2e", "node-controller", "route-controller", "service-controller"];
 
-/// Keeps frame pointers, so that `perf` can record call stacks. The cost is only one register.
-const WITH_NAMES: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
-    ("CARGO_PROFILE_RELEASE_STRIP", "none"),
-    ("RUSTFLAGS", "-C force-frame-pointers=yes"),
-];
-
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = target()?;
-    // Other compiler flags rebuild everything: a separate target folder keeps the usual one valid.
-    let folder = if args.profile.is_some() { folder.join("profile") } else { folder };
-    let mut build = Command::new(cargo::program());
-    if args.profile.is_some() {
-        build.envs(WITH_NAMES);
-    }
-    let built = build
+    let built = Command::new(cargo::program())
         .args(["build", "--release", "--target-dir"])
         .arg(&folder)
         .args(PROGRAMS.iter().flat_map(|program| ["--bin", program]))
