@@ -151,7 +151,8 @@ mod tests {
             ),
             (ROUTE_REMOVAL_HELD, held.to_string()),
         ];
-        let event = |(reason, words)| metrics_reference::Event { reason, kind: Kind::Warning.word(), words };
-        metrics_reference::assert_events_up_to_date("route-controller", &all.map(event));
+        let event =
+            |(reason, words)| doc_tools::reference::Event { reason, kind: Kind::Warning.word(), words };
+        doc_tools::reference::assert_events_up_to_date("route-controller", &all.map(event));
     }
 }

@@ -99,6 +99,6 @@ mod tests {
         metrics.laid(&Outcome::Done);
         metrics.foreign(&[]);
         let page = render(&process.registry).expect("a page");
-        metrics_reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
+        doc_tools::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
     }
 }

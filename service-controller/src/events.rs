@@ -219,10 +219,10 @@ mod tests {
     fn events_are_in_the_reference() {
         let event = |news: Fact| {
             let Notice { kind, reason, note, .. } = notice(&news);
-            metrics_reference::Event { reason, kind: kind.word(), words: note }
+            doc_tools::reference::Event { reason, kind: kind.word(), words: note }
         };
         let all: Vec<_> = all().into_iter().map(event).collect();
-        metrics_reference::assert_events_up_to_date("service-controller", &all);
+        doc_tools::reference::assert_events_up_to_date("service-controller", &all);
     }
 
     // Behaviour: S26

@@ -133,6 +133,6 @@ mod tests {
         metrics.hosts_updated(Duration::from_secs(1), Duration::from_secs(1));
         metrics.hosts_failed();
         let page = render(&registry).expect("a page");
-        metrics_reference::assert_up_to_date(CONTROLLER, &["every controller"], &page);
+        doc_tools::reference::assert_up_to_date(CONTROLLER, &["every controller"], &page);
     }
 }

@@ -285,5 +285,5 @@ fn the_chart_asks_for_metrics_that_there_are() {
 #[test]
 fn adapter_metrics_match_the_reference() {
     let page = eventful().render().expect("a page");
-    metrics_reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
+    doc_tools::reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
 }

@@ -34,7 +34,7 @@ async fn metrics_of_every_controller_are_in_the_reference() {
     mirror.mark_fresh();
     mirror::register(process.metrics(), [mirror.measured()]);
     let page = render(&process.registry).expect("a page");
-    metrics_reference::assert_up_to_date("every controller", &[], &page);
+    doc_tools::reference::assert_up_to_date("every controller", &[], &page);
 }
 
 #[test]
@@ -52,6 +52,6 @@ fn events_of_every_controller_are_in_the_reference() {
             .to_owned(),
     );
     let told = scope::notice(guard.readiness().expect_err("moved"));
-    let event = metrics_reference::Event { reason: told.reason, kind: told.kind.word(), words: told.note };
-    metrics_reference::assert_events_up_to_date("every controller", &[event]);
+    let event = doc_tools::reference::Event { reason: told.reason, kind: told.kind.word(), words: told.note };
+    doc_tools::reference::assert_events_up_to_date("every controller", &[event]);
 }

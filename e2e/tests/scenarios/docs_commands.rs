@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 
 use adapter_conformance::Options;
 use clap::Parser as _;
-use doc_pages::How;
+use doc_tools::pages::How;
 use e2e::docs::{Command, Page, Terminal, pages, select};
 use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
 use rustix::process::{Pid, Signal, kill_process};

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bench_table::{Row, time};
 use cloud_budget::{
     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
+use doc_tools::bench::{Row, time};
 
 /// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
 const QUEUED: u32 = 8192;

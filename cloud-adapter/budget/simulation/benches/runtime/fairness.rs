@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bench_table::{Row, time};
 use cloud_budget::Class;
 use cloud_budget_simulation::{
     queue::{Budget, Fifo},
     share,
     storm::{FAST, SLOW, SLOW_VENDOR, Times, Weather, blow, nodes_at_once},
 };
+use doc_tools::bench::{Row, time};
 
 pub(crate) fn rows() -> Vec<Row> {
     let half_a_second = Duration::from_millis(500);

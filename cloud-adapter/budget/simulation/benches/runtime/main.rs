@@ -8,7 +8,7 @@ mod throttling;
 
 fn main() -> anyhow::Result<()> {
     for rows in [throttling::rows, fairness::rows, decisions::rows] {
-        bench_table::print(&rows())?;
+        doc_tools::bench::print(&rows())?;
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bench_table::{Row, time};
 use cloud_budget_simulation::{
     Vendor, batch,
     throttling::{CEILING, Figures, LEARNT, Strategy, lowered, raised, saturated},
 };
+use doc_tools::bench::{Row, time};
 
 const LOCKOUT: Duration = Duration::from_secs(30);
 

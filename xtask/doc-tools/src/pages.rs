@@ -1,6 +1,6 @@
 //! Parses the pages of the documentation for tools: links, anchors, commands, and the table of contents of the book.
 //!
-//! This crate supports the Markdown that these pages use: fences, code spans, inline links, headings with `#`, comments. Pure functions: no
+//! It supports the Markdown that these pages use: fences, code spans, inline links, headings with `#`, comments. Pure functions: no
 //! files, no processes.
 
 mod commands;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::lines::{Kind, lines};
+use super::lines::{Kind, lines};
 
 /// A link such as `[words](target)`.
 #[derive(Clone, Debug, PartialEq, Eq)]

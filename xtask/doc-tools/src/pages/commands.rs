@@ -6,7 +6,7 @@
 //! - `<!-- tested: FILE::TEST -->`: that test covers the same commands;
 //! - `<!-- not run: WHY -->`: no test can run them.
 
-use crate::lines::{Kind, Line, lines};
+use super::lines::{Kind, Line, lines};
 
 /// The languages of code fences whose blocks contain commands.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];

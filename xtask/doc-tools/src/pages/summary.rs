@@ -1,7 +1,7 @@
 //! The table of contents of the book.
 
-use crate::lines::lines;
-use crate::links::links;
+use super::lines::lines;
+use super::links::links;
 
 /// A page of the book.
 #[derive(Clone, Debug, PartialEq, Eq)]
