@@ -180,7 +180,7 @@ impl Service<Request<Body>> for AdapterChannel {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        traces::hand_over(request.headers_mut());
+        telemetry::traces::hand_over(request.headers_mut());
         let channel = self.clone();
         async move {
             if channel.repeats {

@@ -4,7 +4,7 @@ use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse,
     routing::get,
 };
-use pages::{Listener, Pages, Readers};
+use telemetry::pages::{self, Listener, Pages, Readers};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

@@ -50,7 +50,7 @@ async fn for_programs(State(page): State<Page>) -> impl IntoResponse {
 mod tests {
     use axum::{body::Body, http::Request};
     use http_body::Body as _;
-    use pages::report::AdapterStatus;
+    use telemetry::report::AdapterStatus;
     use tower::ServiceExt as _;
 
     use super::*;

@@ -3,10 +3,10 @@
 use std::{future::Future, io::IsTerminal as _, process::ExitCode};
 
 use anyhow::Context as _;
+use telemetry::traces::{NOT_IN_THE_LOG, Traces};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use traces::{NOT_IN_THE_LOG, Traces};
 use tracing_subscriber::{
     EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
 };

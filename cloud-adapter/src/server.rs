@@ -16,7 +16,7 @@ use cloud_api_proto::{
         load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
     },
 };
-use pages::{Listener, Readers};
+use telemetry::pages::{Listener, Readers};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, RoutesBuilder};

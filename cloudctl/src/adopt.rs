@@ -7,9 +7,9 @@ mod table;
 mod tests;
 mod writes;
 
-use ::pages::report::VendorStep;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use telemetry::report::VendorStep;
 
 pub use self::former::{Former, FormerLease};
 use crate::{

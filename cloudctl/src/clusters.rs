@@ -1,8 +1,8 @@
 //! `cloudctl clusters`: the clusters whose objects the adapter sees in the cloud, according to their owner tags.
 
-use ::pages::report::{AdapterStatus, ClusterObjects};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use telemetry::report::{AdapterStatus, ClusterObjects};
 
 use crate::{
     missing::Missing,

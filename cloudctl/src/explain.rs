@@ -4,10 +4,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use ::pages::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanation, Queue, State, Task};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use telemetry::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanation, Queue, State, Task};
 
 use crate::{
     missing::Missing,

@@ -1,6 +1,6 @@
 //! Finds shards that no page covers. If no replica that was read holds a shard, an empty page proves nothing about its objects.
 
-use ::pages::report::ControllerStatus;
+use telemetry::report::ControllerStatus;
 
 use crate::{options::Component, session::Page};
 

@@ -8,10 +8,10 @@ mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ::pages::report::{ControllerStatus, Orphan};
 use clap::Args;
 use jiff::{Timestamp, fmt::friendly::SpanParser};
 use serde::{Deserialize, Serialize};
+use telemetry::report::{ControllerStatus, Orphan};
 
 pub use self::release::Outcome;
 pub(crate) use self::release::release;

@@ -6,9 +6,9 @@ mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use ::pages::report::{AdapterStatus, Priced};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use telemetry::report::{AdapterStatus, Priced};
 
 use self::gather::Gathered;
 pub use self::{gather::Planner, price::Price};

@@ -4,10 +4,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use serde::{Deserialize, Serialize};
+use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting};
 
 use crate::{
     missing::Missing,

@@ -29,6 +29,7 @@ use cloud_api_proto::{
         load_balancer_service_client::LoadBalancerServiceClient, route_service_client::RouteServiceClient,
     },
 };
+use telemetry::traces;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span, debug, error, field::Empty};

@@ -12,9 +12,9 @@ mod pages;
 
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use ::pages::Readers;
 use adapter_client::Connection;
 use clap::{Arg, ArgAction, Parser, ValueEnum, builder::BoolishValueParser, error::ErrorKind};
+use telemetry::pages::Readers;
 
 pub use self::{
     adapter::AdapterArgs,

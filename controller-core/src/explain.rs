@@ -23,11 +23,11 @@ use std::{
     time::Duration,
 };
 
-pub use ::pages::report;
-use ::pages::report::{
+use jiff::{SignedDuration, Timestamp};
+pub use telemetry::report;
+use telemetry::report::{
     AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, State, Waiting, WorkQueue,
 };
-use jiff::{SignedDuration, Timestamp};
 use tokio::{runtime::Handle, time::Instant};
 
 use self::rehearse::Lately;

@@ -18,6 +18,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
+use telemetry::traces;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, error, field::Empty, info_span};

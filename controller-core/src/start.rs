@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::Context as _;
 use kube::Client;
-use pages::{Listener, Pages, Readers, Tls};
+use telemetry::pages::{self, Listener, Pages, Readers, Tls};
 use tokio::{
     runtime::Handle,
     signal::unix::{SignalKind, signal},

@@ -40,8 +40,8 @@ use controller_core::{
     start::Process,
 };
 use futures::{StreamExt as _, stream};
+use telemetry::traces::{self, Origin};
 use tokio::time::{Instant, sleep};
-use traces::Origin;
 use tracing::{Instrument as _, debug, warn};
 
 use self::{

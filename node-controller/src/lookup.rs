@@ -24,11 +24,11 @@ use controller_core::{
     queue::Queue,
     start::Process,
 };
+use telemetry::traces::{self, Origin};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
 };
-use traces::Origin;
 use tracing::Instrument as _;
 
 use crate::{

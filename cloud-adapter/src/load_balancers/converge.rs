@@ -19,9 +19,9 @@ use cloud_api_proto::{
     AdapterError,
     v1alpha1::{Fence, LoadBalancerKey, Priority},
 };
+use telemetry::traces::{self, Origin};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
-use traces::Origin;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use self::{executor::Executor, state::Task, tasks::Tasks};

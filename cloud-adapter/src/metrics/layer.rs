@@ -14,6 +14,7 @@ use cloud_api_proto::{AdapterError, DESCRIPTOR_SET};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use prost::Message as _;
+use telemetry::traces;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::{Layer, Service};

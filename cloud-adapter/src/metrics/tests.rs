@@ -4,9 +4,12 @@ use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, Reason};
 use cloud_budget::{BreakerState, BucketReport, LeafReport};
 use insta::assert_snapshot;
+use telemetry::traces::{
+    self,
+    testing::{Recorder, attribute},
+};
 use tonic::{Code, Status, body::Body};
 use tower::{Layer as _, ServiceExt as _};
-use traces::testing::{Recorder, attribute};
 
 use super::*;
 use crate::vendor::Family as VendorFamily;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pages::report::ClusterObjects;
+use telemetry::report::ClusterObjects;
 
 /// The number of objects in a listing by cluster ID. Objects without owner tags are counted under the empty ID.
 pub(super) type Tally = BTreeMap<String, u64>;

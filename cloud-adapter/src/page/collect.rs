@@ -9,7 +9,9 @@ use std::{
 use cloud_api_proto::v1alpha1::Scope;
 use cloud_budget::{self as budget, BucketReport, QueueReport, Time};
 use jiff::Timestamp;
-use pages::report::{AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Queue, Task, VendorWrite};
+use telemetry::report::{
+    AdapterStatus, Breaker, BreakerState, Budget, ClusterObjects, Queue, Task, VendorWrite,
+};
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior},
@@ -159,9 +161,9 @@ impl<D: Driver> Sources<D> {
         Breaker { family, state, retry_at }
     }
 
-    fn snapshot<T: Item>(&self, snapshot: &Snapshot<T>) -> pages::report::Snapshot {
+    fn snapshot<T: Item>(&self, snapshot: &Snapshot<T>) -> telemetry::report::Snapshot {
         let (observed, items, revision, error) = snapshot.report();
-        pages::report::Snapshot {
+        telemetry::report::Snapshot {
             collection: T::COLLECTION.to_owned(),
             age_seconds: observed.map(|at| seconds(at.elapsed())),
             target_age_seconds: seconds(snapshot.target_age()),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cloud_budget::{BucketReport, Time};
-use pages::report::BucketSample;
+use telemetry::report::BucketSample;
 
 /// Length of one step.
 pub(super) const STEP: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@ mod text;
 
 use std::{fmt::Write as _, sync::LazyLock};
 
-use pages::report::AdapterStatus;
 use sha2::{Digest as _, Sha256};
+use telemetry::report::AdapterStatus;
 
 use self::{sections::sections, text::Escaped};
 

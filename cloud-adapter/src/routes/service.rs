@@ -11,6 +11,7 @@ use cloud_api_proto::{
     },
 };
 use ipnet::IpNet;
+use telemetry::traces;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 

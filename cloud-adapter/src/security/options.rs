@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use cloud_adapter_security::{Address, Identities, Identity, ServerIdentity, TlsFiles};
-use pages::Readers;
+use telemetry::pages::Readers;
 
 /// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";

@@ -372,7 +372,7 @@ async fn vendor_texts_are_truncated_for_callers() {
 async fn request_ids_in_logs_are_truncated() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(LOQUACIOUS, None)]);
-    ::traces::testing::ask_each_thread();
+    telemetry::traces::testing::ask_each_thread();
     let lines = Lines::default();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
     let logging = tracing::subscriber::set_default(log);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cloud_budget::BudgetWait;
+use telemetry::traces;
 use tracing::{Span, field::Empty};
 
 use super::{Operation, Purpose, translate};

@@ -1,7 +1,7 @@
 //! The human-readable report.
 
-use ::pages::report::{Explanation, State};
 use jiff::Timestamp;
+use telemetry::report::{Explanation, State};
 
 use super::{ExplainReport, OfBudget};
 use crate::{

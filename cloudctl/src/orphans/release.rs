@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ::pages::report::Orphan;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use telemetry::report::Orphan;
 use tokio::time::{Instant, sleep};
 
 use super::{

@@ -1,7 +1,7 @@
 //! The human-readable report.
 
-use ::pages::report::Orphan;
 use jiff::Timestamp;
+use telemetry::report::Orphan;
 
 use super::OrphansReport;
 use crate::{

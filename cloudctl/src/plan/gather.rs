@@ -1,8 +1,8 @@
 //! Reads the pages `/plan` of all controllers.
 
-use ::pages::report::{ControllerStatus, Plans};
 use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
+use telemetry::report::{ControllerStatus, Plans};
 
 use super::Planned;
 use crate::{

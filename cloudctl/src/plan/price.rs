@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ::pages::report::{AdapterStatus, Budget, VendorStep};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+use telemetry::report::{AdapterStatus, Budget, VendorStep};
 
 /// The bucket that all calls use in addition to their own.
 const ACCOUNT: &str = "account";

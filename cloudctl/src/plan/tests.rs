@@ -1,8 +1,8 @@
 //! Tests of reports that are built from pages.
 
-use ::pages::report::VendorStep;
 use insta::assert_snapshot;
 use serde_json::json;
+use telemetry::report::VendorStep;
 
 use super::*;
 use crate::{

@@ -1,8 +1,8 @@
 //! Interprets the answer of a process to a request for a page.
 
-use ::pages::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
+use telemetry::report::{AdapterStatus, ControllerStatus, Explanation, Plans};
 
 use crate::{http::HttpResponse, options::Component};
 

@@ -1,8 +1,8 @@
 //! Tests of which processes are found, and of how their answers are interpreted.
 
 use ::http::StatusCode;
-use ::pages::report::{AdapterStatus, ControllerStatus, Explanation};
 use serde_json::json;
+use telemetry::report::{AdapterStatus, ControllerStatus, Explanation};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! The human-readable report.
 
-use ::pages::report::{AdapterStatus, BreakerState, ControllerStatus};
+use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus};
 
 use super::{ProcessReport, StatusReport, age, breaker};
 use crate::{

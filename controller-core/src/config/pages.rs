@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use pages::{Certificate, Readers, Tls, TlsError, Version};
+use telemetry::pages::{Certificate, Readers, Tls, TlsError, Version};
 
 use super::Faults;
 

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use ::pages::report::{Plans, Priced, VendorStep};
 use cloud_api_proto::v1alpha1::PlannedStep;
 pub use futures::stream::{self, BoxStream, StreamExt};
+use telemetry::report::{Plans, Priced, VendorStep};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},

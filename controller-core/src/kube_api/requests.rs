@@ -9,6 +9,7 @@ use std::{
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use kube::client::Body;
+use telemetry::traces;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 use tracing::{Instrument as _, Span, field::Empty};

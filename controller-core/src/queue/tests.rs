@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use telemetry::traces::testing::{Recorder, attribute};
 use tokio::sync::mpsc;
-use traces::testing::{Recorder, attribute};
 
 use super::*;
 

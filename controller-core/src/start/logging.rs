@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use traces::{NOT_IN_THE_LOG, Traces};
+use telemetry::traces::{NOT_IN_THE_LOG, Traces};
 use tracing_subscriber::{
     EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
 };

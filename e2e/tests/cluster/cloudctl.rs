@@ -7,9 +7,9 @@ use std::process::Output;
 use anyhow::{Context, ensure};
 use cloudctl::{ExplainReport, OrphansReport, PlanReport, StatusReport};
 use e2e::{binaries, eventually, kubeconfig_with_token, service};
-use pages::report::State;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use telemetry::report::State;
 use tokio::process::Command;
 
 use crate::bed::{Bed, NAMESPACE, WITHIN, chart, scenario, tell};

@@ -19,11 +19,11 @@ use e2e::{
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use pages::report::State;
 use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use telemetry::report::State;
 use tokio::process::Command;
 
 /// The page of the documentation that shows the output.

@@ -11,8 +11,8 @@ use anyhow::ensure;
 use e2e::{PrometheusApi, WITHIN, dashboard_queries, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_str};
+use telemetry::traces::testing::Collector;
 use tokio::task::spawn_blocking;
-use traces::testing::Collector;
 
 /// The default value of Grafana's `$__rate_interval`, if the scrape interval of Prometheus is not configured.
 const INTERVAL: &str = "1m";

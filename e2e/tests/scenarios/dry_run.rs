@@ -6,8 +6,8 @@ use adapter_sim::simcloud::Access;
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, CONTROLLERS, WITHIN, eventually, node, service};
 use kube::ResourceExt;
-use pages::report::{ControllerStatus, Plans, Priced};
 use serde_json::json;
+use telemetry::report::{ControllerStatus, Plans, Priced};
 
 /// The pod CIDR of the node.
 const PODS: &str = "10.244.1.0/24";

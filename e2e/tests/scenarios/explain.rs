@@ -9,10 +9,10 @@ use e2e::{ADAPTER, Bed, CONTROLLERS, State as Cloud, WITHIN, eventually, node, s
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use pages::report::{ControllerStatus, Explanation, Explanations, State};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use telemetry::report::{ControllerStatus, Explanation, Explanations, State};
 
 /// The pod CIDR of a node for which another owner's route exists.
 const TAKEN: &str = "10.244.2.0/24";

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use e2e::{ADAPTER, Alert, Bed, Pace, Prometheus, WITHIN, binaries, eventually, service, tools};
 use serde_json::json;
+use telemetry::traces::testing::{Collector, Received};
 use tokio::process::Command;
-use traces::testing::{Collector, Received};
 
 /// The cause in all outputs.
 const CAUSE: &str = "waits for the budget of loadbalancer";

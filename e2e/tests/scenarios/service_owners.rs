@@ -15,9 +15,9 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use pages::report::{ControllerStatus, Orphan};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{from_value, json};
+use telemetry::report::{ControllerStatus, Orphan};
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const RELEASES: &str = "cloud-controllers-orphans";

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, Browser, Screenshot, WITHIN, binaries, eventually, service};
-use pages::report::{AdapterStatus, Task};
 use serde_json::json;
+use telemetry::report::{AdapterStatus, Task};
 
 /// The cause at the start of each explanation. The Event has only this part.
 const WAITS: &str = "waits for the budget of loadbalancer";

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use e2e::{Bed, WITHIN, eventually, service};
 use serde_json::{Value, json};
-use traces::testing::{Collector, Received};
+use telemetry::traces::testing::{Collector, Received};
 
 // Behaviour: P23
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use controller_core::testing::{eventually, instance, node};
 use k8s_openapi::api::core::v1::Node;
+use telemetry::traces::testing::{Recorder, SpanData, attribute};
 use tokio::time::sleep;
-use traces::testing::{Recorder, SpanData, attribute};
 
 use super::world::{World, id, known};
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use jiff::Timestamp;
-use pages::report::{
+use telemetry::report::{
     AdapterStatus, Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Snapshot, VendorWrite,
 };
 
@@ -178,7 +178,7 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
 }
 
 fn queues(status: &AdapterStatus) -> Table<5> {
-    let row = |queue: &pages::report::Queue| {
+    let row = |queue: &telemetry::report::Queue| {
         [
             text(&queue.bucket),
             text(queue.class.to_lowercase()),

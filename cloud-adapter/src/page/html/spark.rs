@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use pages::report::BucketSample;
+use telemetry::report::BucketSample;
 
 use super::text::Number;
 

@@ -1,4 +1,4 @@
-use pages::report::{BucketSample, Budget, ClusterObjects, Snapshot, Task, VendorWrite};
+use telemetry::report::{Breaker, BucketSample, Budget, ClusterObjects, Queue, Snapshot, Task, VendorWrite};
 
 use super::{
     sections::sections,
@@ -20,13 +20,8 @@ fn foreign_texts_are_escaped_everywhere() {
         leader_address: Some(text()),
         config_revision: text(),
         budgets: vec![Budget { bucket: text(), ..Budget::default() }],
-        queues: vec![pages::report::Queue {
-            bucket: text(),
-            class: text(),
-            controller: text(),
-            ..pages::report::Queue::default()
-        }],
-        breakers: vec![pages::report::Breaker { family: text(), ..pages::report::Breaker::default() }],
+        queues: vec![Queue { bucket: text(), class: text(), controller: text(), ..Queue::default() }],
+        breakers: vec![Breaker { family: text(), ..Breaker::default() }],
         snapshots: vec![Snapshot { collection: text(), error: Some(text()), ..Snapshot::default() }],
         clusters: vec![ClusterObjects { cluster_id: text(), ..ClusterObjects::default() }],
         tasks: vec![

@@ -1,6 +1,6 @@
 //! Tests of the traces of vendor calls.
 
-use ::traces::testing::{Recorder, attribute};
+use telemetry::traces::testing::{Recorder, attribute};
 use tracing::Instrument as _;
 
 use super::*;
@@ -15,7 +15,7 @@ async fn call_span_has_its_parent_wait_and_resend_count() {
         read(&session, "/first").await.expect("the call is sent once more");
         read(&session, "/second").await.expect_err("busy");
     };
-    work.instrument(::traces::child(::traces::span!("work"))).await;
+    work.instrument(telemetry::traces::child(telemetry::traces::span!("work"))).await;
     let [first, second, work] = recorder.ended().try_into().expect("three spans");
     for (name, call) in [("first", &first), ("second", &second)] {
         assert_eq!(call.name, "ListInstances", "{name}");

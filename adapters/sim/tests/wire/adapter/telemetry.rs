@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use serde_json::json;
+use telemetry::traces::testing::{Collector, Recorder};
 use tokio::{io::AsyncReadExt as _, process::Command};
-use traces::testing::{Collector, Recorder};
 
 use crate::{
     adapter::bench::{PATIENCE, bench, until},

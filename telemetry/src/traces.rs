@@ -35,6 +35,7 @@ pub use tracing::trace_span as tracing_span;
 
 pub use self::span::{Origin, child, hand_over, part, take_over};
 use self::{exporter::Telling, settings::Setting};
+pub use crate::span;
 
 /// The target of the spans of traces, and of nothing else. Log lines of this crate have another target.
 pub const TARGET: &str = "trace_span";

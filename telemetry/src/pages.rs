@@ -2,11 +2,10 @@
 //! cost of unknown clients is limited: few connections, each for one request and a short time. If all connections are in use, the oldest is
 //! closed for a new one: a probe takes milliseconds, and no useful connection lasts longer.
 //!
-//! [`report`] defines the contents of the status pages, and [`Readers`] defines which clients may read them.
+//! [`report`](crate::report) defines the contents of the status pages, and [`Readers`] defines which clients may read them.
 
 mod listener;
 mod readers;
-pub mod report;
 #[cfg(test)]
 mod tests;
 mod tls;

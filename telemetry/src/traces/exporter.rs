@@ -104,7 +104,7 @@ mod tests {
     async fn an_outage_of_the_collector_is_logged_once() {
         let lines = Lines::default();
         let writer = lines.clone();
-        crate::testing::ask_each_thread();
+        crate::traces::testing::ask_each_thread();
         let log = fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let _guard = tracing::subscriber::set_default(log);
         let fails = Arc::new(AtomicBool::new(true));

@@ -15,7 +15,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 #[macro_export]
 macro_rules! span {
     ($($fields:tt)+) => {
-        $crate::tracing_span!(target: $crate::TARGET, parent: None, $($fields)+)
+        $crate::traces::tracing_span!(target: $crate::traces::TARGET, parent: None, $($fields)+)
     };
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use opentelemetry::trace::{SpanId, TraceId};
 
     use super::*;
-    use crate::testing::Recorder;
+    use crate::traces::testing::Recorder;
 
     const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
