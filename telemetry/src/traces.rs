@@ -99,7 +99,7 @@ impl Traces {
             State::Off => (),
             State::Wrong(faults) => warn!(error = faults, "Traces are disabled: invalid OTEL_* variables"),
             State::On { endpoint, .. } => {
-                info!(endpoint = shown(endpoint), "Traces are sent to this OTLP endpoint")
+                info!(endpoint = shown(endpoint), "Traces are sent to this OTLP endpoint");
             }
         }
     }

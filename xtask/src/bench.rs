@@ -17,8 +17,8 @@ use crate::step::say;
 #[command(
     about = "Measures figures with bounds, and figures for comparison",
     long_about = "Measures figures with bounds, and figures for comparison.\n\nBuilds for release. \
-    Progress goes to standard error, the table to standard output. Figures in virtual time are the same \
-    in each run; those in real time depend on this computer, so run nothing else at the same time.",
+    Progress goes to standard error, the table to standard output. The figures depend \
+    on this computer, so run nothing else at the same time.",
     after_help = "Exit codes:\n  0  all figures are within their bounds\n  1  a figure is outside of its bound, or a benchmark \
                   failed; the table shows the figure"
 )]
@@ -30,14 +30,14 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Subject {
-    /// The runtime of adapters: limits, fairness, throttling, memory, speed
+    /// The runtime of adapters: memory and speed
     Runtime,
     // The scale benchmark prints its own help.
     Scale(scale::Args),
 }
 
 /// The packages whose benchmarks measure the runtime, in the order in which their rows are printed.
-const RUNTIME: [&str; 2] = ["cloud-budget-simulation", "adapter-sim"];
+const RUNTIME: [&str; 2] = ["cloud-budget", "adapter-sim"];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.subject {

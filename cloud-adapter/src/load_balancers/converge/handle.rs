@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Priority};
 use tokio::{sync::watch, time::Instant};
-use telemetry::Origin;
+use telemetry::traces::Origin;
 
 use super::{super::decide::End, Order};
 use crate::vendor::{Meter, QueuePosition};

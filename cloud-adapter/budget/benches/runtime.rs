@@ -1,5 +1,7 @@
 //! Benchmark: duration of a decision of the scheduler with full queues.
 
+#![expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -8,7 +10,7 @@ use std::{
 use cloud_budget::{
     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
-use doc_tools::bench::{Row, time};
+use doc_tools::bench::{self, Row, time};
 
 /// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
 const QUEUED: u32 = 8192;
@@ -18,19 +20,19 @@ const OBJECTS: u32 = 1024;
 const DECISIONS: u32 = 200_000;
 const BOUND: Duration = Duration::from_micros(5);
 
-pub(crate) fn rows() -> Vec<Row> {
+fn main() -> std::io::Result<()> {
     let mut full = Full::new();
     full.run(DECISIONS / 10);
     let mut times = full.run(DECISIONS);
     times.sort_unstable();
     let quantile = |of_1000: usize| times.get(times.len() * of_1000 / 1000).copied().unwrap_or_default();
     let what = "scheduler decision to send or to wait, 8,192 calls queued";
-    vec![
+    bench::print(&[
         Row::told("P18", format!("{what}: p50"), time(quantile(500))),
         Row::told("P18", format!("{what}: p99"), time(quantile(990)))
             .promised("<= 5 us", quantile(990) <= BOUND),
         Row::told("P18", format!("{what}: p99.9"), time(quantile(999))),
-    ]
+    ])
 }
 
 /// A scheduler whose queues stay full.

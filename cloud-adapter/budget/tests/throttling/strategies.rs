@@ -6,23 +6,23 @@ use cloud_budget::Time;
 
 use crate::{
     Client, Vendor, World,
-    clients::{Aimd, Cubic, Fixed, Ours, Workers},
+    clients::{Aimd, Cubic, Fixed, Saturated, Workers},
 };
 
 /// Configured rate (calls per second) and burst (calls) of all clients.
-pub const CEILING: f64 = 10.0;
+const CEILING: f64 = 10.0;
 /// Burst; see [`CEILING`].
-pub const BURST: u32 = 20;
+const BURST: u32 = 20;
 /// Time from sending to the answer.
-pub const LATENCY: Duration = Duration::from_millis(50);
+const LATENCY: Duration = Duration::from_millis(50);
 /// Duration of each run.
-pub const RUN: Duration = Duration::from_mins(30);
+const RUN: Duration = Duration::from_mins(30);
 /// Time after which a client is expected to have adapted.
-pub const LEARNT: Duration = Duration::from_mins(5);
+const LEARNT: Duration = Duration::from_mins(5);
 
 /// Strategies against a vendor that throttles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
+pub(crate) enum Strategy {
     /// 50 workers, exponential back-off, no limiter.
     Workers,
     /// A fixed rate of 10 calls per second.
@@ -32,56 +32,42 @@ pub enum Strategy {
     /// AIMD without memory.
     Aimd,
     /// The budget of this project.
-    Ours,
+    Budget,
 }
 
 impl Strategy {
-    /// All strategies, in the order in which they are printed.
-    pub const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Ours];
-
-    /// Name of the strategy for readers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Workers => "50 workers, exponential back-off",
-            Self::Fixed => "static 10/s",
-            Self::Cubic => "CUBIC as in the AWS SDK",
-            Self::Aimd => "plain AIMD",
-            Self::Ours => "ours: AIMD with knee memory",
-        }
-    }
+    /// All strategies.
+    pub(crate) const ALL: [Self; 5] = [Self::Workers, Self::Fixed, Self::Cubic, Self::Aimd, Self::Budget];
 }
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Number of throttled calls per minute.
-    pub throttled: f64,
+    pub(crate) throttled: f64,
     /// Served share of the allowed calls. Slightly above 1 if the vendor's burst was used, too.
-    pub used: f64,
+    pub(crate) used: f64,
 }
 
 /// Runs one client. Returns the figures of the whole run, and those of the time after adaptation.
-#[must_use]
-pub fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
+pub(crate) fn saturated(strategy: Strategy, vendor: Vendor) -> [Figures; 2] {
     let (ceiling, burst) = (CEILING, f64::from(BURST));
     match strategy {
         Strategy::Workers => run(Workers::new(50), vendor),
         Strategy::Fixed => run(Fixed::new(ceiling, burst), vendor),
         Strategy::Cubic => run(Cubic::new(ceiling, burst), vendor),
         Strategy::Aimd => run(Aimd::new(ceiling, burst), vendor),
-        Strategy::Ours => run(Ours::new(ceiling, BURST), vendor),
+        Strategy::Budget => run(Saturated::new(ceiling, BURST), vendor),
     }
 }
 
 /// Time until the client uses the whole rate, if the vendor allows `before` calls per second for a while, and then [`CEILING`].
-#[must_use]
-pub fn raised(before: f64, lasted: Duration) -> Duration {
-    let mut world = ours(Vendor::new(before));
+pub(crate) fn raised(before: f64, lasted: Duration) -> Duration {
+    let mut world = budget(Vendor::new(before));
     world.run_until(Time::ZERO + lasted);
     let changed = world.now();
     world.vendor.set_rate(changed, CEILING);
-    let full = |world: &World<Ours>| {
+    let full = |world: &World<Saturated>| {
         world.client.bucket(world.now()).is_some_and(|bucket| bucket.rate >= CEILING && bucket.knee.is_none())
     };
     while !full(&world) && world.now().since(changed) < RUN {
@@ -91,9 +77,8 @@ pub fn raised(before: f64, lasted: Duration) -> Duration {
 }
 
 /// Figures after the change, if the vendor allows [`CEILING`] for a while, and then `after` calls per second.
-#[must_use]
-pub fn lowered(after: f64, lasted: Duration) -> Figures {
-    let mut world = ours(Vendor::new(CEILING));
+pub(crate) fn lowered(after: f64, lasted: Duration) -> Figures {
+    let mut world = budget(Vendor::new(CEILING));
     world.run_until(Time::ZERO + lasted);
     let changed = world.now();
     world.vendor.set_rate(changed, after);
@@ -101,8 +86,8 @@ pub fn lowered(after: f64, lasted: Duration) -> Figures {
     figures(&world, changed)
 }
 
-fn ours(vendor: Vendor) -> World<Ours> {
-    World::new(Ours::new(CEILING, BURST), vendor, LATENCY)
+fn budget(vendor: Vendor) -> World<Saturated> {
+    World::new(Saturated::new(CEILING, BURST), vendor, LATENCY)
 }
 
 fn run(client: impl Client, vendor: Vendor) -> [Figures; 2] {

@@ -13,7 +13,7 @@ const FLOOR: f64 = 0.2;
 
 /// A client with plain AIMD.
 #[derive(Debug)]
-pub struct Aimd {
+pub(crate) struct Aimd {
     pace: Pace,
     ceiling: f64,
     at: Time,
@@ -21,8 +21,7 @@ pub struct Aimd {
 
 impl Aimd {
     /// Creates a limiter with this maximum rate and burst.
-    #[must_use]
-    pub fn new(ceiling: f64, burst: f64) -> Self {
+    pub(crate) fn new(ceiling: f64, burst: f64) -> Self {
         Self { pace: Pace::new(ceiling, burst), ceiling, at: Time::ZERO }
     }
 

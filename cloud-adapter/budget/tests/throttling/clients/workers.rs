@@ -16,7 +16,7 @@ const LONGEST: f64 = 20.0;
 
 /// A client with several workers and without a rate limiter.
 #[derive(Debug)]
-pub struct Workers {
+pub(crate) struct Workers {
     /// Idle workers by the time at which they send.
     ready: BinaryHeap<Reverse<(Time, u64)>>,
     /// Number of consecutive throttles of each worker.
@@ -26,8 +26,7 @@ pub struct Workers {
 
 impl Workers {
     /// Creates a client with this many workers.
-    #[must_use]
-    pub fn new(workers: u64) -> Self {
+    pub(crate) fn new(workers: u64) -> Self {
         let ready = (0..workers).map(|worker| Reverse((Time::ZERO, worker))).collect();
         Self { ready, throttles: BTreeMap::new(), chance: Chance::new(1) }
     }

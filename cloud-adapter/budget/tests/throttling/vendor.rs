@@ -8,7 +8,7 @@ use crate::pace::Pace;
 
 /// A model of a vendor that limits calls.
 #[derive(Clone, Debug)]
-pub struct Vendor {
+pub(crate) struct Vendor {
     bucket: Pace,
     /// Time for which the vendor refuses all calls after a throttle. Calls in this time do not prolong it.
     lockout: Option<Duration>,
@@ -27,67 +27,55 @@ struct Foreign {
 
 /// The vendor's answer to a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Whether the vendor refuses the call.
-    pub throttled: bool,
+    pub(crate) throttled: bool,
     /// `Retry-After` in whole seconds, if the vendor states it.
-    pub retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// Rate-limit headers, if the vendor sends them.
-    pub hint: Option<Hint>,
+    pub(crate) hint: Option<Hint>,
 }
 
 impl Vendor {
     /// Creates a vendor with `rate` calls per second and a burst of 10, neither of which the vendor reports.
-    #[must_use]
-    pub fn new(rate: f64) -> Self {
+    pub(crate) fn new(rate: f64) -> Self {
         Self::with_bucket(Pace::new(rate, 10.0))
     }
 
-    /// Creates a vendor that accepts every call.
-    #[must_use]
-    pub fn unlimited() -> Self {
-        Self::with_bucket(Pace::new(1e9, 1e9))
-    }
-
     /// Makes the vendor refuse all calls for this long after a throttle.
-    #[must_use]
-    pub fn with_lockout(self, lockout: Duration) -> Self {
+    pub(crate) fn with_lockout(self, lockout: Duration) -> Self {
         Self { lockout: Some(lockout), ..self }
     }
 
     /// Makes the vendor state when to retry.
-    #[must_use]
-    pub fn with_retry_after(self) -> Self {
+    pub(crate) fn with_retry_after(self) -> Self {
         Self { retry_after: true, ..self }
     }
 
     /// Makes the vendor report its count with each answer.
-    #[must_use]
-    pub fn with_headers(self) -> Self {
+    pub(crate) fn with_headers(self) -> Self {
         Self { headers: true, ..self }
     }
 
     /// Adds another client that makes `rate` calls per second.
-    #[must_use]
-    pub fn with_foreign(self, rate: f64) -> Self {
+    pub(crate) fn with_foreign(self, rate: f64) -> Self {
         let every = Duration::from_secs_f64(1.0 / rate);
         Self { foreign: Some(Foreign { every, next: Time::ZERO }), ..self }
     }
 
     /// The vendor's rate in calls per second.
-    #[must_use]
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.bucket.rate
     }
 
     /// Changes the rate.
-    pub fn set_rate(&mut self, now: Time, rate: f64) {
+    pub(crate) fn set_rate(&mut self, now: Time, rate: f64) {
         self.bucket.tick(now);
         self.bucket.rate = rate;
     }
 
     /// Answers a call.
-    pub fn call(&mut self, now: Time) -> Verdict {
+    pub(crate) fn call(&mut self, now: Time) -> Verdict {
         self.others(now);
         let locked = now < self.locked_until;
         let throttled = locked || !self.bucket.take(now);

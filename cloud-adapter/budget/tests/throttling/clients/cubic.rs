@@ -14,7 +14,7 @@ const FLOOR: f64 = 0.5;
 
 /// A client with CUBIC. Until the first throttle, only the ceiling limits the rate.
 #[derive(Debug)]
-pub struct Cubic {
+pub(crate) struct Cubic {
     pace: Pace,
     ceiling: f64,
     /// The rate at the last throttle, and the time of that throttle.
@@ -28,8 +28,7 @@ pub struct Cubic {
 
 impl Cubic {
     /// Creates a limiter with this maximum rate, and with this burst before the first throttle.
-    #[must_use]
-    pub fn new(ceiling: f64, burst: f64) -> Self {
+    pub(crate) fn new(ceiling: f64, burst: f64) -> Self {
         Self {
             pace: Pace::new(ceiling, burst),
             ceiling,

@@ -6,12 +6,11 @@ use crate::{CallerAction, Client, Verdict, pace::Pace};
 
 /// A client with a static rate limit.
 #[derive(Debug)]
-pub struct Fixed(Pace);
+pub(crate) struct Fixed(Pace);
 
 impl Fixed {
     /// Creates a limiter with this rate and burst.
-    #[must_use]
-    pub fn new(rate: f64, burst: f64) -> Self {
+    pub(crate) fn new(rate: f64, burst: f64) -> Self {
         Self(Pace::new(rate, burst))
     }
 }

@@ -11,7 +11,7 @@ use cloud_budget::Time;
 use crate::{Vendor, Verdict};
 
 /// A client of the vendor.
-pub trait Client {
+pub(crate) trait Client {
     /// Returns the next action. Called until it returns a wait.
     fn next(&mut self, now: Time) -> CallerAction;
     /// Reports that a call has returned.
@@ -20,7 +20,7 @@ pub trait Client {
 
 /// The next action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallerAction {
+pub(crate) enum CallerAction {
     /// Send the call with this number, which the client assigns.
     Send(u64),
     /// Wait until this time, or until an answer arrives.
@@ -29,11 +29,11 @@ pub enum CallerAction {
 
 /// The state of one run.
 #[derive(Debug)]
-pub struct World<C> {
+pub(crate) struct World<C> {
     /// The client under test.
-    pub client: C,
+    pub(crate) client: C,
     /// The model of the vendor.
-    pub vendor: Vendor,
+    pub(crate) vendor: Vendor,
     /// Time from sending to the answer; the vendor decides when the call is sent.
     latency: Duration,
     now: Time,
@@ -44,11 +44,11 @@ pub struct World<C> {
 
 /// The calls that the vendor received: the time of each, and whether it was throttled.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Vec<(Time, bool)>);
+pub(crate) struct Log(Vec<(Time, bool)>);
 
 impl<C: Client> World<C> {
     /// The start of the simulated time.
-    pub fn new(client: C, vendor: Vendor, latency: Duration) -> Self {
+    pub(crate) fn new(client: C, vendor: Vendor, latency: Duration) -> Self {
         Self {
             client,
             vendor,
@@ -61,17 +61,17 @@ impl<C: Client> World<C> {
     }
 
     /// The calls that the vendor has received.
-    pub fn log(&self) -> &Log {
+    pub(crate) fn log(&self) -> &Log {
         &self.log
     }
 
     /// The current simulated time.
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.now
     }
 
     /// Advances the simulated time.
-    pub fn run_until(&mut self, until: Time) {
+    pub(crate) fn run_until(&mut self, until: Time) {
         while self.now <= until {
             let wake = self.send();
             let answer = self.under_way.peek().map(|Reverse((at, _))| *at);
@@ -117,20 +117,17 @@ impl<C: Client> World<C> {
 
 impl Log {
     /// Number of calls that the vendor received in an interval.
-    #[must_use]
-    pub fn calls(&self, from: Time, until: Time) -> usize {
+    pub(crate) fn calls(&self, from: Time, until: Time) -> usize {
         self.between(from, until).count()
     }
 
     /// Number of throttled calls per minute.
-    #[must_use]
-    pub fn throttled_per_minute(&self, from: Time, until: Time) -> f64 {
+    pub(crate) fn throttled_per_minute(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| *throttled).count(), until, from) * 60.0
     }
 
     /// Number of served calls per second.
-    #[must_use]
-    pub fn served_per_second(&self, from: Time, until: Time) -> f64 {
+    pub(crate) fn served_per_second(&self, from: Time, until: Time) -> f64 {
         ratio(self.between(from, until).filter(|(_, throttled)| !throttled).count(), until, from)
     }
 
