@@ -14,6 +14,7 @@ use clap::builder::PossibleValuesParser;
 
 use self::tool::Tool;
 use crate::chart;
+use crate::codegen;
 use crate::python;
 use crate::reference;
 use crate::step::{Outcome, Step, Summary};
@@ -136,14 +137,7 @@ const CHECKS: [Check; 22] = [
         repair: "fix what mypy or the test reports; examples/python-adapter/README.md describes how to run them",
     },
     Check { name: "chart-table", how: How::Function(chart::check), repair: "run `cargo xtask chart`" },
-    Check {
-        name: "codegen",
-        how: How::Program(
-            Tool::Cargo,
-            &["run", "--quiet", "--package", "cloud-api-codegen", "--", "--check"],
-        ),
-        repair: "run `cargo xtask codegen`",
-    },
+    Check { name: "codegen", how: How::Function(codegen::check), repair: "run `cargo xtask codegen`" },
     Check { name: "reference", how: How::Function(reference::check), repair: "run `cargo xtask reference`" },
     Check {
         name: "deny",

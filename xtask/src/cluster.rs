@@ -8,9 +8,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use e2e_cluster::layout::NODES_MAX;
-use e2e_cluster::up::{Cloud, Programs};
-use e2e_cluster::{Layout, Order};
+use e2e_tools::cluster::layout::NODES_MAX;
+use e2e_tools::cluster::up::{Cloud, Programs};
+use e2e_tools::cluster::{Layout, Order};
 use e2e_tools::{Environment, Terminal, Tool};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,31 +84,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Up { nodes, sim } => return up(&layout, *nodes, *sim),
         What::Down => {
-            e2e_cluster::root()?;
-            let _lock = e2e_cluster::lock(&layout)?;
-            runtime()?.block_on(e2e_cluster::down(&layout))?;
+            e2e_tools::cluster::root()?;
+            let _lock = e2e_tools::cluster::lock(&layout)?;
+            runtime()?.block_on(e2e_tools::cluster::down(&layout))?;
         }
         What::Status => return status(&layout),
         What::Kubectl { args } => {
-            e2e_cluster::check(&layout)?;
-            let error = e2e_cluster::kubectl(&layout, &programs(&[Tool::Kubectl])?)?.args(args).exec();
+            e2e_tools::cluster::check(&layout)?;
+            let error = e2e_tools::cluster::kubectl(&layout, &programs(&[Tool::Kubectl])?)?.args(args).exec();
             return Err(error).context("cannot start kubectl");
         }
         What::Load { images } => {
-            e2e_cluster::check(&layout)?;
-            e2e_cluster::load(&layout, &programs(&[Tool::Ctr])?, images)?;
+            e2e_tools::cluster::check(&layout)?;
+            e2e_tools::cluster::load(&layout, &programs(&[Tool::Ctr])?, images)?;
         }
-        What::Register { nodes } => runtime()?.block_on(e2e_cluster::cloud::register(*nodes))?,
-        What::DataPlane => runtime()?.block_on(e2e_cluster::data_plane::run()),
+        What::Register { nodes } => runtime()?.block_on(e2e_tools::cluster::cloud::register(*nodes))?,
+        What::DataPlane => runtime()?.block_on(e2e_tools::cluster::data_plane::run()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
     // This check comes before the build, which takes minutes.
-    e2e_cluster::root()?;
+    e2e_tools::cluster::root()?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
-    let _lock = e2e_cluster::lock(layout)?;
+    let _lock = e2e_tools::cluster::lock(layout)?;
     let order = Order { nodes, cloud, pod_network: true, programs: programs(&Tool::CLUSTER)? };
     runtime()?.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
@@ -116,7 +116,7 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
         let mut hang_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP, which the end \
         of the terminal sends")?;
         tokio::select! {
-            done = e2e_cluster::up(layout, &order) => {
+            done = e2e_tools::cluster::up(layout, &order) => {
                 done.context("the started processes are kept for inspection; `cargo xtask cluster down` removes them")?;
                 let path = layout.kubeconfig();
                 writeln!(io::stdout(), "{}", path.display()).context("cannot write to standard output")?;
@@ -127,13 +127,13 @@ fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
             _ = hang_up.recv() => (),
         }
         say("Interrupted; removing the processes that were started");
-        e2e_cluster::down(layout).await?;
+        e2e_tools::cluster::down(layout).await?;
         Ok(ExitCode::from(130))
     })
 }
 
 fn status(layout: &Layout) -> anyhow::Result<ExitCode> {
-    let status = e2e_cluster::status(layout);
+    let status = e2e_tools::cluster::status(layout);
     if !status.any {
         say("the cluster is not running");
         return Ok(ExitCode::from(3));

@@ -1,6 +1,38 @@
-//! `cargo xtask codegen`: generates Rust code and the reference from the contract.
+//! `cargo xtask codegen`: generates code and reference pages from the `.proto` files. From the annotations it generates their reference page
+//! and the rules of the chart's admission policy.
+//!
+//! The generated code is committed, so that building needs no build script and no protobuf compiler, and so that reviews show changes of
+//! the contract.
 
-use crate::step::{Outcome, Step};
+mod admission;
+mod annotations;
+mod errors;
+mod reference;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use prost::Message as _;
+
+use crate::cargo;
+
+const FILES: [&str; 5] = [
+    "cloudadapter/v1alpha1/adapter_service.proto",
+    "cloudadapter/v1alpha1/common.proto",
+    "cloudadapter/v1alpha1/instance_service.proto",
+    "cloudadapter/v1alpha1/load_balancer_service.proto",
+    "cloudadapter/v1alpha1/route_service.proto",
+];
+/// The files that [`generate`] writes into `out`, and their places in the repository.
+const OUTPUTS: [(&str, &str); 6] = [
+    ("cloudadapter.v1alpha1.rs", "cloud-api-proto/src/generated/cloudadapter.v1alpha1.rs"),
+    ("descriptor.bin", "cloud-api-proto/src/generated/descriptor.bin"),
+    ("contract.md", "docs/reference/contract.md"),
+    ("errors.md", "docs/reference/errors.md"),
+    ("annotations.md", "docs/reference/annotations.md"),
+    ("annotations.yaml", "helm/cloud-controllers/files/annotations.yaml"),
+];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -10,11 +42,40 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut cargo_args = vec!["run", "--quiet", "--package", "cloud-api-codegen", "--"];
-    cargo_args.extend(args.check.then_some("--check"));
-    let cargo_args = cargo_args.into_iter().map(str::to_owned).collect();
-    match Step::cargo("codegen", cargo_args, "fix the .proto files as reported above").run() {
-        Outcome::Passed => Ok(()),
-        Outcome::Failed(why) | Outcome::Skipped(why) => anyhow::bail!(why),
+    let root = cargo::root();
+    let fresh = tempfile::tempdir()?;
+    generate(&root.join("cloud-api-proto/proto"), fresh.path()).context("fix the .proto files")?;
+    let keys = fs::read_to_string(root.join(annotations::SOURCE)).context(annotations::SOURCE)?;
+    fs::write(fresh.path().join("annotations.md"), annotations::page(&keys)?)?;
+    fs::write(fresh.path().join("annotations.yaml"), admission::rules(&keys)?)?;
+    let mut stale = Vec::new();
+    for (name, place) in OUTPUTS {
+        let new = fs::read(fresh.path().join(name)).with_context(|| format!("{name} was not generated"))?;
+        let committed = root.join(place);
+        if fs::read(&committed).is_ok_and(|old| old == new) {
+            continue;
+        }
+        stale.push(place);
+        if !args.check {
+            committed.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&committed, new).with_context(|| format!("cannot write {}", committed.display()))?;
+        }
     }
+    ensure!(!args.check || stale.is_empty(), "out of date: {}: run `cargo xtask codegen`", stale.join(", "));
+    Ok(())
+}
+
+/// Fails if a generated file is out of date.
+pub(crate) fn check() -> anyhow::Result<()> {
+    run(&Args { check: true })
+}
+
+/// Compiles the contract into `out`.
+fn generate(proto: &Path, out: &Path) -> anyhow::Result<()> {
+    let descriptors = protox::compile(FILES, [proto])?;
+    fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;
+    fs::write(out.join("contract.md"), reference::page(&descriptors))?;
+    fs::write(out.join("errors.md"), errors::page(&reference::values(&descriptors, "Reason"))?)?;
+    tonic_prost_build::configure().btree_map(".").out_dir(out).compile_fds(descriptors)?;
+    Ok(())
 }

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use e2e::{Simcloud, State, docs, eventually, merge, seconds};
-use e2e_cluster::layout::NetworkNamespace;
-use e2e_cluster::up::{Cloud, Programs};
-use e2e_cluster::{Layout, Order};
+use e2e_tools::cluster::layout::NetworkNamespace;
+use e2e_tools::cluster::up::{Cloud, Programs};
+use e2e_tools::cluster::{Layout, Order};
 use e2e_tools::{Environment, Terminal, Tool};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -97,7 +97,7 @@ pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Re
     tell(&format!("\n=== {name}"));
     LazyLock::force(&ENDED);
     let stage = Stage::new().unwrap();
-    let _lock = e2e_cluster::lock(&stage.layout).unwrap();
+    let _lock = e2e_tools::cluster::lock(&stage.layout).unwrap();
     stage.down().unwrap();
     // Another thread enters the cluster's network, with all processes that it starts; this one stays outside and cleans up.
     let end = thread::scope(|scope| scope.spawn(|| stage.play(wanted, play)).join());
@@ -165,7 +165,7 @@ impl Stage {
     }
 
     async fn up(&self, wanted: Wanted) -> anyhow::Result<Bed> {
-        e2e_cluster::up(&self.layout, &self.order(wanted)).await?;
+        e2e_tools::cluster::up(&self.layout, &self.order(wanted)).await?;
         let network =
             File::open(NetworkNamespace::Fabric.namespace_file()).context("the cluster has no network")?;
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
@@ -179,7 +179,7 @@ impl Stage {
             images: self.images.clone(),
             begin: Instant::now(),
             client: Client::try_from(config)?,
-            cloud: Simcloud::at(&e2e_cluster::cloud::url())?,
+            cloud: Simcloud::at(&e2e_tools::cluster::cloud::url())?,
         };
         // A new cluster has no ServiceAccount in its first seconds, and refuses pods.
         let account = ["get", "serviceaccount", "default"];
@@ -208,7 +208,7 @@ impl Stage {
 
     fn down(&self) -> anyhow::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(e2e_cluster::down(&self.layout))
+        runtime.block_on(e2e_tools::cluster::down(&self.layout))
     }
 
     /// Keeps the logs of the servers and of the pods, and returns their folder.
@@ -231,13 +231,13 @@ impl Bed {
     /// Loads an image onto all nodes.
     pub(crate) fn load(&self, image: &str) -> anyhow::Result<()> {
         let archive = self.images.join(format!("{image}.tar"));
-        e2e_cluster::load(&self.layout, &self.programs, &[archive])
+        e2e_tools::cluster::load(&self.layout, &self.programs, &[archive])
     }
 
     /// Gives the pods of all nodes a network, as a CNI's installer does once it can run.
     pub(crate) async fn give_pods_a_network(&self, nodes: u8) -> anyhow::Result<()> {
         let order = Order { nodes, cloud: None, pod_network: true, programs: self.programs.clone() };
-        e2e_cluster::up(&self.layout, &order).await
+        e2e_tools::cluster::up(&self.layout, &order).await
     }
 
     /// The default values of all scenarios, with changes.
@@ -245,7 +245,7 @@ impl Bed {
         let mut values = json!({
             "image": { "registry": "localhost", "pullPolicy": "Never" },
             "adapter": { "sim": { "endpoint": self.cloud.url() } },
-            "routeController": { "clusterCidr": e2e_cluster::layout::PODS },
+            "routeController": { "clusterCidr": e2e_tools::cluster::layout::PODS },
         });
         merge(&mut values, change);
         values

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, ensure};
 use e2e::{eventually, service};
-use e2e_cluster::layout::{NetworkNamespace, Node};
+use e2e_tools::cluster::layout::{NetworkNamespace, Node};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::ListParams;

@@ -93,7 +93,7 @@ fn a_minute_without_the_api_server_loses_nothing() {
         // One Service is in progress, and vendor calls may still follow.
         service("in-flight").port(80).create(&bed.client).await?;
         let down = Instant::now();
-        e2e_cluster::stop(bed.layout(), "kube-apiserver").await?;
+        e2e_tools::cluster::stop(bed.layout(), "kube-apiserver").await?;
         bed.step("the API server is down");
         let before = served(&bed.cloud).await?;
         let mut looks = interval(seconds(1));

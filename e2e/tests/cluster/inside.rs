@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use e2e::{eventually, seconds};
-use e2e_cluster::layout;
+use e2e_tools::cluster::layout;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;

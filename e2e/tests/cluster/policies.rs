@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context, bail, ensure};
 use e2e::{CONTROLLERS, eventually, node, service};
-use e2e_cluster::layout::{API_SERVICE, FABRIC_ADDRESS, PODS};
+use e2e_tools::cluster::layout::{API_SERVICE, FABRIC_ADDRESS, PODS};
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -22,7 +22,7 @@ use crate::inside::Container;
 use crate::routes::remove_routes;
 
 const ADAPTER: &str = "cloud-adapter";
-const CLOUD: u16 = e2e_cluster::layout::CLOUD_PORT;
+const CLOUD: u16 = e2e_tools::cluster::layout::CLOUD_PORT;
 
 #[test]
 fn pod_network_works_across_nodes_and_policies_fit() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::Context;
-use e2e_cluster::layout::{NetworkNamespace, Node};
+use e2e_tools::cluster::layout::{NetworkNamespace, Node};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, IMAGES, NAMESPACE, RELEASE};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
 use e2e::{Launch, Process, Simcloud, delete_node, eventually, merge, node, seconds, service};
-use e2e_cluster::layout::FABRIC_ADDRESS;
+use e2e_tools::cluster::layout::FABRIC_ADDRESS;
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::DeleteParams;

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{bail, ensure};
 use e2e::CONTROLLERS;
-use e2e_cluster::layout::Node;
+use e2e_tools::cluster::layout::Node;
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, NAMESPACE, RELEASE, scenario};

@@ -12,6 +12,8 @@
 //! for skipping it. Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of
 //! the pins is part of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
 //!
+//! [`cluster`] runs a whole cluster on this host with them.
+//!
 //! The command lines of the [`demo`] and of the [`mod@bench`] are in this crate, so that they can be checked before those programs are
 //! built.
 //!
@@ -19,6 +21,7 @@
 
 pub mod bench;
 mod build;
+pub mod cluster;
 mod compiler;
 pub mod demo;
 mod environment;

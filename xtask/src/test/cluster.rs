@@ -14,8 +14,8 @@ const IMAGES: [&str; 4] = ["adapter-sim", "node-controller", "route-controller",
 /// Runs the selected scenarios with images that are linked in this way.
 pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     // This check comes before the build, which takes minutes.
-    e2e_cluster::root()?;
-    let status = e2e_cluster::status(&cluster::layout()?);
+    e2e_tools::cluster::root()?;
+    let status = e2e_tools::cluster::status(&cluster::layout()?);
     if status.any && status.all {
         bail!(
             "a cluster is running, and these scenarios would stop it; stop it first: `cargo xtask cluster down`"

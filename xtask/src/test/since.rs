@@ -141,7 +141,7 @@ mod tests {
     fn a_change_runs_its_package_and_what_depends_on_it() {
         assert_eq!(chosen(&["lease/src/lib.rs"]), "rdeps(=cloud-lease)");
         assert_eq!(chosen(&["cloud-adapter/budget/src/lib.rs"]), "rdeps(=cloud-budget)");
-        assert_eq!(chosen(&["e2e/cluster/src/wait.rs"]), "rdeps(=e2e-cluster)");
+        assert_eq!(chosen(&["e2e/tools/src/cluster/wait.rs"]), "rdeps(=e2e-tools)");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::reference::last_cell;
+use super::reference::last_cell;
 
 const HEAD: &str = "# Error reasons
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::layout::Layout;
+use crate::cluster::layout::Layout;
 
 /// The settings. Source: `setupKernelTunables` of the kubelet 1.36, `pkg/kubelet/cm/container_manager_linux.go`.
 const SETTINGS: [&str; 6] = [

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::layout::{Layout, NetworkNamespace};
-use crate::wait::{Seen, wait};
+use crate::cluster::layout::{Layout, NetworkNamespace};
+use crate::cluster::wait::{Seen, wait};
 
 /// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::Tool;
 use anyhow::{Context, ensure};
-use e2e_tools::Tool;
 use tokio::time::Instant;
 
-use crate::client::{import, runs};
-use crate::layout::{
+use crate::cluster::client::{import, runs};
+use crate::cluster::layout::{
     HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node, PAUSE_IMAGE, PRIVATE_DIRS,
 };
-use crate::process::{Server, Started, enter, known};
-use crate::run::run;
-use crate::wait::{Seen, say, wait};
-use crate::{files, images, needs, network, pki, servers, sysctls};
+use crate::cluster::process::{Server, Started, enter, known};
+use crate::cluster::run::run;
+use crate::cluster::wait::{Seen, say, wait};
+use crate::cluster::{files, images, needs, network, pki, servers, sysctls};
 
 /// The executables of [`Tool::CLUSTER`].
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ impl Work<'_> {
         for dir in [layout.cni(node), layout.node(node).join("pki")] {
             fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         }
-        if crate::process::running(layout, &name).is_none() {
+        if crate::cluster::process::running(layout, &name).is_none() {
             fs::remove_file(layout.mounted(node)).ok();
         }
         let args = ["--mount", "--propagation", "slave", "--", "sh", "-c"].map(str::to_owned);

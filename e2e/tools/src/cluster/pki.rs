@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::files;
-use crate::layout::{API_SERVICE, FABRIC_ADDRESS, Layout, NODES_MAX, Node};
-use crate::run::run;
+use crate::cluster::files;
+use crate::cluster::layout::{API_SERVICE, FABRIC_ADDRESS, Layout, NODES_MAX, Node};
+use crate::cluster::run::run;
 
 /// The identities with tokens: file, user, groups.
 fn identities() -> Vec<(String, String, &'static str)> {
@@ -68,7 +68,7 @@ fn apiserver_names() -> String {
 }
 
 fn openssl(folder: &Path, words: &str) -> anyhow::Result<()> {
-    run(crate::run::words(&format!("openssl {words}")).current_dir(folder)).map(drop)
+    run(crate::cluster::run::words(&format!("openssl {words}")).current_dir(folder)).map(drop)
 }
 
 /// A line of the file for `--token-auth-file`: token, user, user ID, groups.

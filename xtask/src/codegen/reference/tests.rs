@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, path::Path};
 use super::*;
 
 fn contract() -> String {
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
-    page(&protox::compile(crate::FILES, [proto]).expect("the contract compiles"))
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cloud-api-proto/proto");
+    page(&protox::compile(crate::codegen::FILES, [proto]).expect("the contract compiles"))
 }
 
 #[test]

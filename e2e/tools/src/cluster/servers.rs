@@ -1,6 +1,8 @@
 //! The argument lists of all servers.
 
-use crate::layout::{API_PORT, CLOUD_PORT, FABRIC_ADDRESS, Layout, Node, PODS, PRIVATE_DIRS, SERVICES};
+use crate::cluster::layout::{
+    API_PORT, CLOUD_PORT, FABRIC_ADDRESS, Layout, Node, PODS, PRIVATE_DIRS, SERVICES,
+};
 
 const ETCD: &str = "http://127.0.0.1:2379";
 

@@ -8,8 +8,8 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::layout::{Layout, PAUSE_IMAGE};
-use crate::run::run;
+use crate::cluster::layout::{Layout, PAUSE_IMAGE};
+use crate::cluster::run::run;
 
 const PAUSE: &str = "#include <signal.h>\n#include <unistd.h>\n\
                      static void end(int signal) { (void)signal; _exit(0); }\n\

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 
 use anyhow::{Context, bail};
 
-use crate::layout::Layout;
+use crate::cluster::layout::Layout;
 
 /// Locks the cluster until the returned file is dropped. The locked file is the folder that contains the cluster's folder, so no lock file
 /// is left behind.

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::run::run;
-use crate::wait::say;
+use crate::cluster::run::run;
+use crate::cluster::wait::say;
 
 /// The folders of the CNI plugins on Debian and on other distributions.
 const PLUGIN_DIRS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::Tool;
 use anyhow::{Context, ensure};
-use e2e_tools::Tool;
 
-use crate::layout::{Layout, NODES_MAX, NetworkNamespace, Node};
-use crate::needs;
-use crate::process::{enter, running};
-use crate::run::run;
-use crate::up::Programs;
-use crate::wait::say;
+use crate::cluster::layout::{Layout, NODES_MAX, NetworkNamespace, Node};
+use crate::cluster::needs;
+use crate::cluster::process::{enter, running};
+use crate::cluster::run::run;
+use crate::cluster::up::Programs;
+use crate::cluster::wait::say;
 
 /// Fails unless a cluster runs and the caller is root.
 pub fn check(layout: &Layout) -> anyhow::Result<()> {

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::layout::{BRIDGE, FABRIC_ADDRESS, NetworkNamespace, Node, PODS};
-use crate::process::enter;
-use crate::run::{run, run_words};
+use crate::cluster::layout::{BRIDGE, FABRIC_ADDRESS, NetworkNamespace, Node, PODS};
+use crate::cluster::process::enter;
+use crate::cluster::run::{run, run_words};
 
 /// Creates the fabric: a bridge with an address, without an uplink.
 pub(crate) fn fabric() -> anyhow::Result<()> {

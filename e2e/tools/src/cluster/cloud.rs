@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::layout::{CLOUD_PORT, FABRIC_ADDRESS, Node};
+use crate::cluster::layout::{CLOUD_PORT, FABRIC_ADDRESS, Node};
 
 /// The address on which it listens.
 pub fn url() -> String {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node};
-use crate::process::{kill_all, known, stop};
-use crate::run::run_words;
-use crate::wait::say;
-use crate::{needs, network, sysctls};
+use crate::cluster::layout::{HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node};
+use crate::cluster::process::{kill_all, known, stop};
+use crate::cluster::run::run_words;
+use crate::cluster::wait::say;
+use crate::cluster::{needs, network, sysctls};
 
 /// The parent cgroup that containerd uses for containers of a kubelet.
 const CGROUP: &str = "k8s.io";

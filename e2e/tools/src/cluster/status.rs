@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::layout::Layout;
-use crate::process::{known, running};
+use crate::cluster::layout::Layout;
+use crate::cluster::process::{known, running};
 
 /// The observed state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use anyhow::ensure;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cloud;
-use crate::layout::NetworkNamespace;
-use crate::run::run_words;
-use crate::wait::say;
+use crate::cluster::cloud;
+use crate::cluster::layout::NetworkNamespace;
+use crate::cluster::run::run_words;
+use crate::cluster::wait::say;
 
 /// The routing protocol number that marks the routes of this module in the kernel.
 const PROTOCOL: &str = "99";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::layout::{Layout, Node, PAUSE_IMAGE, api_url};
+use crate::cluster::layout::{Layout, Node, PAUSE_IMAGE, api_url};
 
 /// A kubeconfig for a user with a token.
 pub(crate) fn kubeconfig(ca: &Path, token: &str) -> Value {

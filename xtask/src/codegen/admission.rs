@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::annotations::{self, Annotation, SOURCE};
+use super::annotations::{self, Annotation, SOURCE};
 
 const HEAD: &str =
     "# Written by `cargo xtask codegen` from service-controller/src/plan/annotations/keys.rs: change that.
