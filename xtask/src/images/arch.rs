@@ -45,14 +45,6 @@ impl Arch {
             Self::Arm64 => "aarch64-linux-gnu",
         }
     }
-
-    /// The number in the header of a binary.
-    pub(crate) const fn machine(self) -> u16 {
-        match self {
-            Self::Amd64 => 62,
-            Self::Arm64 => 183,
-        }
-    }
 }
 
 impl fmt::Display for Arch {

@@ -1,79 +1,58 @@
 //! Checks that a program can run in an empty image: it must be built for the right architecture, and without a dynamic linker.
 
 use anyhow::{Context, bail};
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{Endianness, elf};
 
 use super::arch::Arch;
 
-/// The program header that names a dynamic linker.
-const PT_INTERP: u32 = 3;
-
 pub(crate) fn check(binary: &[u8], arch: Arch) -> anyhow::Result<()> {
-    // The class is 64 bits, the byte order little-endian.
-    if !binary.starts_with(b"\x7fELF\x02\x01") {
-        bail!("not a 64-bit Linux program; build it for {}", arch.target());
+    let target = arch.target();
+    let wrong = || format!("not a 64-bit Linux program, or truncated; build it for {target}");
+    let header = FileHeader64::<Endianness>::parse(binary).with_context(wrong)?;
+    let endian = header.endian().with_context(wrong)?;
+    let machine = header.e_machine(endian);
+    let expected = match arch {
+        Arch::Amd64 => elf::EM_X86_64,
+        Arch::Arm64 => elf::EM_AARCH64,
+    };
+    if machine != expected {
+        bail!("built for another machine than {arch} (ELF machine {machine}); build it for {target}");
     }
-    let cut = "the file is truncated; build it again";
-    let machine = u16::from_le_bytes(at(binary, 18).context(cut)?);
-    if machine != arch.machine() {
+    let segments = header.program_headers(endian, binary).with_context(wrong)?;
+    // The program header that names a dynamic linker.
+    if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
         bail!(
-            "built for another machine than {arch} (ELF machine {machine}); build it for {}",
-            arch.target()
+            "dynamically linked, so it cannot start in an image without a libc; build it with \
+            RUSTFLAGS='-C target-feature=+crt-static' and --target {target}"
         );
-    }
-    let table = u64::from_le_bytes(at(binary, 32).context(cut)?);
-    let size = u64::from(u16::from_le_bytes(at(binary, 54).context(cut)?));
-    let entries = u64::from(u16::from_le_bytes(at(binary, 56).context(cut)?));
-    for entry in 0..entries {
-        let place = usize::try_from(table.saturating_add(entry * size)).context(cut)?;
-        if u32::from_le_bytes(at(binary, place).context(cut)?) == PT_INTERP {
-            bail!(
-                "dynamically linked, so it cannot start in an image without a libc; build it with \
-                RUSTFLAGS='-C target-feature=+crt-static' and --target {}",
-                arch.target()
-            );
-        }
     }
     Ok(())
 }
 
-fn at<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
-    bytes.get(place..place.checked_add(N)?)?.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Arch, PT_INTERP, check};
-
-    /// A binary with one program header.
-    fn binary(arch: Arch, header: u32) -> Vec<u8> {
-        let mut elf = b"\x7fELF\x02\x01".to_vec();
-        elf.resize(64, 0);
-        elf[18..20].copy_from_slice(&arch.machine().to_le_bytes());
-        elf[32] = 64;
-        elf[54] = 56;
-        elf[56] = 1;
-        elf.extend(header.to_le_bytes());
-        elf
-    }
+    use super::{Arch, check};
 
     #[test]
-    fn only_static_binaries_of_the_machine_pass() {
-        check(&binary(Arch::Arm64, 1), Arch::Arm64).unwrap();
-        for (elf, told) in [
-            (binary(Arch::Amd64, 1), "build it for aarch64-unknown-linux-gnu"),
-            (binary(Arch::Arm64, PT_INTERP), "crt-static"),
-            (b"#!/bin/sh\n".to_vec(), "not a 64-bit Linux program"),
-            (binary(Arch::Arm64, 1)[..60].to_vec(), "truncated"),
-        ] {
-            let error = check(&elf, Arch::Arm64).unwrap_err();
-            assert!(error.to_string().contains(told), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_program_of_this_system_is_not_static() {
+    fn only_static_programs_of_the_machine_pass() {
+        // A program of this system has a dynamic linker.
         let here = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let error = check(&here, Arch::of_this_machine().unwrap()).unwrap_err();
-        assert!(error.to_string().contains("crt-static"), "{error}");
+        let this = Arch::of_this_machine().unwrap();
+        let other = if this == Arch::Amd64 { Arch::Arm64 } else { Arch::Amd64 };
+        for (binary, arch, reason) in [
+            (&here[..], this, "crt-static"),
+            (&here[..], other, "built for another machine"),
+            (b"#!/bin/sh\n", this, "not a 64-bit Linux program"),
+            (&here[..70], this, "truncated"),
+        ] {
+            let error = check(binary, arch).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        // The same header with a segment of another kind instead of the dynamic linker.
+        let mut fixed = here[..64].to_vec();
+        fixed[54..58].copy_from_slice(&[56, 0, 0, 0]);
+        check(&fixed, this).unwrap();
     }
 }
