@@ -53,9 +53,13 @@ pub struct Bed<Cloud = Simcloud> {
 impl Bed {
     /// Installs everything and waits until all pods are ready.
     pub async fn start() -> anyhow::Result<Self> {
-        let mut this = Self::install().await?;
-        this.cluster.pods.start()?;
-        this.ready().await?;
+        Self::start_with(&json!({})).await
+    }
+
+    /// Installs everything with additional values of the chart, and waits until all pods are ready.
+    pub async fn start_with(values: &Value) -> anyhow::Result<Self> {
+        let mut this = Self::install_with(values).await?;
+        this.start_pods().await?;
         Ok(this)
     }
 
@@ -157,6 +161,19 @@ impl Bed<OpenStack> {
 }
 
 impl<Cloud> Bed<Cloud> {
+    /// The ID of a node's instance.
+    pub async fn instance(&self, node: &str) -> anyhow::Result<String> {
+        let id = self.nodes().get(node).await?.spec.and_then(|spec| spec.provider_id);
+        let id = id.with_context(|| format!("{node} has no provider ID"))?;
+        Ok(id.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// Starts all pods and waits until they are ready.
+    pub async fn start_pods(&mut self) -> anyhow::Result<()> {
+        self.cluster.pods.start()?;
+        self.ready().await
+    }
+
     /// Waits until all pods are ready.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         self.cluster.pods.wait_ready(self.within).await
@@ -236,6 +253,12 @@ impl<Cloud> Bed<Cloud> {
         self.explain(seen, "Service", name).await
     }
 
+    /// Creates a Service with one port, waits until it has its address, and returns it.
+    pub async fn expose(&self, service: &str, port: u16) -> anyhow::Result<String> {
+        crate::service(service).port(port).create(&self.client()).await?;
+        self.address(service).await
+    }
+
     /// Waits until a Service has its address, and returns it.
     pub async fn address(&self, service: &str) -> anyhow::Result<String> {
         self.until_service(service, "has an address", |it| address(it).context("the Service has no address"))
@@ -280,6 +303,14 @@ impl<Cloud> Bed<Cloud> {
         eventually(&what, self.within, || async { quiet(&pod.metrics().await?) })
             .await
             .with_context(|| pod.tail())
+    }
+
+    /// Waits until all controllers are ready and their queues are empty.
+    pub async fn all_quiet(&mut self) -> anyhow::Result<()> {
+        for controller in CONTROLLERS {
+            self.quiet(controller).await?;
+        }
+        Ok(())
     }
 
     /// Waits until the service-controller uses this number of nodes as backends, which takes a moment after the nodes joined.

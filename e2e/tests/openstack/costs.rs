@@ -88,9 +88,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    for name in CONTROLLERS {
-        bed.quiet(name).await?;
-    }
+    bed.all_quiet().await?;
     let calls = proxy.since(mark);
     let after = count(&calls);
     told("the adapter is killed and started", &after);

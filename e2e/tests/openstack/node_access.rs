@@ -40,8 +40,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     ensure!(guards.inside.len() == 2, "{guards:?}");
 
     let mark = proxy.mark();
-    service("shop").port(80).create(&bed.client()).await?;
-    bed.address("shop").await?;
+    bed.expose("shop", 80).await?;
     bed.quiet("service-controller").await?;
     let calls = count(&proxy.since(mark).writes());
     told("a second Service", &calls);

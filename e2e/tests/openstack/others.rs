@@ -11,8 +11,7 @@ async fn changes_by_others_are_reverted_and_their_objects_stay() {
 async fn others(bed: &mut Bed) -> anyhow::Result<()> {
     bed.join("a", None).await?;
     let project = Arc::clone(&bed.cluster.cloud.project);
-    service("web").port(80).create(&bed.client()).await?;
-    let address = bed.address("web").await?;
+    let address = bed.expose("web", 80).await?;
     bed.quiet("service-controller").await?;
     let web = only_balancer(bed, "web").await?;
 

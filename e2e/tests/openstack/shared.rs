@@ -16,8 +16,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     join_many(bed, 2).await?;
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
     let before = (project.count().await?, Guards::of(&project).await?);
-    service("web").port(80).create(&bed.client()).await?;
-    let address = bed.address("web").await?;
+    let address = bed.expose("web", 80).await?;
     bed.quiet("service-controller").await?;
     let web = only_balancer(bed, "web").await?;
 

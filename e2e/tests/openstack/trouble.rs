@@ -11,8 +11,7 @@ async fn exhausted_quota_is_reported_and_retried() {
 async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     bed.join("a", None).await?;
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
-    service("web").port(80).create(&bed.client()).await?;
-    bed.address("web").await?;
+    bed.expose("web", 80).await?;
     project.limit_balancers(2).await?;
     project.limit_floating_ips(1).await?;
 
@@ -72,8 +71,7 @@ async fn trouble(bed: &mut Bed) -> anyhow::Result<()> {
         ("listing cut", proxy.inject(lists().nth(4), Action::ResetBefore)),
     ];
     let mark = proxy.mark();
-    service("web").port(80).create(&bed.client()).await?;
-    bed.address("web").await?;
+    bed.expose("web", 80).await?;
     only_balancer(bed, "web").await?;
     for (what, rule) in &rules {
         ensure!(rule.fired() == 1, "{what}: {} times; {}", rule.fired(), proxy.since(mark));

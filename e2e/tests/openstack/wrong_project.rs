@@ -12,11 +12,8 @@ async fn credentials_of_another_project_are_reported() {
 
 async fn wrong_project(bed: &mut Bed) -> anyhow::Result<()> {
     bed.join("a", Some("10.244.1.0/24")).await?;
-    service("web").port(80).create(&bed.client()).await?;
-    bed.address("web").await?;
-    for name in CONTROLLERS {
-        bed.quiet(name).await?;
-    }
+    bed.expose("web", 80).await?;
+    bed.all_quiet().await?;
     let other = Project::make().await?;
     let seen = AssertUnwindSafe(in_another(bed, &other)).catch_unwind().await;
     let used = other.state().await;

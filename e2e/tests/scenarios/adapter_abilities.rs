@@ -1,8 +1,6 @@
 //! Adapters with fewer abilities than the adapter of the simulated cloud: they lack capabilities, are half upgraded, or one of their calls
 //! hangs. Also an adapter with unknown fields in its answers.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -198,8 +196,7 @@ async fn missing_and_hanging_calls_are_waited_for() {
     for name in ["old", "listed"] {
         bed.cluster.cloud.create_instance(name).await.unwrap();
     }
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     node("old").register(&bed.client()).await.unwrap();
     bed.initialised("old").await.unwrap();
     half_upgraded(&mut bed, &proxy).await;
@@ -291,12 +288,10 @@ async fn many_at_once(bed: &Bed, proxy: &AdapterProxy) {
 async fn unknown_fields_of_a_newer_adapter_are_ignored() {
     let (mut bed, proxy) = Bed::install_behind_proxy(&json!({})).await.unwrap();
     proxy.say_more();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     bed.targets(1).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     served(&bed, "a").await;
     for call in ["GetInfo", "WatchInstances", "EnsureLoadBalancer", "ApplyRoutes"] {
         assert!(proxy.calls(call) > 0, "{call}");

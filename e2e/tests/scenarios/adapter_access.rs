@@ -1,7 +1,5 @@
 //! Which callers the adapter accepts, with tokens that a real API server issues.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::path::PathBuf;
 
 use cloud_api_proto::v1alpha1::adapter_service_client::AdapterServiceClient;
@@ -11,7 +9,7 @@ use cloud_api_proto::v1alpha1::{
     BatchGetInstancesRequest, DeleteLoadBalancerRequest, GetInfoRequest, RequestContext,
 };
 use cloud_api_proto::{AdapterError, Reason};
-use e2e::{ADAPTER, Bed, CONTROLLERS, GrpcPort, service};
+use e2e::{ADAPTER, Bed, CONTROLLERS, GrpcPort};
 use http::Method;
 use tonic::Code;
 
@@ -82,8 +80,7 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
     let ended = adapter.counted("cloud_adapter_connections_ended_total", "why").await.unwrap();
     assert!(ended.get("handshake").is_some_and(|ended| *ended >= 2.0), "{ended:?}");
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     let calls = bed.adapter_calls().await.unwrap();
     assert_eq!(calls.keys().collect::<Vec<_>>(), ["OK"], "{calls:?}");
 }

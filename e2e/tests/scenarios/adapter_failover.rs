@@ -1,6 +1,5 @@
 //! Two adapters, one of them the leader, which is killed or shut down while users are at work.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::print_stdout, reason = "the measured times are worth reading")]
 
 use std::collections::BTreeMap;
@@ -33,9 +32,7 @@ async fn adapter_failover_fails_no_call_of_a_controller() {
     // Routes are listed often, so that routes to deleted instances are removed soon.
     let cache = json!({ "routes": { "maxAge": "5s" } });
     let values = json!({ "adapter": { "replicas": "active-standby", "limits": { "buckets": buckets }, "cache": cache } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     let mut load = Load::start(&bed).await.unwrap();
     load.work_for(STEADY).await.unwrap();
 

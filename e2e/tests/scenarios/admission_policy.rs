@@ -1,7 +1,5 @@
 //! The admission policy for annotations of Services, as a real API server applies it. No controller runs here.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use anyhow::{Context as _, ensure};
 use e2e::{ControlPlane, Release, Values, WITHIN, eventually, merge};
 use k8s_openapi::api::core::v1::Service;

@@ -1,7 +1,5 @@
 //! What the chart makes of its values, on a real API server. No controller runs here.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 
 use e2e::{ControlPlane, Pods, Release, Values, merge, rights};

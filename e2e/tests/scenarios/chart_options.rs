@@ -1,7 +1,5 @@
 //! The effects of the chart's options, on a real API server.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 
 use e2e::{Bed, ControlPlane, Release, Values, WITHIN, eventually, merge, run_pod};

@@ -1,13 +1,11 @@
 //! Upgrade from the previous chart to this one and back, with existing load balancers and routes. Helm, the API server and the cloud are
 //! real; the programs are the current ones, with the flags of each chart.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::{Bed, CONTROLLERS, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
+use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
 
 const NAME: &str = "cloud-controllers";
 /// Used until there is a tag: the chart before monitoring, the self-test, egress policies and the deletion of load balancers at the
@@ -40,8 +38,7 @@ async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
         unchanged(&bed, &cloud, &addresses, &format!("rollback from {way:?}")).await;
     }
     // The controllers work, they are not only idle.
-    service("late").port(80).create(&bed.client()).await.unwrap();
-    bed.address("late").await.unwrap();
+    bed.expose("late", 80).await.unwrap();
 }
 
 /// Installs the previous release with a user's own values, and waits until it is ready. Returns the file of the values.
@@ -78,9 +75,7 @@ async fn changed(bed: &mut Bed, command: &[&str]) {
 
 /// Waits until the controllers have nothing to do.
 async fn rest(bed: &mut Bed) {
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.all_quiet().await.unwrap();
 }
 
 async fn unchanged(bed: &Bed, before: &e2e::State, addresses: &[String; 2], what: &str) {

@@ -1,8 +1,6 @@
 //! `cloudctl` with a real API server and the pages of real processes: everything is healthy, some objects wait, half of the processes are
 //! down, and without rights.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -97,8 +95,7 @@ async fn until<T: DeserializeOwned>(
 async fn cloudctl_reports_ready_waiting_and_missing_objects() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     all_is_well(&bed).await;
     a_service_that_waits(&bed).await;
     plans(&bed).await;
@@ -278,16 +275,11 @@ fn kubectl_completes_the_arguments_of_its_plugin() {
 #[tokio::test]
 async fn adoption_is_safe_while_only_tags_are_planned() {
     let values = json!({ "serviceController": { "compat": "openstack" } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     bed.targets(1).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.expose("web", 80).await.unwrap();
+    bed.all_quiet().await.unwrap();
     for name in CONTROLLERS {
         bed.cluster.pods.get(name).unwrap().terminate().await.unwrap();
     }
@@ -331,8 +323,7 @@ async fn start_again(bed: &mut Bed, changes: &[Value]) {
 async fn orphans_are_shown_and_deleted_on_request() {
     let mut bed = Bed::start().await.unwrap();
     for name in ["kept", "left"] {
-        service(name).port(80).create(&bed.client()).await.unwrap();
-        bed.address(name).await.unwrap();
+        bed.expose(name, 80).await.unwrap();
     }
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
     for name in ["kept", "left"] {

@@ -1,7 +1,5 @@
 //! The answers of each binary to wrong usage and to `--help`. No cluster is needed.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

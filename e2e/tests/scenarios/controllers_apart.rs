@@ -1,7 +1,5 @@
 //! Three controllers are three processes: a stop or a lockout of one does not affect the others.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,8 +21,7 @@ async fn a_stopped_controller_does_not_affect_the_others() {
     }
     ends_with_2(&mut bed, "route-controller", "--log-level").await;
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     for name in ["node-controller", "service-controller"] {
         for page in ["/healthz", "/livez", "/readyz"] {
             let status = bed.cluster.pods.get(name).unwrap().http_status(Method::GET, page).await.unwrap();
@@ -33,8 +30,7 @@ async fn a_stopped_controller_does_not_affect_the_others() {
     }
 
     bed.cluster.pods.get("node-controller").unwrap().kill().await.unwrap();
-    service("more").port(80).create(&bed.client()).await.unwrap();
-    bed.address("more").await.unwrap();
+    bed.expose("more", 80).await.unwrap();
     a_refused_controller_waits(&mut bed).await;
     shutdown_does_not_wait_for_the_adapter(&mut bed).await;
 }

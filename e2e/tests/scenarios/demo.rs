@@ -1,7 +1,5 @@
 //! The demo with JSON output.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -119,15 +117,15 @@ async fn observed_demo_has_dashboard_data_and_traces() {
 }
 
 /// Ends the demo gracefully with its test, even if the test fails.
-struct Staying(Child);
+pub(super) struct Staying(Child);
 
 impl Staying {
-    fn start(demo: &mut Command) -> Self {
+    pub(super) fn start(demo: &mut Command) -> Self {
         Self(demo.stdout(Stdio::piped()).spawn().unwrap())
     }
 
     /// The lines of the output, as they are printed.
-    fn told(&mut self) -> impl Iterator<Item = Value> + use<> {
+    pub(super) fn told(&mut self) -> impl Iterator<Item = Value> + use<> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         lines.map(|line| from_str::<Value>(&line.unwrap()).unwrap())
     }

@@ -1,20 +1,17 @@
 //! Runs the commands of the documentation: each block that is marked `run`, page by page, and compares the output with the text below the
 //! command. Commands that need nodes with pods run in the scenarios of `cargo xtask test cluster`.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
 
 use adapter_conformance::Options;
 use clap::Parser as _;
 use doc_tools::pages::How;
 use e2e::docs::{Command, Page, Terminal, pages, select};
 use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, from_str, json};
+use serde_json::json;
+
+use super::demo::Staying;
 
 /// The node of pages that are about a node.
 const NODE: &str = "node-1";
@@ -101,14 +98,9 @@ async fn knows_monitoring(control_plane: &ControlPlane) {
 /// The tutorial and the pages on troubleshooting, in a terminal beside the demo.
 #[tokio::test]
 async fn commands_of_the_tutorial_work_beside_the_demo() {
-    let demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"))
-        .args(["--json", "--nodes=3"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut demo = Staying(demo);
-    let told = BufReader::new(demo.0.stdout.take().unwrap()).lines();
-    let mut told = told.map(|line| from_str::<Value>(&line.unwrap()).unwrap());
+    let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"));
+    let mut demo = Staying::start(demo.args(["--json", "--nodes=3"]));
+    let mut told = demo.told();
     let stay = told.find(|line| line["event"] == "stay").expect("the demo stays up");
     let terminal = terminal(Path::new(stay["kubeconfig"].as_str().unwrap()));
     terminal.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
@@ -180,16 +172,4 @@ fn asked_for_help(mut command: Command) -> Option<Command> {
     command.text = format!("{text} --help");
     command.shown.clear();
     [&PROGRAMS[..], &["helm"]].concat().contains(&program).then_some(command)
-}
-
-/// Ends the demo gracefully with its test, even if the test fails.
-struct Staying(Child);
-
-impl Drop for Staying {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            kill_process(Pid::from_child(&self.0), Signal::TERM).ok();
-            self.0.wait().ok();
-        }
-    }
 }

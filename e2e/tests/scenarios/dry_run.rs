@@ -1,7 +1,5 @@
 //! Controllers in dry run change nothing, and the plans on their pages are what they execute after the dry run ends.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use adapter_sim::simcloud::Access;
 use anyhow::{Context, ensure};
 use e2e::{ADAPTER, Bed, CONTROLLERS, WITHIN, eventually, node, service};

@@ -1,7 +1,5 @@
 //! Each object that waits is explained by the page of its controller with the text of its Event, and leaves the list once it is ready.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use adapter_sim::simcloud::model::Route;
 use anyhow::{Context, ensure};
 use cloud_api_proto::DOMAIN;

@@ -1,8 +1,6 @@
 //! An API server that is slow, throttles, fails, forgets or hangs, for all three controllers: nothing is removed or created twice, waiting
 //! controllers say so, and all requests are carried out when the API server works again.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use adapter_sim::simcloud::Operation;
 use anyhow::ensure;
 use e2e::{ApiProxy, Bed, CONTROLLERS, State, Trouble, node, seconds, service};
@@ -24,15 +22,12 @@ async fn controllers_survive_api_server_faults() {
     for name in CONTROLLERS {
         proxy.before(bed.cluster.pods.get(name).unwrap()).unwrap();
     }
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     wish(&bed, 0).await;
     granted(&bed, 0).await;
 
     for (number, (trouble, works)) in (1..).zip(TROUBLES) {
-        for name in CONTROLLERS {
-            bed.quiet(name).await.unwrap();
-        }
+        bed.all_quiet().await.unwrap();
         let before = bed.cluster.cloud.state().await.unwrap();
         proxy.order(trouble);
         proxy.cut();

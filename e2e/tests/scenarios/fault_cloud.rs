@@ -1,8 +1,6 @@
 //! A cloud that throttles, fails, loses answers, lags behind, rejects the credentials or is replaced by another cloud. Each request is
 //! carried out exactly once.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
 use adapter_sim::simcloud::model::LoadBalancer;
@@ -48,8 +46,7 @@ async fn faulty_cloud_gets_each_object_exactly_once() {
 async fn rejected_credentials_delete_nothing_and_are_reported() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     bed.quiet("service-controller").await.unwrap();
     let before = bed.cluster.cloud.state().await.unwrap();
     let unauthorized =
@@ -108,14 +105,10 @@ async fn a_move_to_another_cloud_needs_confirmation() {
     }))
     .await
     .unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     let a = bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.expose("web", 80).await.unwrap();
+    bed.all_quiet().await.unwrap();
 
     let cluster = &mut bed.cluster;
     cluster.cloud.give_way_to("other", &cluster.control_plane).await.unwrap();
@@ -222,8 +215,7 @@ async fn a_lagging_cloud_gets_nothing_twice() {
 async fn a_load_balancer_deleted_in_the_cloud_is_recreated() {
     let bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     let lost = complete(&bed, 1).await;
     bed.cluster.cloud.delete_load_balancer(&lost.id).await.unwrap();
 

@@ -1,8 +1,6 @@
 //! The adapter or the API server is down or does not respond. Nothing is lost, nothing is created twice, and objects that wait say so in
 //! their Events.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 
 use adapter_sim::simcloud::Operation;
@@ -57,11 +55,8 @@ async fn an_unresponsive_or_refusing_adapter_is_waited_for() {
         bed.join(name, Some(pods)).await.unwrap();
         bed.until_cloud("its route exists", |state| routes(state, pods, true)).await.unwrap();
     }
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.expose("web", 80).await.unwrap();
+    bed.all_quiet().await.unwrap();
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap().id().unwrap();
     let adapter = Pid::from_raw(adapter.try_into().unwrap()).unwrap();
     kill_process(adapter, Signal::STOP).unwrap();
@@ -169,20 +164,16 @@ async fn an_adapter_killed_half_way_creates_no_duplicate() {
 async fn controllers_work_on_after_an_api_server_restart() {
     let control_plane = ControlPlane::start(&tools().unwrap()).await.unwrap();
     let mut bed = Bed::install_on(control_plane, &json!({})).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    let address = bed.address("web").await.unwrap();
+    let address = bed.expose("web", 80).await.unwrap();
     bed.until_cloud("a has its route", |state| {
         ensure!(state.routes.len() == 1, "{:?}", state.routes);
         Ok(())
     })
     .await
     .unwrap();
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.all_quiet().await.unwrap();
     let before = bed.cluster.cloud.state().await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
 
@@ -198,8 +189,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
     let after = bed.cluster.cloud.state().await.unwrap();
     assert_eq!((after.load_balancers, after.routes), (before.load_balancers, before.routes));
     bed.join("b", Some("10.244.2.0/24")).await.unwrap();
-    service("more").port(80).create(&bed.client()).await.unwrap();
-    bed.address("more").await.unwrap();
+    bed.expose("more", 80).await.unwrap();
     assert_eq!(bed.address("web").await.unwrap(), address);
     bed.until_cloud("b has its route", |state| {
         ensure!(state.routes.len() == 2, "{:?}", state.routes);

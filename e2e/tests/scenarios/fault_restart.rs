@@ -1,7 +1,5 @@
 //! Controllers are restarted, killed or shut down, while there is nothing to do.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use e2e::{Bed, CONTROLLERS, node, service};
 use serde_json::json;
 
@@ -19,9 +17,7 @@ async fn a_restarted_controller_writes_nothing() {
         "--leader-elect-retry-period=1s",
     ] });
     let values = json!({ "nodeController": short, "serviceController": short, "routeController": short });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     // With two addresses of one type, which strategic merge patches of the API server would merge.
     let addresses = json!([
@@ -39,9 +35,7 @@ async fn a_restarted_controller_writes_nothing() {
         bed.address(name).await.unwrap();
         bed.told("Service", name, "EnsuredLoadBalancer").await.unwrap();
     }
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.all_quiet().await.unwrap();
     let cloud = bed.cluster.cloud.state().await.unwrap();
     assert_eq!((cloud.load_balancers.len(), cloud.routes.len()), (2, 2));
 

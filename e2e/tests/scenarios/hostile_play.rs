@@ -58,9 +58,7 @@ const SOME: [(&str, &str); 9] = [
 #[tokio::test]
 async fn random_requests_of_an_attacker_do_not_affect_others() {
     let values = json!({ "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
     let mut play = Play::begin(bed).await.unwrap();

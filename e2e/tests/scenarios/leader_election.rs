@@ -1,7 +1,5 @@
 //! Two replicas of each controller, one of them the leader, which is killed, shut down, or suspended until the other takes over.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,9 +29,7 @@ async fn standby_takes_over_however_the_leader_ends() {
     let two = json!({ "replicas": 2, "extraArgs": FLAGS });
     let values = CONTROLLERS.map(|name| (key(name), two.clone()));
     let values: Value = values.into_iter().collect::<serde_json::Map<_, _>>().into();
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     let client = bed.client();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     service("web").port(80).create(&client).await.unwrap();
@@ -112,8 +108,7 @@ async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
 /// A new node and a new Service are handled, whichever replica leads.
 async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
     bed.join(node, Some(pods)).await.unwrap();
-    service(name).port(80).create(&bed.client()).await.unwrap();
-    bed.address(name).await.unwrap();
+    bed.expose(name, 80).await.unwrap();
     bed.until_cloud(&format!("{node} has its route"), |state| {
         let routed = state.routes.iter().any(|route| route.destination.to_string() == pods);
         ensure!(routed, "{:?}", state.routes);
@@ -220,8 +215,7 @@ async fn a_deleted_lease_is_created_again_by_its_holder() {
         assert!(bed.cluster.pods.get(controller).unwrap().is_running(), "{controller}");
     }
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
 }
 
 /// On shutdown, a controller finishes the calls in progress, emits their Events, and releases its Lease; the next process does the rest.

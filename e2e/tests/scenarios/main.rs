@@ -4,6 +4,8 @@
 //! The head of each module describes its subject. Scenarios that need root and kubelets are in `cluster`, those that need OpenStack in
 //! `openstack`; both are separate programs.
 
+#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
+
 mod adapter_abilities;
 mod adapter_access;
 mod adapter_failover;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use e2e::{ADAPTER, Bed, CONTROLLERS, service};
+use e2e::{ADAPTER, Bed};
 
 /// A page, and the start of each line that it must have, up to the value or to labels that may differ.
 const PAGES: [(&str, &[&str]); 3] = [
@@ -62,11 +62,8 @@ const QUEUE: [&str; 7] = [
 async fn former_metric_names_are_exported_by_the_controllers() {
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
-    for name in CONTROLLERS {
-        bed.quiet(name).await.unwrap();
-    }
+    bed.expose("web", 80).await.unwrap();
+    bed.all_quiet().await.unwrap();
 
     let mut missing = Vec::new();
     let mut asked = asked_by_the_chart();

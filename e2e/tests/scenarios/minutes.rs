@@ -1,8 +1,6 @@
 //! Conditions that are reported only after minutes, all waited for at once: another controller's finalizer on a Service, writes that fail
 //! repeatedly, a stuck worker. Also Events that are emitted repeatedly.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -54,8 +52,7 @@ async fn lasting_conditions_are_reported_after_minutes() {
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get(SERVICES).unwrap()).unwrap();
     let token = TokenFile::of(bed.cluster.pods.look_at(NODES).unwrap());
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.told("Node", "a", "Synced").await.unwrap();
     tokio::join!(
@@ -173,8 +170,7 @@ async fn failures(bed: &Bed, service: &str) -> anyhow::Result<i32> {
 async fn a_repeated_event_counts(bed: &Bed) {
     const ROUNDS: usize = 25;
     const REASON: &str = "EnsuredLoadBalancer";
-    service("busy").port(80).create(&bed.client()).await.unwrap();
-    bed.address("busy").await.unwrap();
+    bed.expose("busy", 80).await.unwrap();
     let begin = Instant::now();
     for port in (8001..).take(ROUNDS) {
         let ports = json!([{ "name": "tcp-80", "port": port, "protocol": "TCP" }]);

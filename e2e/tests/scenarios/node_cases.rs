@@ -1,6 +1,5 @@
 //! How each field of a node is set: many nodes at once, each with a case of its own.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
@@ -76,14 +75,7 @@ async fn start() -> Bed {
 }
 
 async fn start_with(flags: &[&str]) -> Bed {
-    start_as(&values(flags)).await
-}
-
-async fn start_as(values: &Value) -> Bed {
-    let mut bed = Bed::install_with(values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
-    bed
+    Bed::start_with(&values(flags)).await.unwrap()
 }
 
 /// Taints, provider ID, labels, addresses, Event and metrics of new nodes: one patch for the addresses and one for the rest, and none after
@@ -307,19 +299,19 @@ async fn known_nodes_follow_the_cloud_and_keep_the_rest() {
         .await
         .unwrap();
     bed.quiet("node-controller").await.unwrap();
-    let (emptied, gone) = (machine(&bed, "emptied").await, machine(&bed, "gone").await);
+    let (emptied, gone) = (bed.instance("emptied").await.unwrap(), bed.instance("gone").await.unwrap());
     let cloud = &bed.cluster.cloud;
     cloud.change_instance(&emptied, &json!({ "addresses": [] })).await.unwrap();
     cloud.delete_instance(&gone).await.unwrap();
     let tags = json!({ "label/rack": "r2", "label/shelf": "s2", "label/later": "l1", "label/new": "n1" });
-    cloud.change_instance(&machine(&bed, "extras").await, &json!({ "tags": tags })).await.unwrap();
+    cloud.change_instance(&bed.instance("extras").await.unwrap(), &json!({ "tags": tags })).await.unwrap();
     // The last change: when it is visible, the others are, too.
     let turned = json!({ "addresses": [
         { "kind": "internal", "address": INT_6.1 },
         { "kind": "internal", "address": INT_4.1 },
         { "kind": "external", "address": EXT_4.1 },
     ] });
-    cloud.change_instance(&machine(&bed, "reordered").await, &turned).await.unwrap();
+    cloud.change_instance(&bed.instance("reordered").await.unwrap(), &turned).await.unwrap();
     let wanted = [INT_6, INT_4, EXT_4, ("Hostname", "reordered")].map(owned);
     bed.until_node("reordered", "has the cloud's order", |node| {
         let addresses = addresses(node);
@@ -411,7 +403,7 @@ async fn a_node_without_provider_id_follows_a_unique_name() {
     let seldom = json!({ "instances": { "maxAge": "6s" } });
     let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
     merge(&mut values, &json!({ "adapter": { "cache": seldom }, "nodeController": often }));
-    let bed = start_as(&values).await;
+    let bed = Bed::start_with(&values).await.unwrap();
     let cloud = &bed.cluster.cloud;
     let mut machines = Vec::new();
     for name in ["twin", "twin", "hybrid"] {
@@ -549,12 +541,6 @@ async fn metrics(bed: &mut Bed) -> String {
 async fn keys_added(bed: &mut Bed) -> f64 {
     let pod = bed.cluster.pods.get("node-controller").unwrap();
     pod.counted("workqueue_adds_total", "name").await.unwrap()["Nodes"]
-}
-
-/// The instance ID of a node.
-async fn machine(bed: &Bed, name: &str) -> String {
-    let id = provider_id(&bed.nodes().get(name).await.unwrap()).unwrap();
-    id.rsplit('/').next().unwrap().to_owned()
 }
 
 fn provider_id_of(machine: &Instance) -> String {

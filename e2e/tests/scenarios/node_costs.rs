@@ -3,7 +3,6 @@
 //! Periodic listings must not disturb the counts: they run once in ten minutes where all other calls are counted exactly, and every second
 //! where a test needs to see changes in the cloud.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::time::Duration;
@@ -62,8 +61,7 @@ async fn vendor_calls_match_the_rows_of_the_readme() {
     }))
     .await
     .unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     // Both processes are ready before the adapter has called its cloud.
     asked(&bed, Operation::ListInstances, 1).await;
     new_nodes_that_join_together(&mut bed).await;
@@ -185,7 +183,7 @@ async fn a_machine_that_changes(bed: &Bed) {
     let change = json!({
         "type": "s.large", "zone": "sim-1b", "addresses": [{ "kind": "internal", "address": "10.9.9.9" }],
     });
-    bed.cluster.cloud.change_instance(&machine(bed, "n1").await, &change).await.unwrap();
+    bed.cluster.cloud.change_instance(&bed.instance("n1").await.unwrap(), &change).await.unwrap();
     until_label(bed, "n1", ZONE, "sim-1b").await;
     until_label(bed, "n1", TYPE, "s.large").await;
     bed.until_node("n1", "has its new address", |node| {
@@ -342,7 +340,7 @@ async fn compared(bed: &Bed, times: u32) {
 /// Deletes instances, waits for the consistency horizon, and then sets their nodes to unknown, all at the same moment.
 async fn lose(bed: &mut Bed, names: &[&str]) {
     for name in names {
-        bed.cluster.cloud.delete_instance(&machine(bed, name).await).await.unwrap();
+        bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     }
     listed_for(bed, HORIZON).await;
     all_at_once(bed, Signal::STOP);
@@ -354,7 +352,7 @@ async fn lose(bed: &mut Bed, names: &[&str]) {
 
 /// Stops and starts an instance. Its node, which is not ready at first, follows both changes.
 async fn off_and_on(bed: &Bed, name: &str) {
-    let id = machine(bed, name).await;
+    let id = bed.instance(name).await.unwrap();
     bed.cluster.cloud.set_instance_status(&id, InstanceStatus::Stopped).await.unwrap();
     until_tainted(bed, name, true).await;
     bed.cluster.cloud.set_instance_status(&id, InstanceStatus::Running).await.unwrap();
@@ -370,12 +368,6 @@ fn all_at_once(bed: &mut Bed, signal: Signal) {
 
 fn name(number: u32) -> String {
     format!("n{number}")
-}
-
-/// The instance ID of a node.
-async fn machine(bed: &Bed, name: &str) -> String {
-    let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
-    id.rsplit('/').next().unwrap().to_owned()
 }
 
 async fn until_label(bed: &Bed, name: &str, key: &str, value: &str) {

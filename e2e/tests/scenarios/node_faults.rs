@@ -1,7 +1,5 @@
 //! Concurrent writes to nodes, ambiguous instance names, and clouds without usable answers.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -46,8 +44,7 @@ async fn concurrent_writers_lose_nothing() {
     let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
 
     register(&bed, &proxy, "contested", Trouble::Holds("PATCH", "/api/v1/nodes/contested")).await;
     let taints = json!([
@@ -144,8 +141,7 @@ async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Trouble) {
 #[tokio::test]
 async fn ambiguous_names_and_failed_lookups_are_waited_for() {
     let mut bed = Bed::install_with(&nodes_alone()).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     let client = bed.client();
 
     // The controller has seen the old instance of this name when the node of the new instance registers.
@@ -239,9 +235,7 @@ async fn empty_answers_initialise_and_delete_no_node() {
     let mut values = nodes_alone();
     let often = json!({ "deletion": { "monitorPeriod": "500ms", "confirmAfter": "1s", "window": "1s" } });
     merge(&mut values, &json!({ "adapter": adapter.values(), "nodeController": often }));
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     let process = bed.cluster.pods.get("node-controller").unwrap().id();
 
     for (name, odd, reason) in [

@@ -1,7 +1,5 @@
 //! The end of nodes: instances that are stopped, that are gone, or that only seem to be gone.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 
 use adapter_sim::simcloud::Operation;
@@ -37,7 +35,7 @@ fn often(brake: &Value) -> Value {
 }
 
 async fn start(brake: &Value) -> Bed {
-    start_with(&often(brake)).await
+    Bed::start_with(&often(brake)).await.unwrap()
 }
 
 /// Only the node-controller runs.
@@ -45,14 +43,7 @@ async fn start_alone(brake: &Value) -> Bed {
     let mut values = often(brake);
     let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
     merge(&mut values, &idle);
-    start_with(&values).await
-}
-
-async fn start_with(values: &Value) -> Bed {
-    let mut bed = Bed::install_with(values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
-    bed
+    Bed::start_with(&values).await.unwrap()
 }
 
 /// A node whose instance is stopped is tainted. A node whose instance is gone is deleted, and no other node is.
@@ -64,10 +55,10 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
         bed.join(name, None).await.unwrap();
     }
     let (cloud, client) = (&bed.cluster.cloud, bed.client());
-    cloud.set_instance_status(&machine(&bed, "a").await, InstanceStatus::Stopped).await.unwrap();
+    cloud.set_instance_status(&bed.instance("a").await.unwrap(), InstanceStatus::Stopped).await.unwrap();
     set_ready(&client, "a", Ready::Unknown).await.unwrap();
     until_tainted(&bed, "a", true).await;
-    cloud.set_instance_status(&machine(&bed, "a").await, InstanceStatus::Running).await.unwrap();
+    cloud.set_instance_status(&bed.instance("a").await.unwrap(), InstanceStatus::Running).await.unwrap();
     set_ready(&client, "a", Ready::True).await.unwrap();
     until_tainted(&bed, "a", false).await;
 
@@ -78,9 +69,9 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
     for (name, reason) in [("foreign", "InstanceForeign"), ("odd", "CloudProviderFailed")] {
         bed.told("Node", name, reason).await.unwrap();
     }
-    cloud.delete_instance(&machine(&bed, "ready").await).await.unwrap();
+    cloud.delete_instance(&bed.instance("ready").await.unwrap()).await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
-    cloud.delete_instance(&machine(&bed, "b").await).await.unwrap();
+    cloud.delete_instance(&bed.instance("b").await.unwrap()).await.unwrap();
     set_ready(&client, "b", Ready::Unknown).await.unwrap();
     until_gone(&bed, "b").await;
     let told = bed.told("Node", "b", "DeletingNode").await.unwrap();
@@ -106,7 +97,7 @@ async fn a_mass_deletion_is_held_and_reported() {
         bed.join(name, None).await.unwrap();
     }
     for name in ["a", "b", "c"] {
-        bed.cluster.cloud.delete_instance(&machine(&bed, name).await).await.unwrap();
+        bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     }
     // Visible at the same time, however slow this machine is: a single node would be deleted.
     let client = bed.client();
@@ -303,8 +294,7 @@ async fn credentials_of_another_project_delete_nothing() {
     let release = Release::install(&control_plane, &values).await.unwrap();
     let pods = Pods::from_release(&control_plane, &release).await.unwrap();
     let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     for name in ["a", "b", "c"] {
         bed.join(name, None).await.unwrap();
     }
@@ -343,8 +333,7 @@ async fn a_node_without_proof_of_absence_stays() {
     let mut bed = Bed::install_with(&values).await.unwrap();
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     for name in ["runs", "stops", "untold", "refused", "raced", "last", "anew"] {
         bed.join(name, None).await.unwrap();
     }
@@ -404,7 +393,7 @@ async fn running_machines_cost_nothing(bed: &Bed) {
     set_ready(&client, "stops", Ready::Unknown).await.unwrap();
     bed.cluster
         .cloud
-        .set_instance_status(&machine(bed, "stops").await, InstanceStatus::Stopped)
+        .set_instance_status(&bed.instance("stops").await.unwrap(), InstanceStatus::Stopped)
         .await
         .unwrap();
     until_tainted(bed, "stops", true).await;
@@ -450,7 +439,7 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
 
 /// Deletes the instance of a node and stops its heartbeats.
 async fn lose(bed: &Bed, name: &str) {
-    bed.cluster.cloud.delete_instance(&machine(bed, name).await).await.unwrap();
+    bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
 }
 
@@ -476,12 +465,6 @@ async fn stays(bed: &mut Bed, name: &str, uid: Option<String>) {
 
 async fn annotate(bed: &Bed, name: &str, value: &str) {
     bed.patch_node(name, &json!({ "metadata": { "annotations": { LET_GO: value } } })).await.unwrap();
-}
-
-/// The instance ID of a node.
-async fn machine(bed: &Bed, name: &str) -> String {
-    let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
-    id.rsplit('/').next().unwrap().to_owned()
 }
 
 async fn until_gone(bed: &Bed, name: &str) {

@@ -1,8 +1,6 @@
 //! The chart's dashboard and alerts in a real Prometheus that scrapes the real processes: each query has a result, and faults make alerts
 //! fire.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -42,8 +40,7 @@ async fn chart_queries_have_results_and_faults_fire_alerts() {
     let mut bed = Bed::install_with(&values).await.unwrap();
     let cluster = &mut bed.cluster;
     let prometheus = Prometheus::start(&cluster.control_plane, &cluster.pods, PACE).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
 
     trouble(&bed).await;
     let queries = queries();

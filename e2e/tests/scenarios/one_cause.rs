@@ -1,8 +1,6 @@
 //! A Service that waits for the budget: `kubectl describe`, `cloudctl explain`, the status page, an alert and a trace name the same cause
 //! with the same text, and the transcript in the documentation matches their output.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -32,8 +30,7 @@ async fn all_outputs_name_the_same_cause_of_a_waiting_service() {
     let mut bed = small_budget(&collector).await;
     let cluster = &mut bed.cluster;
     let prometheus = Prometheus::start(&cluster.control_plane, &cluster.pods, PACE).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
     for name in SERVICES {

@@ -1,7 +1,5 @@
 //! The Go peer, which benchmarks compare against: its behaviour and its vendor calls. The controllers take over what it created.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 
 use adapter_sim::simcloud::Operation;
@@ -34,8 +32,7 @@ async fn controllers_take_over_what_the_peer_created() {
 
     bed.cluster.cloud.reset_counts().await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     all_is_as_it_was(&mut bed, &before).await;
     assert_eq!(bed.address("web").await.unwrap(), address);
     for controller in CONTROLLERS {
@@ -108,9 +105,7 @@ async fn all_is_as_it_was(bed: &mut Bed, before: &State) {
         })
         .await
         .unwrap();
-    for controller in CONTROLLERS {
-        bed.quiet(controller).await.unwrap();
-    }
+    bed.all_quiet().await.unwrap();
     let counts = bed.cluster.cloud.counts().await.unwrap();
     assert_eq!((counts.writes, counts.of(Operation::UpdateLoadBalancer)), (1, 1), "tags: {counts:?}");
     let made = before.load_balancers.first().unwrap();

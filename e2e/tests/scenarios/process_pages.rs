@@ -1,7 +1,5 @@
 //! The pages on which a process reports its state: over TLS, and while its Lease cannot be renewed.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -53,8 +51,7 @@ async fn pages_over_tls_and_a_lost_lease_without_a_restart() {
         "routeController": { "enabled": false },
     });
     let mut bed = Bed::install_on(control_plane, &values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
 
     for version in [Version::TLS_1_2, Version::TLS_1_3] {
         let read = read(given, &old, version).await;

@@ -1,7 +1,5 @@
 //! The published release. The programs take minutes to build: tiny ones replace them here.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

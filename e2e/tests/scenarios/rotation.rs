@@ -1,7 +1,5 @@
 //! Mounted files are replaced while users are at work: certificates, tokens, credentials and limits. Invalid files are not used.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -154,8 +152,7 @@ async fn bed() -> Bed {
     })
     .await
     .unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed
 }
 

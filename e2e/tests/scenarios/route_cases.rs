@@ -1,7 +1,5 @@
 //! Which routes exist: two IP families, conflicting pod CIDRs, instances that change, calls that fail, and changes during an outage.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -38,8 +36,7 @@ async fn install() -> Bed {
 #[tokio::test]
 async fn each_pod_cidr_has_a_route_to_its_node() {
     let mut bed = install().await;
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     // Long before the node with the same CIDR.
     let older = bed.join("b-twin", Some(TWINS)).await.unwrap();
     let mut wanted = Wanted::from([(TWINS.to_owned(), machine(&older))]);

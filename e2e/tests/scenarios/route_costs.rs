@@ -2,7 +2,6 @@
 //!
 //! Nodes are created as the node-controller leaves them, but it does not run: all calls are made for routes.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 #![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
 
 use std::collections::BTreeMap;
@@ -43,8 +42,7 @@ async fn vendor_calls_match_the_rows_of_the_readme() {
     }))
     .await
     .unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     a_node_joins(&bed).await;
     a_node_gets_another_address(&bed).await;
     its_route_is_removed(&bed).await;
@@ -74,7 +72,7 @@ async fn a_node_joins(bed: &Bed) {
 async fn a_node_gets_another_address(bed: &Bed) {
     let meter = Meter::start(bed).await;
     let change = json!({ "addresses": internal(["10.9.0.2", "fd00::9:1"]) });
-    bed.cluster.cloud.change_instance(&machine(bed, "dual").await, &change).await.unwrap();
+    bed.cluster.cloud.change_instance(&bed.instance("dual").await.unwrap(), &change).await.unwrap();
     let addresses = ["10.9.0.2", "fd00::9:1"].map(|it| json!({ "type": "InternalIP", "address": it }));
     let patch = Patch::Merge(json!({ "status": { "addresses": addresses } }));
     bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
@@ -130,7 +128,7 @@ async fn changes_unrelated_to_routes(bed: &Bed) {
 
 async fn a_route_of_another_owner(bed: &Bed) {
     let meter = Meter::start(bed).await;
-    bed.cluster.cloud.lay_route("10.244.200.0/24", &machine(bed, "dual").await).await.unwrap();
+    bed.cluster.cloud.lay_route("10.244.200.0/24", &bed.instance("dual").await.unwrap()).await.unwrap();
     until_foreign(bed, 1.0).await;
     let theirs = route_to(&bed.cluster.cloud.state().await.unwrap(), "10.244.200.0/24").unwrap();
     by_hand(bed, &json!({ "remove": [theirs] })).await;
@@ -337,12 +335,6 @@ async fn join(bed: &Bed, machine: &Instance, pods: &[&str]) {
 
 fn internal(addresses: [&str; 2]) -> serde_json::Value {
     addresses.map(|it| json!({ "kind": "internal", "address": it })).as_slice().into()
-}
-
-/// The instance ID of a node.
-async fn machine(bed: &Bed, name: &str) -> String {
-    let id = bed.nodes().get(name).await.unwrap().spec.unwrap().provider_id.unwrap();
-    id.rsplit('/').next().unwrap().to_owned()
 }
 
 /// The ID of the route to a CIDR.

@@ -1,7 +1,5 @@
 //! Routes to the pods of nodes.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
@@ -17,9 +15,7 @@ use serde_json::json;
 async fn each_node_has_its_route_and_foreign_routes_stay() {
     // Listed often, so that routes of other owners are seen soon.
     let values = json!({ "adapter": { "cache": { "routes": { "maxAge": "5s" } } } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     let (a, b) = (
         bed.join("a", Some("10.244.1.0/24")).await.unwrap(),
         bed.join("b", Some("10.244.2.0/24")).await.unwrap(),
@@ -111,9 +107,7 @@ async fn routes_stay_until_instances_of_unseen_deletions_are_gone() {
         "routeController": { "removal": { "grace": "1s" } },
         "adapter": { "cache": { "routes": { "maxAge": "5s" } } },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     for (name, pods) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
         bed.join(name, Some(pods)).await.unwrap();
         condition(&bed, name, "False", "RouteCreated").await.unwrap();
@@ -202,10 +196,7 @@ async fn dual_stack() -> Bed {
         "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
         "serviceController": { "enabled": false },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
-    bed
+    Bed::start_with(&values).await.unwrap()
 }
 
 /// Status codes of the route-controller's writes to a node's status.

@@ -1,8 +1,6 @@
 //! The vendor calls of events on Services: the column "vendor calls" of the table in the service-controller's README, row by row. The rows
 //! of orphans and shards are counted in their own tests.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeMap;
 
 use adapter_sim::simcloud::Operation::{
@@ -47,8 +45,7 @@ async fn vendor_calls_of_services_match_the_readme() {
     // Operations are complete at once, so that calls are only made to check the result.
     let at_once = json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } });
     bed.cluster.cloud.configure(&at_once).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     for name in ["a", "b", "c", "d"] {
         bed.join(name, None).await.unwrap();
     }

@@ -1,7 +1,5 @@
 //! The effect of each field of a Service on the load balancer and the status, and fields of other writers that stay unchanged.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 
 use adapter_sim::simcloud::model::LoadBalancer;
@@ -23,9 +21,7 @@ async fn each_service_field_takes_effect_and_foreign_fields_stay() {
         "serviceController": { "compat": "openstack" },
         "adapter": { "limits": { "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } } },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     for name in ["a", "b"] {
         bed.join(name, None).await.unwrap();
     }

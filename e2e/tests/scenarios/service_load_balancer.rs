@@ -1,7 +1,5 @@
 //! Services of type LoadBalancer, from creation to deletion, and invalid ones.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 
 use adapter_sim::simcloud::model::{Listener, LoadBalancer, Pool};
@@ -74,8 +72,7 @@ async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
 async fn recreated(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer {
     bed.patch_service("web", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
     bed.delete_service("web").await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     bed.until_cloud("the former load balancer is deleted", |state| {
         ensure!(state.load_balancers.iter().all(|it| it.id != first.id), "it still exists");
         Ok(())
@@ -164,9 +161,7 @@ async fn an_invalid_service_gets_one_event_and_costs_nothing() {
 async fn annotations_and_defaults_set_up_the_load_balancer() {
     let defaults =
         json!({ "serviceController": { "serviceDefaults": { "idle-timeout": "2m", "internal": true } } });
-    let mut bed = Bed::install_with(&defaults).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&defaults).await.unwrap();
     let a = bed.join("a", None).await.unwrap();
     bed.join("b", None).await.unwrap();
     bed.patch_node("a", &json!({ "metadata": { "labels": { "tier": "edge" } } })).await.unwrap();

@@ -12,9 +12,7 @@ use serde_json::json;
 async fn load_balancers_are_named_by_template_and_renamed_in_place() {
     let values = json!({ "clusterName": "prod", "serviceController": {
         "loadBalancerNameTemplate": "{cluster}_{namespace}_{service}" } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
     for name in ["web", "api"] {
@@ -62,13 +60,10 @@ async fn load_balancer_without_an_owner_is_adopted_and_deleted() {
         // Changes in the cloud are seen at the next listing.
         "adapter": { "cache": { "loadBalancers": { "maxAge": "2s" } } },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    let address = bed.address("web").await.unwrap();
+    let address = bed.expose("web", 80).await.unwrap();
     bed.quiet("service-controller").await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
 

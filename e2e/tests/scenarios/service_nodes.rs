@@ -1,14 +1,12 @@
 //! Which nodes are backends of load balancers, which changes have an effect, and how many writes a change costs.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
 use anyhow::ensure;
-use e2e::{Bed, NodeBuilder, Ready, State, WITHIN, eventually, node, service, set_ready};
+use e2e::{Bed, NodeBuilder, Ready, State, WITHIN, eventually, node, set_ready};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, from_value, json};
@@ -45,8 +43,7 @@ const NODES: [Row; 11] = [
 async fn load_balancers_have_exactly_the_eligible_nodes() {
     let limits = json!({ "buckets": { "loadbalancer": { "rate": 500, "burst": 500 } } });
     let mut bed = Bed::install_with(&json!({ "adapter": { "limits": limits } })).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
 
     no_nodes_at_all(&bed).await;
     let mut behind = the_first_look(&mut bed).await;
@@ -61,8 +58,7 @@ async fn load_balancers_have_exactly_the_eligible_nodes() {
 /// Without nodes, a load balancer is created all the same, and an Event says that it has no backends.
 async fn no_nodes_at_all(bed: &Bed) {
     for name in SERVICES {
-        service(name).port(80).create(&bed.client()).await.unwrap();
-        bed.address(name).await.unwrap();
+        bed.expose(name, 80).await.unwrap();
         let told = bed.told("Service", name, "UnAvailableLoadBalancer").await.unwrap();
         assert_eq!(told, "There are no available nodes for LoadBalancer");
     }

@@ -1,7 +1,5 @@
 //! Which Services this controller manages, and what happens to load balancers without a Service.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::{collections::BTreeMap, time::Duration};
 
 use adapter_sim::simcloud::{Access, Operation};
@@ -30,13 +28,10 @@ async fn only_proven_orphans_are_deleted() {
     let values = json!({ "serviceController": {
         "loadBalancerClass": "example.com/ours", "orphans": "delete", "orphanMinimumAge": "5s",
     } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     for name in ["orphan", "stripped", "type"] {
-        service(name).port(80).create(&bed.client()).await.unwrap();
-        bed.address(name).await.unwrap();
+        bed.expose(name, 80).await.unwrap();
     }
     bed.quiet("service-controller").await.unwrap();
 
@@ -82,9 +77,7 @@ async fn other_classes_are_ignored_and_orphans_are_reported() {
     let values = json!({ "serviceController": {
         "loadBalancerClass": "example.com/ours", "defaultLoadBalancer": false,
     } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     let client = bed.client();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();

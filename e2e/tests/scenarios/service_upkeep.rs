@@ -1,7 +1,5 @@
 //! Failures while a load balancer is created or deleted, changes by other writers, and changes that cost nothing.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::faults::FaultRule;
 use anyhow::{Context, ensure};
@@ -29,17 +27,14 @@ async fn services_recover_from_failures_and_foreign_changes() {
             "cache": { "loadBalancers": { "maxAge": "2s" } },
         },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     for name in ["a", "b"] {
         bed.join(name, None).await.unwrap();
     }
     bed.targets(2).await.unwrap();
 
     a_new_service_costs_two_writes(&mut bed).await;
-    service("kept").port(80).create(&bed.client()).await.unwrap();
-    bed.address("kept").await.unwrap();
+    bed.expose("kept", 80).await.unwrap();
     tokio::join!(creation_fails_at_first(&bed), deletion_fails_at_first(&bed));
     an_invisible_load_balancer_is_deleted(&mut bed).await;
     foreign_edits_are_reverted(&mut bed).await;
@@ -57,8 +52,7 @@ async fn a_new_service_costs_two_writes(bed: &mut Bed) {
     bed.cluster.cloud.reset_counts().await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     let asked = calls(bed, "EnsureLoadBalancer").await;
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     bed.told("Service", "web", "EnsuredLoadBalancer").await.unwrap();
     bed.quiet(CONTROLLER).await.unwrap();
 
@@ -228,8 +222,7 @@ async fn deletions_in_the_cloud_are_repaired(bed: &Bed) {
 /// Ports and nodes change constantly: the cloud never gets two concurrent changes of one load balancer, which it would refuse.
 async fn changes_of_one_service_are_serialised(bed: &Bed) {
     bed.cluster.cloud.configure(&json!({ "provisioning": { "update_ms": 400 } })).await.unwrap();
-    service("busy").port(80).create(&bed.client()).await.unwrap();
-    bed.address("busy").await.unwrap();
+    bed.expose("busy", 80).await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     for round in 0..6 {
         let excluded = if round % 2 == 0 { json!("true") } else { Value::Null };

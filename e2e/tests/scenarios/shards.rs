@@ -1,7 +1,5 @@
 //! Three replicas of each controller share the work: they are killed, suspended, shut down and started again while users are at work.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -131,8 +129,7 @@ fn values(shards: usize) -> Value {
 
 async fn install(shards: usize) -> Bed {
     let mut bed = Bed::install_with(&values(shards)).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed
 }
 

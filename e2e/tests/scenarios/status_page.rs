@@ -1,7 +1,5 @@
 //! The adapter's status page: a Service that waits for the budget has the text of its Event there, and the page is readable.
 
-#![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
-
 use std::fs;
 use std::path::Path;
 
@@ -29,8 +27,7 @@ const SERVICES: [&str; 8] = [
 async fn the_status_page_shows_services_that_wait_for_the_budget() {
     let slow = json!({ "reserve": 0, "buckets": { "loadbalancer": { "rate": 0.5, "burst": 1 } } });
     let mut bed = Bed::install_with(&json!({ "adapter": { "limits": slow } })).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", None).await.unwrap();
     for name in SERVICES {
         service(name).port(80).create(&bed.client()).await.unwrap();

@@ -27,9 +27,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
         "grants": ["trusted:adopt=*"],
         "cache": { "loadBalancers": { "maxAge": "2s" } },
     } });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
     for name in ["evil", "trusted"] {
@@ -37,8 +35,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
         let namespaces: Api<Namespace> = Api::all(bed.client());
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
     }
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    let taken = bed.address("web").await.unwrap();
+    let taken = bed.expose("web", 80).await.unwrap();
     let new =
         json!({ "name": BY_HAND, "scheme": "internet", "families": ["ipv4"], "tags": { "team": "ops" } });
     bed.cluster.cloud.by_hand(Method::POST, "/v1/load-balancers", Some(&new)).await.unwrap();
@@ -111,8 +108,7 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
 async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     const GRANT: &str = "--grant default:subnet=s-1";
     let mut bed = Bed::install().await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    bed.start_pods().await.unwrap();
     bed.join("a", None).await.unwrap();
     bed.targets(1).await.unwrap();
     let subnet = format!("{PREFIX}/subnet");
@@ -120,8 +116,7 @@ async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     let told = bed.told("Service", "new", "SyncLoadBalancerFailed").await.unwrap();
     assert!(told.contains(GRANT), "{told}");
 
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
     let asks = json!({ "metadata": { "annotations": { subnet: "s-1" } } });
     bed.patch_service("web", &asks).await.unwrap();
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();

@@ -1,7 +1,7 @@
 //! Traces of the processes: they connect a new Service, a node or its route with the calls of the cloud.
 
 use anyhow::{Context, ensure};
-use e2e::{Bed, WITHIN, eventually, service};
+use e2e::{Bed, WITHIN, eventually};
 use serde_json::{Value, json};
 use telemetry::traces::testing::{Collector, Received};
 
@@ -11,12 +11,9 @@ async fn a_service_and_a_node_are_traced_to_the_vendor_calls() {
     let collector = Collector::start().await.unwrap();
     let variables = variables(&collector);
     let values = json!({ "adapter": variables, "serviceController": variables, "nodeController": variables });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", None).await.unwrap();
-    service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.address("web").await.unwrap();
+    bed.expose("web", 80).await.unwrap();
 
     let of_service = eventually("the traces of the Service have arrived", WITHIN, || async {
         of_service(&collector.received())
@@ -42,9 +39,7 @@ async fn a_route_is_traced_to_the_vendor_call() {
         "routeController": variables,
         "serviceController": { "enabled": false },
     });
-    let mut bed = Bed::install_with(&values).await.unwrap();
-    bed.cluster.pods.start().unwrap();
-    bed.ready().await.unwrap();
+    let bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     let of_route = eventually("the traces of the route have arrived", WITHIN, || async {
         of_route(&collector.received())
