@@ -1,6 +1,5 @@
 //! The files that contain the version, whether they agree, and how to change the version. Pure functions.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use anyhow::{Context, bail};
@@ -34,54 +33,35 @@ enum Lines {
     Tags,
 }
 
-/// `MAJOR.MINOR.PATCH`, and for a candidate also a suffix such as `-WORD.N`. Source: Semantic Versioning 2.0.0.
+/// A semantic version without build metadata, which tags of images cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    numbers: [u64; 3],
-    candidate: String,
-}
+pub(crate) struct Version(semver::Version);
 
 impl std::str::FromStr for Version {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let version = semver::Version::parse(text).ok().filter(|it| it.build.is_empty());
         let fault = || format!("invalid version {text:?}: expected a version such as 0.2.0 or 0.2.0-rc.1");
-        let (numbers, candidate) = text.split_once('-').unwrap_or((text, ""));
-        let number = |text: &str| {
-            let plain = text.bytes().all(|c| c.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
-            plain.then(|| text.parse().ok()).flatten()
-        };
-        let numbers: Option<Vec<u64>> = numbers.split('.').map(number).collect();
-        let numbers = numbers.and_then(|it| <[u64; 3]>::try_from(it).ok()).ok_or_else(fault)?;
-        // Helm refuses numbers with a leading 0.
-        let word = |word: &str| {
-            let number = word.bytes().all(|c| c.is_ascii_digit());
-            let padded = number && word.len() > 1 && word.starts_with('0');
-            !word.is_empty() && !padded && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
-        };
-        if text.contains('-') && !candidate.split('.').all(word) {
-            return Err(fault());
-        }
-        Ok(Self { numbers, candidate: candidate.to_owned() })
+        version.map(Self).ok_or_else(fault)
     }
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = self.numbers;
-        write!(f, "{major}.{minor}.{patch}")?;
-        if self.candidate.is_empty() { Ok(()) } else { write!(f, "-{}", self.candidate) }
+        self.0.fmt(f)
     }
 }
 
 impl Version {
     /// Whether this version precedes another one: a candidate precedes its release. Candidates are not compared with each other.
     pub(super) fn is_older(&self, than: &Self) -> bool {
-        match self.numbers.cmp(&than.numbers) {
-            Ordering::Less => true,
-            Ordering::Equal => !self.candidate.is_empty() && than.candidate.is_empty(),
-            Ordering::Greater => false,
-        }
+        self.0 < than.0 && (self.0.pre.is_empty() || than.0.pre.is_empty() || !self.has_numbers_of(than))
+    }
+
+    fn has_numbers_of(&self, other: &Self) -> bool {
+        let numbers = |it: &semver::Version| (it.major, it.minor, it.patch);
+        numbers(&self.0) == numbers(&other.0)
     }
 }
 

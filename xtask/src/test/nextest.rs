@@ -1,15 +1,16 @@
 //! Runs tests with cargo-nextest, each in a separate process, with the parallelism of `.config/nextest.toml`, and lists the commands that
 //! repeat failed tests.
 
-mod interrupts;
 mod report;
 
 use std::ffi::OsStr;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use signal_hook::consts::SIGINT;
 
-use self::interrupts::Interrupts;
 use self::report::Report;
 use super::control_planes::ControlPlanes;
 use crate::cargo;
@@ -72,7 +73,9 @@ impl Run<'_> {
         }
         // Tests that run `cargo xtask` make it fail intentionally, and must not report this as a failure.
         command.env_remove(FAILURES);
-        let mut interrupts = Interrupts::catch()?;
+        // Nextest and its tests also receive Ctrl-C and clean up; this program waits for them.
+        let interrupted = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).context("cannot catch Ctrl-C")?;
         let control_planes = self.scenarios.then(ControlPlanes::start).transpose()?;
         command.envs(control_planes.as_ref().map(ControlPlanes::variable));
         let status = command.status().context("cannot start cargo-nextest")?;
@@ -84,7 +87,7 @@ impl Run<'_> {
         }
         let flags = if self.profile == super::USUAL { "" } else { "--ignore-default-filter " };
         let again = report.failed(&self.variables(), flags);
-        if interrupts.came() {
+        if interrupted.load(Ordering::SeqCst) {
             say(&format!("Interrupted. Tests that failed before:\n{again}"));
             // The exit code of a shell for a program that Ctrl-C ended, so that no further step begins.
             std::process::exit(130);

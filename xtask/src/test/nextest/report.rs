@@ -1,7 +1,8 @@
-//! Parses nextest's JUnit report: the duration of each test, and which tests failed. Reads line by line, because nextest writes one element
-//! per line.
+//! Parses nextest's JUnit report: the duration of each test, and which tests failed.
 
 use std::fmt::Write as _;
+
+use quick_junit::TestCaseStatus;
 
 /// All tests of a run.
 #[derive(Debug, Default)]
@@ -20,18 +21,17 @@ struct Case {
 }
 
 impl Report {
+    /// An invalid report has no tests.
     pub(super) fn read(text: &str) -> Self {
-        let mut cases: Vec<Case> = Vec::new();
-        for line in text.lines().map(str::trim) {
-            if let Some(rest) = line.strip_prefix("<testcase ") {
-                cases.extend(Case::read(rest));
-            } else if (line.starts_with("<failure") || line.starts_with("<error"))
-                && let Some(case) = cases.last_mut()
-            {
-                case.passed = false;
-            }
-        }
-        Self { cases }
+        let suites =
+            quick_junit::Report::deserialize_from_str(text).map(|it| it.test_suites).unwrap_or_default();
+        let case = |case: quick_junit::TestCase| Case {
+            binary: case.classname.map(|it| it.to_string()).unwrap_or_default(),
+            name: case.name.to_string(),
+            seconds: case.time.unwrap_or_default().as_secs_f64(),
+            passed: !matches!(case.status, TestCaseStatus::NonSuccess { .. }),
+        };
+        Self { cases: suites.into_iter().flat_map(|it| it.test_cases).map(case).collect() }
     }
 
     /// Returns the slowest tests, one per line, with the number of all tests.
@@ -58,29 +58,16 @@ impl Report {
     }
 }
 
-impl Case {
-    fn read(attributes: &str) -> Option<Self> {
-        let value = |name: &str| {
-            let (_, rest) = attributes.split_once(&format!("{name}=\""))?;
-            rest.split_once('"').map(|(value, _)| value)
-        };
-        // The first `name`, since `classname` ends with the same word.
-        let name = attributes.strip_prefix("name=\"")?.split_once('"')?.0.to_owned();
-        let seconds = value(" time").and_then(|text| text.parse().ok()).unwrap_or_default();
-        Some(Self { binary: value("classname")?.to_owned(), name, seconds, passed: true })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Report;
 
     const TEXT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="nextest-run" tests="2" failures="1" errors="0" uuid="x" timestamp="x" time="1.5">
+<testsuites name="nextest-run" tests="2" failures="1" errors="0" uuid="8d5a4a3b-3f0b-4d43-9a55-0a6a6f6f6c2e" timestamp="2026-01-02T03:04:05.000+00:00" time="1.5">
     <testsuite name="e2e::scenarios" tests="2" disabled="0" errors="0" failures="1">
-        <testcase name="a::good" classname="e2e::scenarios" timestamp="x" time="1.500">
+        <testcase name="a::good" classname="e2e::scenarios" timestamp="2026-01-02T03:04:05.000+00:00" time="1.500">
         </testcase>
-        <testcase name="a::bad" classname="e2e::scenarios" timestamp="x" time="2.250">
+        <testcase name="a::bad" classname="e2e::scenarios" timestamp="2026-01-02T03:04:05.000+00:00" time="2.250">
             <failure message="thread 'a::bad' panicked at x" type="test failure with exit code 101">text</failure>
             <system-out>&lt;testcase name=&quot;no&quot;</system-out>
         </testcase>
