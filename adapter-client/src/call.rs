@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a call waits for a replica that serves. A failover takes at most 12 s.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const REPLICA_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause before a replica that reported that it does not serve is called again; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -106,14 +106,14 @@ struct Search<'a> {
     broken: bool,
     /// The answer to return if no replica gives a better one: the first failure after which the call may have been carried out, or else the
     /// last failure.
-    told: Option<Answer>,
+    answer: Option<Answer>,
 }
 
 impl<'a> Search<'a> {
     fn new(table: &'a Table, patience: Duration, limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let (give_up, tried, told) = (None, Tried::new(), None);
-        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, told }
+        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer: told }
     }
 
     /// Waits for a replica that can be called. Returns `None` if the time is up.
@@ -160,13 +160,13 @@ impl<'a> Search<'a> {
             self.tried.insert(pick.address.clone(), pick.rank);
         }
         if !self.broken {
-            self.told = Some(answer);
+            self.answer = Some(answer);
         }
         self.broken |= verdict == Verdict::Broken;
     }
 
     fn end(self) -> Answer {
-        self.told
+        self.answer
             .unwrap_or_else(|| Err(Box::new(Status::unavailable(self.table.watch().borrow().to_string()))))
     }
 }

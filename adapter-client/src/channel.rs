@@ -15,7 +15,7 @@ use tonic::{body::Body, transport::Channel};
 use tower::Service;
 
 use crate::{
-    call::{self, PATIENCE},
+    call::{self, REPLICA_TIMEOUT},
     connector::{Address, Line},
     discovery::{self, Found, Resolve, SystemResolver},
     replicas::{Table, Tried, supervise},
@@ -116,7 +116,7 @@ impl Connection {
         let (found, looks) = watch::channel(Found::default());
         tasks.spawn(supervise(looks, self.secured.clone(), table.clone()));
         tasks.spawn(discover(found, table.clone()));
-        AdapterChannel { table, patience: PATIENCE, repeats: true, _tasks: Arc::new(tasks) }
+        AdapterChannel { table, patience: REPLICA_TIMEOUT, repeats: true, _tasks: Arc::new(tasks) }
     }
 }
 

@@ -31,7 +31,7 @@ mod security;
 mod target;
 
 pub use self::{
-    call::PATIENCE,
+    call::REPLICA_TIMEOUT,
     channel::{AdapterChannel, Connection, OpenError},
     connector::settings,
     discovery::{Resolve, SystemResolver},

@@ -3,10 +3,10 @@
 //! The client connects at its first use and reconnects by itself. [`adapter_client`] finds a replica and repeats calls on another one; the
 //! work queue retries all other failures.
 
-mod awaited;
+mod call_health;
 mod delay;
+mod pending;
 mod scope;
-mod standing;
 
 use std::{
     future::Future,
@@ -34,11 +34,11 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span, debug, error, field::Empty};
 
-use self::{awaited::Awaited, delay::Delays};
 pub use self::{
+    call_health::{CallHealth, concerns_all, is_caller_refused},
     scope::ScopeGuard,
-    standing::{Standing, concerns_all, is_caller_refused},
 };
+use self::{delay::Delays, pending::PendingCalls};
 use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics};
 
 /// Deadline of a verb. The adapter answers PENDING long before this deadline.
@@ -85,8 +85,8 @@ pub struct Adapter {
     channel: AdapterChannel,
     identity: Arc<Identity>,
     metrics: AdapterMetrics,
-    standing: Standing,
-    awaited: Awaited,
+    call_health: CallHealth,
+    pending: PendingCalls,
     scope: ScopeGuard,
     /// The shards in whose terms the cloud may be changed. `None`: no restriction.
     shards: Option<Shards>,
@@ -112,8 +112,8 @@ impl Adapter {
             channel: channel.into(),
             identity,
             metrics: AdapterMetrics::default(),
-            standing: Standing::default(),
-            awaited: Awaited::default(),
+            call_health: CallHealth::default(),
+            pending: PendingCalls::default(),
             scope: ScopeGuard::default(),
             shards: None,
             only_looks: false,
@@ -136,15 +136,15 @@ impl Adapter {
 
     /// Returns a client for dry runs: verbs that change the cloud are sent as dry runs or refused here.
     #[must_use]
-    pub fn only_looking(mut self) -> Self {
+    pub fn read_only(mut self) -> Self {
         self.only_looks = true;
         self
     }
 
     /// Whether the adapter accepts calls of this client.
     #[must_use]
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn call_health(&self) -> &CallHealth {
+        &self.call_health
     }
 
     /// Whether the adapter still works in the part of the cloud in which this controller has worked so far.
@@ -167,8 +167,8 @@ impl Adapter {
 
     /// Reports a call that has waited long for its answer although such calls are normally answered at once.
     #[must_use]
-    pub fn silence(&self) -> Option<String> {
-        self.awaited.silence()
+    pub fn overdue_call(&self) -> Option<String> {
+        self.pending.overdue()
     }
 
     /// The cluster's UID, as in the keys of load balancers and routes.
@@ -196,7 +196,7 @@ impl Adapter {
         let request = GetInfoRequest { context: Some(self.context(Call::default())) };
         let mut client = AdapterServiceClient::new(self.channel());
         let answer = self.unary("GetInfo", |answer| answer.cost.as_ref(), client.get_info(timed(request)));
-        answer.await.inspect(|info| self.scope.heard(info.scope.as_ref()))
+        answer.await.inspect(|info| self.scope.report(info.scope.as_ref()))
     }
 
     /// The state of these instances. Shape: one result per reference, in the order of the request; at most 500.
@@ -353,7 +353,7 @@ impl Adapter {
             Ok(answer) => span.record("cloud.vendor_calls", cost(answer).map_or(0, |cost| cost.vendor_calls)),
             Err(error) => span.record("error.type", error.reason.word()).record("otel.status_code", "ERROR"),
         };
-        self.standing.heard(name, began, answer.as_ref().map(drop));
+        self.call_health.record(name, began, answer.as_ref().map(drop));
         answer
     }
 
@@ -364,7 +364,7 @@ impl Adapter {
         cost: fn(&T) -> Option<&Cost>,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, AdapterError> {
-        let pending = self.awaited.begin(name);
+        let pending = self.pending.begin(name);
         let answer = match tokio::time::timeout(DEADLINE + DEADLINE_MARGIN, Box::pin(call)).await {
             Ok(Ok(answer)) => Ok(delay::bounded(answer.into_inner())),
             Ok(Err(status)) => Err(typed(&status)),

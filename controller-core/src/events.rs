@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::series::{Overdue, QUIET, Series, Write};
+use self::series::{Overdue, Series, WRITE_INTERVAL, Write};
 pub use self::{
     reminders::{REMIND, Reminders},
     repeat::Repeat,
@@ -95,7 +95,7 @@ pub struct Notice {
 pub struct Recorder {
     component: &'static str,
     /// `None`: notices are only logged.
-    told: Option<Senders>,
+    senders: Option<Senders>,
     dropped: Counter,
 }
 
@@ -119,7 +119,7 @@ impl Recorder {
     /// Returns a recorder that writes no Events, for a process that changes nothing and therefore has nothing to report.
     #[must_use]
     pub fn only_logging(self) -> Self {
-        Self { told: None, ..self }
+        Self { senders: None, ..self }
     }
 
     /// Returns a recorder under another component's name, which `kubectl describe` shows as «From».
@@ -133,9 +133,9 @@ impl Recorder {
     /// Logs the notice, and queues it as an Event on the object. Never blocks, never fails.
     ///
     /// `about` must carry the UID, or `kubectl describe` does not show the Event.
-    pub fn tell(&self, about: &ObjectReference, notice: Notice) {
+    pub fn emit(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
-        let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else { return };
+        let Some(writer) = self.senders.as_ref().map(|told| told.of(notice.kind)) else { return };
         let told = Message { component: self.component, about: about.clone(), notice };
         if writer.try_send(told).is_err() {
             self.dropped.inc();
@@ -145,8 +145,8 @@ impl Recorder {
     /// Like [`Self::tell`], for a caller that retries soon if the queue is full. Returns whether the notice was queued. A refused notice is
     /// neither logged nor counted as dropped. Half of the queue is reserved for new notices.
     #[must_use]
-    pub fn try_tell(&self, about: &ObjectReference, notice: Notice) -> bool {
-        let Some(writer) = self.told.as_ref().map(|told| told.of(notice.kind)) else {
+    pub fn try_emit(&self, about: &ObjectReference, notice: Notice) -> bool {
+        let Some(writer) = self.senders.as_ref().map(|told| told.of(notice.kind)) else {
             log(about, &notice);
             return true;
         };
@@ -197,7 +197,7 @@ pub struct Writer {
 
 /// The reason why the writer wakes up.
 enum Wakeup {
-    Told(Box<Message>),
+    Message(Box<Message>),
     /// The quiet time of a repeated notice is over.
     Overdue,
     /// All recorders have been dropped.
@@ -222,7 +222,7 @@ pub fn recorder(
     let (to_warning, warning) = mpsc::channel(QUEUE);
     let (dropped, written) = (Counter::default(), Counter::default());
     let senders = Senders { normal: to_normal, warning: to_warning };
-    let recorder = Recorder { component, told: Some(senders), dropped: dropped.clone() };
+    let recorder = Recorder { component, senders: Some(senders), dropped: dropped.clone() };
     let (taken, serial, paced) = (0, 0, None);
     let writer = Writer { client, instance, clock, normal, warning, taken, dropped, written, serial, paced };
     (recorder, writer)
@@ -253,7 +253,7 @@ impl Writer {
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
             stop.run_until_cancelled(self.pace()).await;
             match next {
-                Wakeup::Told(told) => self.write(&mut series, *told).await,
+                Wakeup::Message(told) => self.write(&mut series, *told).await,
                 Wakeup::Overdue => {
                     self.catch_up(&mut series, Instant::now()).await;
                 }
@@ -263,7 +263,7 @@ impl Writer {
         while let Ok(told) = self.warning.try_recv().or_else(|_none| self.normal.try_recv()) {
             self.write(&mut series, told).await;
         }
-        while self.catch_up(&mut series, Instant::now() + QUIET).await {}
+        while self.catch_up(&mut series, Instant::now() + WRITE_INTERVAL).await {}
     }
 
     /// Waits for either source. `select!` picks at random if both are ready, so neither source starves the other.
@@ -276,7 +276,7 @@ impl Writer {
             }
         };
         tokio::select! {
-            told = self.take() => told.map_or(Wakeup::End, |told| Wakeup::Told(Box::new(told))),
+            told = self.take() => told.map_or(Wakeup::End, |told| Wakeup::Message(Box::new(told))),
             () = overdue => Wakeup::Overdue,
         }
     }
@@ -329,7 +329,7 @@ impl Writer {
 
     /// Writes one notice that was repeated during its quiet time, if that time is over at `by`. Returns whether there was one.
     async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
-        let Some(Overdue { told, name, count, ago }) = series.overdue(by, Instant::now()) else {
+        let Some(Overdue { message: told, name, count, ago }) = series.overdue(by, Instant::now()) else {
             return false;
         };
         let now = self.clock.now();

@@ -104,8 +104,8 @@ impl ObjectKey for ObjectName {
 }
 
 /// The part of a queue's state that is shown.
-trait Places: Send + Sync {
-    fn place(&self, object: &Object) -> KeyState;
+trait QueueView: Send + Sync {
+    fn key_state(&self, object: &Object) -> KeyState;
     fn changed(&self) -> Vec<((ObjectName, Option<String>), Instant)>;
     fn load(&self) -> Load;
 }
@@ -113,9 +113,9 @@ trait Places: Send + Sync {
 /// A queue with one key per object.
 struct Each<K>(Queue<K>);
 
-impl<K: ObjectKey> Places for Each<K> {
-    fn place(&self, object: &Object) -> KeyState {
-        self.0.place(&K::of(object))
+impl<K: ObjectKey> QueueView for Each<K> {
+    fn key_state(&self, object: &Object) -> KeyState {
+        self.0.key_state(&K::of(object))
     }
 
     fn changed(&self) -> Vec<((ObjectName, Option<String>), Instant)> {
@@ -130,10 +130,10 @@ impl<K: ObjectKey> Places for Each<K> {
 /// A queue with one key for all objects.
 struct All<K>(Queue<K>, K);
 
-impl<K: Key> Places for All<K> {
+impl<K: Key> QueueView for All<K> {
     /// A pass covers all objects, so the next pass says nothing about a single object.
-    fn place(&self, _object: &Object) -> KeyState {
-        match self.0.place(&self.1) {
+    fn key_state(&self, _object: &Object) -> KeyState {
+        match self.0.key_state(&self.1) {
             later @ KeyState::Later { .. } => later,
             KeyState::Nowhere | KeyState::Waits { .. } | KeyState::Runs => KeyState::Nowhere,
         }
@@ -151,9 +151,9 @@ impl<K: Key> Places for All<K> {
 /// The sources of all that is shown about a controller's objects.
 pub struct Sources {
     kind: Kind,
-    look: Arc<dyn Describe>,
+    objects: Arc<dyn Describe>,
     ledgers: Vec<Ledger>,
-    places: Box<dyn Places>,
+    queue: Box<dyn QueueView>,
     link: Box<dyn Fn() -> Link + Send + Sync>,
     rehearse: Option<Arc<dyn Rehearse>>,
 }
@@ -216,7 +216,14 @@ impl Sources {
         queue: &Queue<K>,
     ) -> Self {
         let places = Box::new(Each(queue.clone()));
-        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
+        Self {
+            kind,
+            objects: look,
+            ledgers,
+            queue: places,
+            link: Box::new(|| Link::Starting),
+            rehearse: None,
+        }
     }
 
     /// For a controller that compares all objects in one pass, under one key.
@@ -227,7 +234,14 @@ impl Sources {
         (queue, key): (&Queue<K>, K),
     ) -> Self {
         let places = Box::new(All(queue.clone(), key));
-        Self { kind, look, ledgers, places, link: Box::new(|| Link::Starting), rehearse: None }
+        Self {
+            kind,
+            objects: look,
+            ledgers,
+            queue: places,
+            link: Box::new(|| Link::Starting),
+            rehearse: None,
+        }
     }
 
     /// Sets the mirror that tracks the connection to the adapter.
@@ -244,7 +258,7 @@ impl Sources {
 
     /// Whether the mirror shows this object, and not another one with the same name.
     fn knows(&self, object: &Object) -> bool {
-        self.look.uid(&object.name).is_some_and(|uid| uid == object.uid)
+        self.objects.uid(&object.name).is_some_and(|uid| uid == object.uid)
     }
 
     /// Sets how dry runs are made.
@@ -337,18 +351,18 @@ impl Explain {
     pub fn status(&self) -> Result<ControllerStatus, Unexplained> {
         let Identity { controller, adapter, shards, dry_run, .. } = self.identity()?;
         let sources = self.sources()?;
-        let load = sources.places.load();
+        let load = sources.queue.load();
         let held = (0..shards.count()).filter(|shard| shards.since(*shard).is_some());
         let held: Vec<u32> = held.map(number).collect();
-        let (refused, moved) = (adapter.standing().readiness().err(), adapter.scope().readiness().err());
-        let unheard = || adapter.silence().or_else(|| adapter.away());
+        let (refused, moved) = (adapter.call_health().readiness().err(), adapter.scope().readiness().err());
+        let unheard = || adapter.overdue_call().or_else(|| adapter.away());
         let away = Some((sources.link)()).filter(|link| matches!(link, Link::Down { .. }));
         let away = away.map(|link| format!("the cloud adapter has been {link}"));
         let mut held_back: Vec<String> = moved.into_iter().collect();
         if !held.is_empty() {
             held_back.extend(self.0.brakes.all().values().flatten().cloned());
         }
-        let mut orphans = sources.look.orphans();
+        let mut orphans = sources.objects.orphans();
         orphans.retain(|orphan| shards.has(&orphan.uid));
         // Released orphans come first, so that others do not displace them from the page while the user waits for their deletion.
         let order = |it: &Orphan| (!it.released, it.since.is_none(), it.since);
@@ -363,7 +377,7 @@ impl Explain {
             cluster_id: adapter.cluster_id().to_owned(),
             shards: number(shards.count()),
             held,
-            listed: Some(sources.look.listed()),
+            listed: Some(sources.objects.listed()),
             adapter: AdapterLink { replica: adapter.replica(), trouble: away.or(refused).or_else(unheard) },
             queue: WorkQueue {
                 waiting: many(load.waiting),
@@ -386,7 +400,7 @@ impl Explain {
     pub fn one(&self, key: &str) -> Result<Explanation, Unexplained> {
         let sources = self.sources()?;
         let name = sources.kind.name(key).ok_or(Unexplained::Form(sources.kind.form()))?;
-        let uid = sources.look.uid(&name);
+        let uid = sources.objects.uid(&name);
         let uid = uid.or_else(|| sources.ledgers.iter().find_map(|ledger| ledger.uid(&name)));
         match uid {
             Some(uid) => self.explain(&Object { name, uid }),
@@ -433,9 +447,9 @@ impl Explain {
         let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all: BTreeMap<Object, Timestamp> = BTreeMap::new();
         let noted = sources.ledgers.iter().flat_map(Ledger::all);
-        let waiting = sources.places.changed().into_iter().filter_map(|((name, uid), since)| {
+        let waiting = sources.queue.changed().into_iter().filter_map(|((name, uid), since)| {
             // A deleted object whose entry was not dropped yet is not shown.
-            let known = sources.look.uid(&name)?;
+            let known = sources.objects.uid(&name)?;
             let uid = uid.unwrap_or_else(|| known.clone());
             (known == uid).then(|| (Object { name, uid }, before(clock, since)))
         });
@@ -450,13 +464,13 @@ impl Explain {
         let (Identity { shards, clock, adapter, .. }, sources) = (self.identity()?, self.sources()?);
         let held = shards.has(&object.uid);
         let known = sources.knows(object);
-        let Seen { wanted, cloud, unseen, apart } = sources.look.describe(object);
+        let Seen { wanted, cloud, unseen, apart } = sources.objects.describe(object);
         let blank = Explanation { known, held, wanted, cloud, ..self.unknown(&object.name)? };
         let blank = Explanation { shard: number(shards.of(&object.uid)), ..blank };
         if !held {
             return Ok(blank);
         }
-        let (place, now) = (sources.places.place(object), Instant::now());
+        let (place, now) = (sources.queue.key_state(object), Instant::now());
         let mut entries = sources.ledgers.iter().filter_map(|ledger| ledger.get(object)).peekable();
         if entries.peek().is_none() {
             let (state, since) = match place {
@@ -489,7 +503,7 @@ impl Explain {
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
         // The object of the late call is not known, so an object that waits for something else keeps its cause.
-        let silence = adapter.silence().filter(|_| all.waits_for.is_none());
+        let silence = adapter.overdue_call().filter(|_| all.waits_for.is_none());
         if all.waits_for.is_some() && place != KeyState::Runs || silence.is_some() {
             all.state = State::Waiting;
         }

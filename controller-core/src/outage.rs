@@ -60,13 +60,13 @@ pub(crate) struct Outage {
     clock: Clock,
     failures: u32,
     began: Option<Instant>,
-    told: Option<Instant>,
+    logged: Option<Instant>,
     link: watch::Sender<Link>,
 }
 
 impl Outage {
     pub(crate) fn new(peer: &'static str, clock: Clock, link: watch::Sender<Link>) -> Self {
-        Self { peer, clock, failures: 0, began: None, told: None, link }
+        Self { peer, clock, failures: 0, began: None, logged: None, link }
     }
 
     /// Records a failed attempt and returns the pause before the next one.
@@ -75,8 +75,8 @@ impl Outage {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
         self.failures = self.failures.saturating_add(1);
         let began = *self.began.get_or_insert(now);
-        if self.told.is_none_or(|told| now.duration_since(told) >= REMIND) {
-            self.told = Some(now);
+        if self.logged.is_none_or(|told| now.duration_since(told) >= REMIND) {
+            self.logged = Some(now);
             let waited = now.duration_since(began);
             warn!(
                 peer = self.peer,
@@ -100,7 +100,7 @@ impl Outage {
     /// Records that the peer answers.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
-        self.told = None;
+        self.logged = None;
         if let Some(began) = self.began.take() {
             info!(peer = self.peer, away_seconds = began.elapsed().as_secs(), "The peer is reachable again");
         }

@@ -187,8 +187,8 @@ impl<K: Key> Queue<K> {
 
     /// Returns the place of a key.
     #[must_use]
-    pub fn place(&self, key: &K) -> KeyState {
-        self.state().place(key)
+    pub fn key_state(&self, key: &K) -> KeyState {
+        self.state().key_state(key)
     }
 
     /// Returns the number of keys in each state.

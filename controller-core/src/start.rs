@@ -4,12 +4,12 @@
 //! process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
 //! taken its only Lease.
 
-mod apart;
 mod logging;
 mod metrics;
 mod pulse;
 mod scope;
 mod tasks;
+mod thread;
 
 use std::{
     fmt, future::Future, io::Write as _, path::PathBuf, pin::Pin, process::ExitCode, sync::Arc,
@@ -110,7 +110,7 @@ impl Process {
         let adapter = adapter.counting(AdapterMetrics::register(ours));
         let (recorder, events) = events::recorder(kube.clone(), names.component, host(), clock);
         events.register(ours);
-        let (health, standing) = (Health::default(), adapter.standing().clone());
+        let (health, standing) = (Health::default(), adapter.call_health().clone());
         health.ready_if("adapter", move || standing.readiness());
         let term = Term::of_one_process(&clock, adapter.cluster_id());
         let shards = Shards::new(names.controller, vec![term]);
@@ -138,8 +138,8 @@ impl Process {
 
     /// Turns the process into a dry run, which plans but changes nothing in the cluster and in the cloud.
     #[must_use]
-    pub fn only_looking(self) -> Self {
-        let (adapter, recorder) = (self.adapter.only_looking(), self.recorder.only_logging());
+    pub fn read_only(self) -> Self {
+        let (adapter, recorder) = (self.adapter.read_only(), self.recorder.only_logging());
         Self { adapter, recorder, dry_run: true, ..self }
     }
 
@@ -196,12 +196,12 @@ impl Process {
         if let Some(listener) = self.listener {
             let (all, last) = (all.clone(), last.clone());
             let serve = || pages::serve(listener, all, last);
-            background.spawn("pages", apart::run("pages", serve));
+            background.spawn("pages", thread::run("pages", serve));
         }
         if let Some((listener, tls)) = self.secure {
             let last = last.clone();
             let serve = || pages::serve_tls(listener, tls, all, last);
-            background.spawn("pages over TLS", apart::run("pages over TLS", serve));
+            background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
         // With a single shard, the Lease is released last, because some of the work is not done in turns.
         let mut alone = None;
@@ -367,7 +367,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
         }
     };
     let process = Process::new(names, kube, adapter, clock);
-    let mut process = if config.dry_run { process.only_looking() } else { process };
+    let mut process = if config.dry_run { process.read_only() } else { process };
     requests.register(&mut process.registry);
     let (listing, readers) = (config.listing, config.readers);
     Ok(Process { listener: Some(listener), secure, readers, shards, candidate, listing, ..process })

@@ -19,7 +19,7 @@ pub struct Candidate {
     seen: Option<Seen>,
     held: Option<Held>,
     /// Time at which a standby reads the Lease again.
-    next_look: Instant,
+    next_read: Instant,
     /// Earliest time of the next write.
     next_write: Instant,
     /// Consecutive refused or lost writes.
@@ -112,7 +112,7 @@ impl Candidate {
             timing,
             seen: None,
             held: None,
-            next_look: now,
+            next_read: now,
             next_write: now,
             failures: 0,
             highest: 0,
@@ -177,14 +177,14 @@ impl Candidate {
         match (&self.held, &self.seen) {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
             (None, Some(seen)) => self.stand_by(seen, may_take, now),
-            (_, None) if now < self.next_look => Action::Wait(self.next_look),
+            (_, None) if now < self.next_read => Action::Wait(self.next_read),
             (_, None) => Action::Look,
         }
     }
 
     /// Records that the Lease was read or changed; `None`: it does not exist.
     pub fn saw(&mut self, now: Instant, record: Option<Record>) {
-        self.next_look = now + self.timing.retry;
+        self.next_read = now + self.timing.retry;
         // While this process may rely on the lease, no other process does.
         let relied = self.held.is_some_and(|held| now < held.until);
         let taken_until = match &record {
@@ -206,13 +206,13 @@ impl Candidate {
         let exists = record.is_some();
         self.saw(now, record);
         if exists {
-            self.looks_less(now);
+            self.read_less_often(now);
         }
     }
 
     /// Makes reads less frequent while a watch is open. The remaining reads detect a watch that fails to report changes.
-    pub(crate) fn looks_less(&mut self, now: Instant) {
-        self.next_look = now + self.timing.watched();
+    pub(crate) fn read_less_often(&mut self, now: Instant) {
+        self.next_read = now + self.timing.watched();
     }
 
     /// Returns the time until which another process may rely on a lease with this record.
@@ -292,7 +292,7 @@ impl Candidate {
     pub fn failed(&mut self, started: Instant, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.next_write = if self.failures == 1 { now } else { started + self.timing.retry };
-        self.next_look = now;
+        self.next_read = now;
         if self.held.is_none() && self.seen.as_ref().is_some_and(|seen| !seen.missing) {
             self.asked_after = self.last_epoch();
         }
@@ -307,9 +307,9 @@ impl Candidate {
 
     /// Records that a read started at `started` failed.
     pub fn saw_nothing(&mut self, started: Instant) {
-        self.next_look = started + self.timing.retry;
+        self.next_read = started + self.timing.retry;
         if self.held.is_some() {
-            self.next_write = self.next_write.max(self.next_look);
+            self.next_write = self.next_write.max(self.next_read);
         }
     }
 
@@ -344,10 +344,10 @@ impl Candidate {
                 after: self.highest,
                 version: (!seen.missing).then(|| seen.record.version.clone()),
             })
-        } else if now >= self.next_look {
+        } else if now >= self.next_read {
             Action::Look
         } else {
-            Action::Wait(if seen.current && may_take { self.next_look.min(from) } else { self.next_look })
+            Action::Wait(if seen.current && may_take { self.next_read.min(from) } else { self.next_read })
         }
     }
 }

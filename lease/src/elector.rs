@@ -123,9 +123,9 @@ impl Elector {
                 None => Act::Step(self.candidate.decide(now)),
                 Some(member) => member.decide(&self.candidate, now),
             };
-            self.tell();
+            self.publish();
             match act {
-                Act::Step(Action::Look) => self.look().await,
+                Act::Step(Action::Look) => self.read().await,
                 Act::Step(Action::Acquire(acquisition)) => self.acquire(acquisition).await,
                 Act::Step(Action::Renew { version }) => self.renew(&version, &Notes::new()).await,
                 Act::Step(Action::Lost(why)) => {
@@ -142,7 +142,7 @@ impl Elector {
                 Act::Note { version, notes } => self.note(&version, &notes).await,
                 Act::GiveBack { why } => self.give_back(why).await,
             }
-            self.tell();
+            self.publish();
         }
         self.release().await;
     }
@@ -182,7 +182,7 @@ impl Elector {
         std::future::pending().await
     }
 
-    async fn look(&mut self) {
+    async fn read(&mut self) {
         let started = Instant::now();
         match self.api.get().await {
             Ok(record) => {
@@ -190,9 +190,9 @@ impl Elector {
                 self.may_watch = true;
                 self.candidate.saw(Instant::now(), record);
                 if self.changes.is_some() && self.candidate.version().is_some() {
-                    self.candidate.looks_less(Instant::now());
+                    self.candidate.read_less_often(Instant::now());
                 }
-                self.looked(started);
+                self.observed(started);
             }
             Err(error) => {
                 self.failed("get", &error);
@@ -202,9 +202,9 @@ impl Elector {
     }
 
     /// Publishes the candidate's observation, which was made at `started` or later.
-    fn looked(&mut self, started: Instant) {
+    fn observed(&mut self, started: Instant) {
         if let Some(member) = &mut self.member {
-            member.looked(&self.candidate, started);
+            member.observed(&self.candidate, started);
         }
     }
 
@@ -249,7 +249,7 @@ impl Elector {
         match self.api.patch(&record::note(version, notes)).await {
             Ok(record) => {
                 self.candidate.saw(Instant::now(), Some(record));
-                self.looked(started);
+                self.observed(started);
             }
             // The holder renewed the lease at the same time. The next observation decides whether to try again.
             Err(error) if error.status() == Some(409) => (),
@@ -261,13 +261,13 @@ impl Elector {
     async fn give_back(&mut self, why: &'static str) {
         let lease = self.lease();
         self.resign();
-        self.tell();
+        self.publish();
         let started = Instant::now();
         match self.empty().await {
             Ok(Some(record)) => {
                 tracing::info!(lease, why, "Lease released");
                 self.candidate.saw(Instant::now(), Some(record));
-                self.looked(started);
+                self.observed(started);
             }
             Ok(None) => self.candidate.failed(started, Instant::now()),
             Err(error) => {
@@ -297,7 +297,7 @@ impl Elector {
             Ok(record) => {
                 self.worked();
                 self.candidate.wrote((started, Instant::now()), record);
-                self.looked(started);
+                self.observed(started);
             }
             Err(error) => {
                 // After a conflict, the next read shows which other process was faster.
@@ -312,7 +312,7 @@ impl Elector {
     /// Releases the lease, even if this process does not know that it holds the lease because the answer to its acquisition was lost.
     async fn release(mut self) {
         self.resign();
-        self.tell();
+        self.publish();
         let released = self.empty().await;
         let lease = self.lease();
         match released {
@@ -332,7 +332,7 @@ impl Elector {
         }
     }
 
-    fn tell(&self) {
+    fn publish(&self) {
         let confirmed = self.member.as_ref().is_none_or(Member::is_confirmed);
         let now = match self.candidate.term().filter(|_| confirmed) {
             Some((epoch, valid_until)) => {

@@ -61,7 +61,7 @@ impl Division {
 
 /// The result of a read or of a successful write. Unlike a watch event, it shows the state at `started` or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Looked {
+pub(crate) struct LastRead {
     pub(crate) started: Instant,
     pub(crate) division: Division,
     free_from: Option<Instant>,
@@ -91,39 +91,39 @@ pub(crate) struct LeaseState {
     pub(crate) missing: bool,
     /// The last term, and the first of the consecutive terms if they belong to this process.
     pub(crate) run: Run,
-    pub(crate) looked: Option<Looked>,
+    pub(crate) last_read: Option<LastRead>,
     /// A read is needed that starts at this time or later.
-    pub(crate) look_from: Option<Instant>,
+    pub(crate) read_from: Option<Instant>,
     /// Time until which this process holds the Lease.
     pub(crate) until: Option<Instant>,
 }
 
 impl LeaseState {
-    pub(crate) fn looked(&mut self, started: Instant) {
+    pub(crate) fn record_read(&mut self, started: Instant) {
         let (division, free_from, epoch) = (self.division, self.view.free_from, self.run.epoch);
-        self.looked = Some(Looked { started, division, free_from, epoch });
+        self.last_read = Some(LastRead { started, division, free_from, epoch });
     }
 
     /// Whether a required read was not made yet.
-    pub(crate) fn is_look_due(&self) -> bool {
-        self.look_from.is_some_and(|from| self.looked_since(from).is_none())
+    pub(crate) fn is_read_due(&self) -> bool {
+        self.read_from.is_some_and(|from| self.read_since(from).is_none())
     }
 
     /// Returns the last read, if it was started at `from` or later.
-    pub(crate) fn looked_since(&self, from: Instant) -> Option<Looked> {
-        self.looked.filter(|looked| looked.started >= from)
+    pub(crate) fn read_since(&self, from: Instant) -> Option<LastRead> {
+        self.last_read.filter(|looked| looked.started >= from)
     }
 
     /// Requests a read that starts at `from` or later.
-    pub(crate) fn ask_look(&mut self, from: Instant) {
-        self.look_from = self.look_from.max(Some(from));
+    pub(crate) fn request_read(&mut self, from: Instant) {
+        self.read_from = self.read_from.max(Some(from));
     }
 
     /// Returns the earliest start of a read that can show whether another process used another division here after `taken`.
-    pub(crate) fn look_for(&self, mine: u16, taken: Instant, now: Instant) -> Option<Instant> {
-        let from = if self.looked_since(taken).is_none() { taken } else { now };
+    pub(crate) fn helpful_read(&self, mine: u16, taken: Instant, now: Instant) -> Option<Instant> {
+        let from = if self.read_since(taken).is_none() { taken } else { now };
         let helps = from == taken || self.is_clear(mine, now) && !self.was_clear(mine, taken);
-        (helps && !self.is_look_due()).then_some(from)
+        (helps && !self.is_read_due()).then_some(from)
     }
 
     /// Whether no process uses another division in this shard. For a missing Lease, this is known only after the lease duration.
@@ -139,7 +139,7 @@ impl LeaseState {
 
     /// Like [`Self::is_clear`], proven by a read started at `from` or later.
     fn was_clear(&self, mine: u16, from: Instant) -> bool {
-        self.looked_since(from).is_some_and(|looked| {
+        self.read_since(from).is_some_and(|looked| {
             // The holder of a Lease that was observed free had already lost it, and must acquire it again.
             let free = looked.free_from.is_some_and(|free| free <= looked.started);
             let mine_or_free = self.view.ours || free || looked.division.is_same(mine);
@@ -154,7 +154,7 @@ pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: I
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
     }
-    let looked = first.looked_since(since).filter(|looked| looked.division.is_settled(mine))?;
+    let looked = first.read_since(since).filter(|looked| looked.division.is_settled(mine))?;
     Some(Run { since: looked.epoch, epoch: looked.epoch })
 }
 

@@ -32,11 +32,11 @@ pub(crate) struct Table {
     /// Number of shards into which this process divides the work.
     pub(crate) shards: u16,
     /// All Leases of this division, and further ones of another division.
-    pub(crate) places: Vec<LeaseState>,
+    pub(crate) leases: Vec<LeaseState>,
     refused: BTreeMap<String, Instant>,
     began: Instant,
     /// Whether it was logged that another division is in force.
-    told: bool,
+    logged: bool,
     /// The unreadable Leases in the last log line about them.
     unread: Vec<usize>,
     /// Whether this process takes no more Leases and releases those that it holds.
@@ -51,10 +51,10 @@ impl Board {
             lease: settings.name.clone(),
             timing: settings.timing,
             shards,
-            places: vec![LeaseState::default(); shards.into()],
+            leases: vec![LeaseState::default(); shards.into()],
             refused: BTreeMap::new(),
             began: now,
-            told: false,
+            logged: false,
             unread: Vec::new(),
             leaving: false,
             changed: false,
@@ -91,12 +91,12 @@ impl Table {
     }
 
     fn shares(&self) -> Shares<'_> {
-        let seats = self.places.iter().take(self.ours()).map(|place| &place.view).collect();
+        let seats = self.leases.iter().take(self.ours()).map(|place| &place.view).collect();
         Shares { me: &self.me, timing: self.timing, seats, refused: &self.refused }
     }
 
     fn division(&self) -> Division {
-        self.places.first().map(|first| first.division).unwrap_or_default()
+        self.leases.first().map(|first| first.division).unwrap_or_default()
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -106,20 +106,20 @@ impl Table {
     /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the others only briefly.
     fn is_ready(&self, now: Instant) -> bool {
         let seen = |place: &LeaseState| place.view.free_from.is_some();
-        now >= self.began + self.timing.retry || self.places.iter().take(self.ours()).all(seen)
+        now >= self.began + self.timing.retry || self.leases.iter().take(self.ours()).all(seen)
     }
 
     /// The next time at which the decision may change without an observation.
     fn next(&self, now: Instant) -> Option<Instant> {
         let began = Some(self.began + self.timing.retry).filter(|at| *at > now);
-        let others = self.places.iter().skip(self.ours()).filter_map(|place| place.view.free_from);
+        let others = self.leases.iter().skip(self.ours()).filter_map(|place| place.view.free_from);
         self.shares().next(now).into_iter().chain(began).chain(others.filter(|at| *at > now)).min()
     }
 
     /// Logs once the unreadable Leases that delay the work.
-    fn tell_unread(&mut self, now: Instant) {
-        let unread: Vec<usize> = (0..self.places.len())
-            .filter(|at| self.places.get(*at).is_some_and(|place| place.division == Division::Unknown))
+    fn log_unread(&mut self, now: Instant) {
+        let unread: Vec<usize> = (0..self.leases.len())
+            .filter(|at| self.leases.get(*at).is_some_and(|place| place.division == Division::Unknown))
             .collect();
         if now < self.began + 2 * self.timing.retry || unread == self.unread {
             return;
@@ -132,27 +132,27 @@ impl Table {
         self.unread = unread;
     }
 
-    fn place(&mut self, at: usize) -> Option<&mut LeaseState> {
-        self.places.get_mut(at)
+    fn lease_mut(&mut self, at: usize) -> Option<&mut LeaseState> {
+        self.leases.get_mut(at)
     }
 
-    fn ask_look(&mut self, at: usize, from: Instant) {
-        if let Some(place) = self.place(at) {
-            let due = place.is_look_due();
-            place.ask_look(from);
-            self.changed |= !due && self.places.get(at).is_some_and(LeaseState::is_look_due);
+    fn request_read(&mut self, at: usize, from: Instant) {
+        if let Some(place) = self.lease_mut(at) {
+            let due = place.is_read_due();
+            place.request_read(from);
+            self.changed |= !due && self.leases.get(at).is_some_and(LeaseState::is_read_due);
         }
     }
 
     fn set_closing(&mut self, at: usize, to: Option<String>) {
-        if let Some(place) = self.place(at).filter(|place| place.view.closing != to) {
+        if let Some(place) = self.lease_mut(at).filter(|place| place.view.closing != to) {
             place.view.closing = to;
             self.changed = true;
         }
     }
 
     fn set_taking(&mut self, at: usize) {
-        if let Some(place) = self.place(at) {
+        if let Some(place) = self.lease_mut(at) {
             place.view.taking = true;
             self.changed = true;
         }
@@ -160,7 +160,7 @@ impl Table {
 
     /// Publishes what the candidate has observed about its Lease.
     fn publish(&mut self, at: usize, candidate: &Candidate, now: Instant) {
-        let Some(place) = self.place(at) else { return };
+        let Some(place) = self.lease_mut(at) else { return };
         let view = view(&place.view, candidate, now);
         let division = Division::of(candidate);
         place.until = candidate.term().map(|(_, until)| until);
@@ -240,7 +240,7 @@ pub(crate) struct Member {
     /// Earliest time of the next write on a Lease of another process.
     write_from: Instant,
     /// Earliest time of the next read requested by other seats.
-    look_from: Instant,
+    read_from: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +268,7 @@ impl Member {
             since: 0,
             before: None,
             write_from: now,
-            look_from: now,
+            read_from: now,
         }
     }
 
@@ -290,14 +290,14 @@ impl Member {
     }
 
     /// Records a read or write of the candidate that was started at `started`.
-    pub(crate) fn looked(&mut self, candidate: &Candidate, started: Instant) {
+    pub(crate) fn observed(&mut self, candidate: &Candidate, started: Instant) {
         let (at, now) = (self.at, Instant::now());
-        self.look_from = now;
+        self.read_from = now;
         self.board.with(|table| {
             table.publish(at, candidate, now);
-            if let Some(place) = table.place(at) {
-                let due = place.is_look_due();
-                place.looked(started);
+            if let Some(place) = table.lease_mut(at) {
+                let due = place.is_read_due();
+                place.record_read(started);
                 table.changed |= due;
             }
         });
@@ -375,7 +375,7 @@ impl Member {
             };
         }
         if self.at > 0 {
-            let first = table.places.first();
+            let first = table.leases.first();
             if let Some(run) = first.and_then(|first| layout::confirmed_in(mine, first, held.taken, now)) {
                 // A process with another division works without this Lease.
                 let gap = !held.confirmed && !self.divided_in.is_some_and(|epoch| run.goes_on_from(epoch));
@@ -387,9 +387,9 @@ impl Member {
             }
             if !held.confirmed {
                 let settled =
-                    table.is_settled() && table.places.first().is_some_and(|first| !first.is_look_due());
+                    table.is_settled() && table.leases.first().is_some_and(|first| !first.is_read_due());
                 // Another read may be needed before the end of another division is observed.
-                table.ask_look(0, if settled { now } else { held.taken });
+                table.request_read(0, if settled { now } else { held.taken });
             }
         } else if !held.confirmed {
             held.confirmed = table.is_settled();
@@ -405,14 +405,14 @@ impl Member {
 
     /// Whether the first Lease states another division. Observations made before this Lease was taken do not count.
     fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
-        let Some(first) = table.places.first() else { return false };
+        let Some(first) = table.leases.first() else { return false };
         let mine = table.shards;
-        if first.looked_since(taken).is_some_and(|looked| looked.division.is_another(mine)) {
+        if first.read_since(taken).is_some_and(|looked| looked.division.is_another(mine)) {
             return true;
         }
         // The event of a watch may be outdated.
-        if first.division.is_another(mine) && !first.is_look_due() {
-            table.ask_look(0, now);
+        if first.division.is_another(mine) && !first.is_read_due() {
+            table.request_read(0, now);
         }
         false
     }
@@ -425,11 +425,12 @@ impl Member {
         taken: Instant,
         now: Instant,
     ) -> Option<Act> {
-        if !layout::is_settled(table.shards, &table.places, taken, now) {
-            for at in 1..table.places.len() {
-                let from = table.places.get(at).and_then(|place| place.look_for(table.shards, taken, now));
+        if !layout::is_settled(table.shards, &table.leases, taken, now) {
+            for at in 1..table.leases.len() {
+                let from =
+                    table.leases.get(at).and_then(|place| place.helpful_read(table.shards, taken, now));
                 if let Some(from) = from {
-                    table.ask_look(at, from);
+                    table.request_read(at, from);
                 }
             }
             return None;
@@ -440,7 +441,7 @@ impl Member {
     }
 
     fn hand_over(&mut self, table: &mut Table, mut held: Held, step: Action, now: Instant) -> Act {
-        let Some(view) = table.places.get(self.at).map(|place| &place.view) else { return Act::Step(step) };
+        let Some(view) = table.leases.get(self.at).map(|place| &place.view) else { return Act::Step(step) };
         let (closing, wish) = (view.closing.clone(), view.wish.as_ref().map(|(by, _)| by.as_str()));
         let to = if closing.is_some() && closing.as_deref() == wish {
             closing
@@ -461,8 +462,8 @@ impl Member {
     }
 
     fn stand_by(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Act {
-        if now >= self.look_from && table.places.get(self.at).is_some_and(LeaseState::is_look_due) {
-            self.look_from = now + table.timing.retry;
+        if now >= self.read_from && table.leases.get(self.at).is_some_and(LeaseState::is_read_due) {
+            self.read_from = now + table.timing.retry;
             return Act::Step(Action::Look);
         }
         if let Some(act) = self.ask(table, candidate, now) {
@@ -484,9 +485,9 @@ impl Member {
         if self.at > 0 {
             return table.is_settled() && take(table);
         }
-        match layout::opening(table.shards, &table.places, now) {
+        match layout::opening(table.shards, &table.leases, now) {
             Opening::Ours => {
-                table.told = false;
+                table.logged = false;
                 take(table)
             }
             Opening::New { before } => {
@@ -494,10 +495,10 @@ impl Member {
                 true
             }
             Opening::No => {
-                table.tell_unread(now);
+                table.log_unread(now);
                 let another = table.division();
-                if another.is_another(table.shards) && !table.told {
-                    table.told = true;
+                if another.is_another(table.shards) && !table.logged {
+                    table.logged = true;
                     let Division::Set { shards, .. } = another else { return false };
                     tracing::info!(
                         shards = table.shards,
@@ -512,7 +513,7 @@ impl Member {
 
     /// Asks the holder to hand this seat over, or withdraws that request.
     fn ask(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Option<Act> {
-        let view = table.places.get(self.at).map(|place| &place.view)?;
+        let view = table.leases.get(self.at).map(|place| &place.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;
         let holder = view.holder.clone().filter(|holder| *holder != table.me)?;
         let asked = view.wish.as_ref().filter(|(by, _)| *by == table.me).map(|(_, since)| *since);

@@ -106,7 +106,7 @@ impl ShardElector {
                 }
                 Beyond::Forget => {
                     watching.clear();
-                    self.board.with(|table| table.places.truncate(table.shards.into()));
+                    self.board.with(|table| table.leases.truncate(table.shards.into()));
                 }
                 Beyond::Same => (),
             }
@@ -121,15 +121,15 @@ impl ShardElector {
 
     fn beyond(&self) -> Beyond {
         self.board.with(|table| {
-            let known = u16::try_from(table.places.len()).unwrap_or(MOST_SHARDS);
-            let extent = layout::extent(table.shards, &table.places);
+            let known = u16::try_from(table.leases.len()).unwrap_or(MOST_SHARDS);
+            let extent = layout::extent(table.shards, &table.leases);
             if table.is_settled() {
                 return if known > table.shards { Beyond::Forget } else { Beyond::Same };
             }
             if extent <= known {
                 return Beyond::Same;
             }
-            table.places.resize(extent.into(), LeaseState::default());
+            table.leases.resize(extent.into(), LeaseState::default());
             Beyond::Look(known..extent)
         })
     }

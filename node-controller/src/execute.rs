@@ -44,7 +44,7 @@ pub(crate) struct Executor {
     metrics: Metrics,
     echo: Arc<Echo>,
     /// Limits how many nodes' addresses are written at once.
-    address_turns: Arc<Semaphore>,
+    address_permits: Arc<Semaphore>,
 }
 
 impl Executor {
@@ -52,7 +52,7 @@ impl Executor {
         let (api, clock, recorder) =
             (Api::all(process.kube.clone()), process.clock, process.recorder.clone());
         let address_turns = Arc::new(Semaphore::new(address_writers));
-        Self { api, clock, recorder, lookup, metrics, echo: Arc::default(), address_turns }
+        Self { api, clock, recorder, lookup, metrics, echo: Arc::default(), address_permits: address_turns }
     }
 
     /// Whether the last write to the node is still missing in the cache.
@@ -83,7 +83,7 @@ impl Executor {
     /// `$patch: replace` the API server groups addresses by type. A list in another order would be rewritten in each reconcile.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
-        let Ok(_turn) = timeout(TURN, self.address_turns.acquire()).await else {
+        let Ok(_turn) = timeout(TURN, self.address_permits.acquire()).await else {
             return Err(Error::Addresses { source: kube_api::Error::Timeout });
         };
         let written = within(self.api.patch_status(&node.name, &patch_params(), &Patch::Merge(&patch))).await;
@@ -100,7 +100,7 @@ impl Executor {
         self.echo.wrote(node);
         self.lookup.forget(node);
         self.metrics.initialised(node.created, self.clock.now());
-        self.recorder.tell(&events::about(node), events::synced());
+        self.recorder.emit(&events::about(node), events::synced());
         // Logged after the write, so that retries do not repeat the log line.
         for Withheld { key, value, why } in &initialisation.withheld {
             warn!(node = node.name, key, value, %why, "Label from the cloud is not set on the node");

@@ -35,7 +35,7 @@ use controller_core::{
 use self::{
     config::{Config, Settings},
     execute::rehearse::Rehearsals,
-    lifecycle::{Reported, Signs},
+    lifecycle::{Ledgers, Signs},
 };
 
 const NAMES: Names = Names {
@@ -82,7 +82,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     });
     let ledgers = vec![ledger.clone(), ends.clone(), taints.clone()];
     let sources = Sources::of_each(Kind::Node, Arc::new(mirrors.clone()), ledgers, &queue);
-    let told = Reported { ends: ends.clone(), taints: taints.clone() };
+    let told = Ledgers { ends: ends.clone(), taints: taints.clone() };
     let rehearsals = Rehearsals { reconciler: Arc::clone(&reconciler), ends, taints };
     process.explain.by(sources.linked(&mirrors.instances).rehearsed(Arc::new(rehearsals)));
     lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, told));
@@ -101,7 +101,7 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
             let gained = gains.next().await;
             // Another replica may have reconciled these nodes before.
             known.forget_where(|uid| gained.contains(&shards.of(uid)));
-            all.look_at_all(&wakes);
+            all.queue_all(&wakes);
         }
     });
     let stop = process.stop.clone();

@@ -45,9 +45,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, debug, warn};
 
 use self::{
-    absence::{Heard, Ledger, Shown, Subject},
+    absence::{Conclusion, Ledger, Shown, Subject},
     execute::{Ended, Executor},
-    gate::{Crowd, Gate, Judgement},
+    gate::{BrakeInput, Gate, Judgement},
     metrics::Metrics,
     notices::{Notices, Reporter},
     plan::{Facts, absence, taint},
@@ -108,7 +108,7 @@ impl Signs {
 
 /// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
-pub(crate) struct Reported {
+pub(crate) struct Ledgers {
     /// Nodes that may be deleted, and why the others are not.
     pub(crate) ends: told::Ledger,
     /// Nodes whose taint would change, in a dry run.
@@ -120,7 +120,7 @@ pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
     signs: &Signs,
-    (settings, told): (Settings, Reported),
+    (settings, told): (Settings, Ledgers),
 ) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
@@ -150,7 +150,7 @@ pub(crate) fn start(
         let gate = Gate::new(settings.limits, Instant::now());
         let holdings = Holdings::default();
         let mut deletions =
-            Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, told, brakes };
+            Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, deletions: told, brakes };
         loop {
             // A replica without a shard may acquire its shards again, so it keeps the brake and the answers.
             if deletions.lifecycle.shards.held() > 0 {
@@ -158,7 +158,7 @@ pub(crate) fn start(
                 deletions.pass().await;
             } else {
                 deletions.lifecycle.metrics.held(Verdict::Go, 0);
-                deletions.told.replace_findings(BTreeMap::new(), |_| true);
+                deletions.deletions.replace_findings(BTreeMap::new(), |_| true);
             }
             sleep(settings.period).await;
         }
@@ -231,11 +231,11 @@ impl Lifecycle {
     }
 
     fn facts_of<T>(&self, node: &Node, instance: Option<&Instance>, look: impl FnOnce(&Facts<'_>) -> T) -> T {
-        let heard = Subject::of(node).and_then(|subject| self.ledger().heard(&subject).cloned());
+        let heard = Subject::of(node).and_then(|subject| self.ledger().conclusion(&subject).cloned());
         look(&Facts {
             cloud: self.mirrors.view_of_the_cloud(),
             instance,
-            heard: heard.as_ref(),
+            conclusion: heard.as_ref(),
             scheme: self.scheme.get().as_deref(),
         })
     }
@@ -262,7 +262,7 @@ struct Deletions {
     /// The trace of the last request to the cloud.
     asked: Option<Origin>,
     /// The nodes that may be deleted, and why the others are not, for the status pages.
-    told: told::Ledger,
+    deletions: told::Ledger,
     /// What the brake holds, for the status pages.
     brakes: told::Brakes,
 }
@@ -272,10 +272,10 @@ impl Deletions {
     fn begin(&mut self) {
         let Lifecycle { shards, settings, .. } = &self.lifecycle;
         let limits = settings.limits.of_share(shards.held(), shards.count());
-        match self.holdings.look(shards) {
+        match self.holdings.update(shards) {
             Share::Same => (),
             Share::Other => self.gate.limit(limits),
-            Share::Anew => self.gate = Gate::new(limits, Instant::now()),
+            Share::Regained => self.gate = Gate::new(limits, Instant::now()),
         }
     }
 
@@ -305,7 +305,7 @@ impl Deletions {
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);
-        let crowd = self.crowd(proven);
+        let crowd = self.brake_input(proven);
         let going = self.judge(crowd, &mut notices);
         self.brakes.holds(BRAKE, notices.tripped_words());
         let mut found = notices.findings(candidates.values().map(|candidate| &*candidate.node), &going);
@@ -316,7 +316,7 @@ impl Deletions {
         if dry_run {
             notices::rest(&mut found, &going);
         }
-        self.told.replace_findings(found, |_| true);
+        self.deletions.replace_findings(found, |_| true);
         if !going.is_empty() && !dry_run {
             let span =
                 traces::child(traces::span!("delete", otel.name = "delete nodes", nodes = going.len()));
@@ -367,7 +367,7 @@ impl Deletions {
             let (now, mut ledger) = (Instant::now(), self.lifecycle.ledger());
             for (subject, answer) in batch.iter().zip(answers) {
                 debug!(?subject, ?answer, "Asked the cloud about a node that is not ready");
-                ledger.hear(subject, &answer, asked, now);
+                ledger.record(subject, &answer, asked, now);
             }
         }
     }
@@ -381,17 +381,17 @@ impl Deletions {
                 proven.push(Arc::clone(node));
                 continue;
             }
-            match ledger.heard(subject) {
-                Some(Heard::NotVisible) => notices.not_visible(node),
-                Some(Heard::Foreign) => notices.foreign(node),
+            match ledger.conclusion(subject) {
+                Some(Conclusion::NotVisible) => notices.not_visible(node),
+                Some(Conclusion::Foreign) => notices.foreign(node),
                 // A single failure is not reported: it may be a fail-over or a short throttle.
-                Some(Heard::Failed { error, repeated: true }) => notices.failed(node, error),
+                Some(Conclusion::Failed { error, repeated: true }) => notices.failed(node, error),
                 Some(
-                    Heard::Nothing
-                    | Heard::Failed { repeated: false, .. }
-                    | Heard::Exists { .. }
-                    | Heard::Gone { .. }
-                    | Heard::Deleted,
+                    Conclusion::Nothing
+                    | Conclusion::Failed { repeated: false, .. }
+                    | Conclusion::Exists { .. }
+                    | Conclusion::Gone { .. }
+                    | Conclusion::Deleted,
                 )
                 | None => {}
             }
@@ -400,11 +400,11 @@ impl Deletions {
     }
 
     /// Groups the proven nodes with all nodes that count for the brake's percentage.
-    fn crowd(&self, proven: Vec<Arc<Node>>) -> Crowd {
+    fn brake_input(&self, proven: Vec<Arc<Node>>) -> BrakeInput {
         let present = self.present();
         let before = self.lifecycle.ledger().held();
         if before.is_empty() {
-            return Crowd { proven, held: Vec::new(), present };
+            return BrakeInput { proven, held: Vec::new(), present };
         }
         let nodes = self.lifecycle.mirrors.nodes.items();
         let lifeless: BTreeSet<Subject> = nodes
@@ -417,11 +417,11 @@ impl Deletions {
             Subject::of(node).is_some_and(|subject| before.contains(&subject) && lifeless.contains(&subject))
         };
         let held = present.iter().filter(is_held).cloned().collect();
-        Crowd { proven, held, present }
+        BrakeInput { proven, held, present }
     }
 
     /// Returns the nodes that may be deleted now, and adds notices for the others.
-    fn judge(&mut self, crowd: Crowd, notices: &mut Notices) -> Vec<Arc<Node>> {
+    fn judge(&mut self, crowd: BrakeInput, notices: &mut Notices) -> Vec<Arc<Node>> {
         let n_nodes = crowd.present.len();
         let Judgement { going, held, verdict } = self.gate.judge(crowd, Instant::now());
         let limits = self.gate.limits();

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// The call starts when no further node was added for this time.
-const QUIET: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Maximum delay of the call while further nodes are added.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Minimum time between the starts of two calls, so that nodes that join in succession share calls.
@@ -147,7 +147,7 @@ impl Lookup {
         let latest = Instant::now() + LONGEST;
         loop {
             let before = self.n_wanted();
-            sleep(QUIET).await;
+            sleep(DEBOUNCE).await;
             let now = self.n_wanted();
             if now == before || now >= BATCH || Instant::now() >= latest {
                 return;
@@ -194,7 +194,7 @@ impl Lookup {
                 batch.iter().zip(response.results).map(|(node, result)| answer(node, result)).collect()
             }
             Ok(_) => vec![failed(&AdapterError::new(Reason::Internal, "too few results")); batch.len()],
-            Err(error) if concerns_all(error.reason) && !adapter.standing().is_refused(CALL) => {
+            Err(error) if concerns_all(error.reason) && !adapter.call_health().is_refused(CALL) => {
                 self.put_back();
                 return error.retry_after;
             }

@@ -32,7 +32,7 @@ use crate::{
 /// Resolution of creation times.
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
 /// Age above which the cache of the cloud is not used to decide about the end of a node.
-const YOUNG: Duration = Duration::from_mins(5);
+const NEW_NODE_AGE: Duration = Duration::from_mins(5);
 /// The effect of the shutdown taint.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 
@@ -168,7 +168,7 @@ impl Mirrors {
     pub(crate) fn view_of_the_cloud(&self) -> View {
         match self.instances.age() {
             _ if self.unavailable().is_some() || !self.instances.is_synced() => View::None,
-            Some(age) if age <= YOUNG => View::Fresh,
+            Some(age) if age <= NEW_NODE_AGE => View::Fresh,
             Some(_) | None => View::Old,
         }
     }
@@ -212,7 +212,7 @@ impl Mirrors {
     }
 
     /// Queues all nodes, since some are in shards that belonged to another replica.
-    pub(crate) fn look_at_all(&self, queue: &Queue<ObjectName>) {
+    pub(crate) fn queue_all(&self, queue: &Queue<ObjectName>) {
         self.nodes.read(|nodes| nodes.keys().for_each(|name| queue.add_with_all(name.clone())));
     }
 

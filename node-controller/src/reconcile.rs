@@ -44,35 +44,35 @@ impl Reconciler {
     pub(crate) async fn reconcile(&self, name: &ObjectName) -> Again {
         let Some(node) = self.mirrors.nodes.get(name) else {
             self.ledger.forget_name(name);
-            self.reminders.gone(name);
+            self.reminders.clear_name(name);
             return Again::Done;
         };
         match self.shards.enter(&node.uid) {
-            Ok(turn) => Box::pin(turn.run(self.turn(node))).await,
+            Ok(turn) => Box::pin(turn.run(self.reconcile_node(node))).await,
             Err(again) => again,
         }
     }
 
-    async fn turn(&self, node: Arc<Node>) -> Again {
+    async fn reconcile_node(&self, node: Arc<Node>) -> Again {
         let object = Object::node(&node.name, &node.uid);
         self.ledger.begin_pass(&object);
         // Drop the entries of earlier nodes with the same name.
         self.ledger.forget_others_of_name(&object);
-        self.reminders.only(&object);
-        let again = Box::pin(self.look(&node, &object)).await;
+        self.reminders.keep_only(&object);
+        let again = Box::pin(self.converge(&node, &object)).await;
         self.ledger.end_pass(&object);
         self.ledger.mark_seen(&object);
         again
     }
 
-    async fn look(&self, node: &Arc<Node>, object: &Object) -> Again {
+    async fn converge(&self, node: &Arc<Node>, object: &Object) -> Again {
         if self.executor.is_ahead_of(node) {
             return Again::After(echo::LIMIT);
         }
         let plan = self.plan(node, Lookup::answer);
         debug!(%plan, "Planned");
         self.ledger.record_plan(object, &plan);
-        self.tell(node, object, &plan);
+        self.report_refusal(node, object, &plan);
         if self.dry_run && plan.writes() {
             if plan.refusal.is_none() {
                 self.ledger.record_dry_run(object);
@@ -87,20 +87,20 @@ impl Reconciler {
                 plan.again
             }
             Err(error) => {
-                self.tell_failure(node, object, &error);
+                self.report_failure(node, object, &error);
                 error.again()
             }
         }
     }
 
-    fn tell_failure(&self, node: &Node, object: &Object, error: &Error) {
+    fn report_failure(&self, node: &Node, object: &Object, error: &Error) {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         let notice = events::sync_failed(error, &cause);
         if !error.is_stale() {
             self.ledger.record_wait(object, &explain::failing(error, &notice));
         }
         if error.refused() {
-            self.recorder.tell(&events::about(node), notice);
+            self.recorder.emit(&events::about(node), notice);
         } else if error.is_stale() {
             debug!(%error, cause, "Conflict with another client's write, reconciling again");
         } else {
@@ -138,14 +138,14 @@ impl Reconciler {
     }
 
     /// Reports a refusal: with an Event for an uninitialised node, and only in the log for an initialised node, which keeps working.
-    fn tell(&self, node: &Node, object: &Object, plan: &Plan) {
+    fn report_refusal(&self, node: &Node, object: &Object, plan: &Plan) {
         let Some(refusal) = &plan.refusal else {
             if plan.asks() {
                 // Another look-up is not progress, so the ledger keeps its entry.
                 self.ledger.keep_last_wait(object);
                 return;
             }
-            self.reminders.over(object);
+            self.reminders.clear(object);
             if plan.actions.is_empty() && !plan.settles(node) {
                 self.ledger.record_wait(object, &explain::listing());
             }
@@ -155,10 +155,10 @@ impl Reconciler {
         if node.is_uninitialised() {
             self.metrics.refused(refusal);
             let (about, notice) = (events::about(node), events::refused(node, refusal));
-            self.recorder.tell(&about, notice.clone());
-            self.reminders.stands(object, about, vec![(Instant::now(), notice)]);
+            self.recorder.emit(&about, notice.clone());
+            self.reminders.set(object, about, vec![(Instant::now(), notice)]);
         } else {
-            self.reminders.over(object);
+            self.reminders.clear(object);
             warn!(node = node.name, ?refusal, "Refused to update node addresses");
         }
     }

@@ -2,12 +2,12 @@
 
 mod brake;
 mod cost;
-mod crowd;
 mod explain;
 mod faults;
 mod history;
 mod initialisation;
 mod lifecycle;
+mod mass_loss;
 mod progress;
 mod rehearse;
 mod reminders;

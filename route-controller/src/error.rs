@@ -2,7 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod guard;
-pub(crate) mod turns;
+pub(crate) mod write_order;
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use controller_core::events::{Kind, Notice, Recorder};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::error::guard::Held;
-use crate::plan::Lay;
+use crate::plan::Creation;
 use crate::plan::node::Node;
 use crate::plan::refusal::{Refusal, Why};
 
@@ -37,29 +37,29 @@ impl Events {
     }
 
     /// Emits the Event that the route of a node could not be created.
-    pub(crate) fn failed_to_create(&self, lay: &Lay, after: Duration, why: &str) {
-        self.tell(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_laid(lay, after, why));
+    pub(crate) fn failed_to_create(&self, lay: &Creation, after: Duration, why: &str) {
+        self.emit(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_created(lay, after, why));
     }
 
     /// Emits the Event for a pod CIDR that gets no route, or whose route is never removed.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         let (reason, note) = refused(refusal);
-        self.tell(&refusal.node_name, &refusal.node_uid, reason, note);
+        self.emit(&refusal.node_name, &refusal.node_uid, reason, note);
     }
 
     /// Emits the Event for a node that has no route yet because the cloud is unavailable.
     pub(crate) fn waits(&self, node: &Node, why: &str) {
-        self.tell(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
+        self.emit(&node.name, &node.uid, WAITS_FOR_CLOUD, waits(why));
     }
 
     /// Emits the Event for removals that are held until an operator allows them. The Event is on the object that represents the cluster,
     /// since the nodes are gone.
     pub(crate) fn held(&self, about: &ObjectReference, held: &Held) {
         let note = held.to_string();
-        self.0.tell(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
+        self.0.emit(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
     }
 
-    fn tell(&self, name: &str, uid: &str, reason: &'static str, note: String) {
+    fn emit(&self, name: &str, uid: &str, reason: &'static str, note: String) {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -67,13 +67,13 @@ impl Events {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        self.0.tell(&about, Notice { kind: Kind::Warning, reason, action: ACTION, note });
+        self.0.emit(&about, Notice { kind: Kind::Warning, reason, action: ACTION, note });
     }
 }
 
 /// Returns the note for a route that could not be created.
-pub(crate) fn not_laid(lay: &Lay, after: Duration, why: &str) -> String {
-    let Lay { claim, node_name, .. } = lay;
+pub(crate) fn not_created(lay: &Creation, after: Duration, why: &str) -> String {
+    let Creation { claim, node_name, .. } = lay;
     could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
 }
 

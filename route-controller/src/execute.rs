@@ -25,12 +25,12 @@ use self::batch::{Batch, batches};
 use self::record::Store;
 use crate::config::ClusterCidrs;
 use crate::error::attempts::{Attempts, Outcome};
-use crate::error::turns::Turns;
+use crate::error::write_order::WriteOrder;
 use crate::error::{CallFailure, Error, judge_call, judge_item};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
-use crate::plan::{Lay, Plan, Removal};
+use crate::plan::{Creation, Plan, Removal};
 
 /// Number of conditions written at once. In a cluster of a thousand nodes, each node's condition is usually written only once.
 const PATCHES_AT_ONCE: usize = 16;
@@ -39,7 +39,7 @@ const PATCHES_AT_ONCE: usize = 16;
 const APPLY: Duration = Duration::from_mins(1);
 
 /// Time after which a pass starts no further write of a condition. Each write has a deadline of about the same length.
-const SAY: Duration = Duration::from_secs(15);
+const CONDITION_WRITES: Duration = Duration::from_secs(15);
 
 /// The field manager of all writes.
 const FIELD_MANAGER: &str = "route-controller";
@@ -93,7 +93,7 @@ impl Executor {
         attempts: &mut Attempts,
         until: Instant,
     ) -> Result<bool, Error> {
-        let lays: Vec<&Lay> = due.lays.iter().filter(|lay| turn.is_for(lay.place())).collect();
+        let lays: Vec<&Creation> = due.creations.iter().filter(|lay| turn.is_for(lay.shard_key())).collect();
         let in_the_way: Vec<&Removal> = lays.iter().flat_map(|lay| &lay.instead_of).collect();
         for batch in batches(&[], &in_the_way) {
             if Instant::now() >= until {
@@ -112,7 +112,7 @@ impl Executor {
             }
         }
         let removals: Vec<&Removal> =
-            due.removals.iter().filter(|removal| turn.is_for(&removal.place())).collect();
+            due.removals.iter().filter(|removal| turn.is_for(&removal.shard_key())).collect();
         for batch in batches(&free, &removals) {
             if Instant::now() >= until {
                 return Ok(true);
@@ -126,14 +126,14 @@ impl Executor {
     /// Nodes that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers its own pass.
     ///
     /// Returns whether conditions were left for the next pass. After an error, the next pass also writes the remaining ones.
-    pub(crate) async fn say(
+    pub(crate) async fn write_conditions(
         &self,
         here: &[ShardPass],
         changes: Vec<Change>,
-        turns: &mut Turns,
+        turns: &mut WriteOrder,
     ) -> (bool, Result<(), Error>) {
-        let until = Instant::now() + SAY;
-        let changes = turns.in_turn(changes, Instant::now());
+        let until = Instant::now() + CONDITION_WRITES;
+        let changes = turns.sort(changes, Instant::now());
         let (n_changes, mut n_tried) = (changes.len(), 0);
         let begun = changes.into_iter().take_while(|_| Instant::now() < until);
         let mut answers = futures::stream::iter(begun)
@@ -149,7 +149,7 @@ impl Executor {
         let (mut n_nodes, mut last) = (0, None);
         while let Some((change, answer)) = answers.next().await {
             n_tried += 1;
-            turns.had(&change);
+            turns.attempted(&change);
             match answer {
                 Ok(()) => {
                     turns.wrote(&change, Instant::now());
@@ -208,19 +208,19 @@ impl Executor {
     ) {
         let now = Instant::now();
         for (lay, outcome) in batch.lays.iter().zip(outcomes.by_ref()) {
-            self.metrics.laid(&outcome);
+            self.metrics.created(&outcome);
             let took = now.duration_since(began);
-            self.tell_laid(lay, &outcome, took);
-            attempts.laid(lay, (outcome, took), now);
+            self.report_creation(lay, &outcome, took);
+            attempts.created(lay, (outcome, took), now);
         }
         for (removal, outcome) in batch.removals.iter().zip(outcomes) {
             self.metrics.removed(&outcome);
-            tell_removed(removal, &outcome);
+            report_removal(removal, &outcome);
             attempts.removed(removal, outcome, now);
         }
     }
 
-    fn tell_laid(&self, lay: &Lay, outcome: &Outcome, after: Duration) {
+    fn report_creation(&self, lay: &Creation, outcome: &Outcome, after: Duration) {
         match outcome {
             Outcome::Done => {
                 info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Created route");
@@ -250,7 +250,7 @@ impl Executor {
 }
 
 /// Logs the outcome of a removal. It has no Event, since the node may be gone.
-fn tell_removed(removal: &Removal, outcome: &Outcome) {
+fn report_removal(removal: &Removal, outcome: &Outcome) {
     let (to, vendor_id) = (removal.to, removal.vendor_id.as_str());
     match outcome {
         Outcome::Done => info!(%to, vendor_id, "Removed route"),
@@ -296,14 +296,16 @@ mod tests {
         let executor = executor(&kube, &FakeCloud::new());
         let changes =
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
-        let (_more, said) =
-            executor.say(&executor.shards.enter_all(), changes(), &mut Turns::default()).await;
+        let (_more, said) = executor
+            .write_conditions(&executor.shards.enter_all(), changes(), &mut WriteOrder::default())
+            .await;
         said.expect("stale conditions are not an error");
         assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
 
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
-        let (_more, failed) =
-            executor.say(&executor.shards.enter_all(), changes(), &mut Turns::default()).await;
+        let (_more, failed) = executor
+            .write_conditions(&executor.shards.enter_all(), changes(), &mut WriteOrder::default())
+            .await;
         assert!(matches!(failed, Err(Error::Conditions { n_nodes: 1, .. })), "{failed:?}");
     }
 

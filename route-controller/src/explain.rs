@@ -11,14 +11,14 @@ use controller_core::mirror::ObjectName;
 use tokio::time::Instant;
 
 use crate::error::attempts::{Attempts, Try};
-use crate::events::{not_laid, refused, waits};
+use crate::events::{not_created, refused, waits};
 use crate::mirror::Mirrors;
 use crate::mirror::ability::Ability;
-use crate::plan::claims::Standing;
+use crate::plan::claims::RouteState;
 use crate::plan::condition::{Change, NETWORK_UNAVAILABLE};
 use crate::plan::node::Node;
 use crate::plan::route::{Route, State};
-use crate::plan::{Lay, Plan};
+use crate::plan::{Creation, Plan};
 
 /// Returns the nodes whose routes are not in sync after a pass. Pure.
 pub(crate) fn findings(
@@ -28,12 +28,12 @@ pub(crate) fn findings(
     now: Instant,
 ) -> BTreeMap<Object, Finding> {
     let mut found: BTreeMap<&str, Finding> = BTreeMap::new();
-    for (claim, _) in plan.standings.iter().filter(|(_, standing)| **standing != Standing::Ready) {
+    for (claim, _) in plan.route_states.iter().filter(|(_, standing)| **standing != RouteState::Ready) {
         let finding = found.entry(&claim.node_uid).or_default();
         finding.plan.push(format!("wait for the cloud to show {} as active", claim.to));
     }
-    for lay in &plan.lays {
-        let finding = found.entry(lay.place()).or_default();
+    for lay in &plan.creations {
+        let finding = found.entry(lay.shard_key()).or_default();
         finding.plan.push(lay.to_string());
         let Some(Try { n_tries, not_before, failed }) = attempts.last(lay) else { continue };
         finding.attempts = finding.attempts.max(n_tries);
@@ -41,7 +41,7 @@ pub(crate) fn findings(
         finding.next = finding.next.into_iter().chain(next).min();
         if let Some((reason, why, took)) = failed {
             // Each failed attempt emits an Event.
-            finding.waits.get_or_insert_with(|| said(not_laid(lay, took, &why), Some(reason), true));
+            finding.waits.get_or_insert_with(|| waits_for(not_created(lay, took, &why), Some(reason), true));
         }
     }
     for removal in &plan.removals {
@@ -52,7 +52,7 @@ pub(crate) fn findings(
     for refusal in &plan.refusals {
         let finding = found.entry(&refusal.node_uid).or_default();
         finding.plan.push(format!("refuse {}", refusal.cidr));
-        finding.waits.get_or_insert_with(|| said(refused(refusal).1, None, true));
+        finding.waits.get_or_insert_with(|| waits_for(refused(refusal).1, None, true));
     }
     let of = |node: &Arc<Node>| {
         let finding = found.remove(node.uid.as_str()).or_else(|| uninitialised(node))?;
@@ -64,22 +64,22 @@ pub(crate) fn findings(
 /// Returns the wait of a node without a provider ID, whose instance is not known yet.
 fn uninitialised(node: &Node) -> Option<Finding> {
     let text = "The route to this node's pods waits until node-controller writes the node's provider ID";
-    let waits = || Finding { waits: Some(said(text.to_owned(), None, false)), ..Finding::default() };
+    let waits = || Finding { waits: Some(waits_for(text.to_owned(), None, false)), ..Finding::default() };
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
 /// Returns the wait that this answer would cause. Without `lay` the answer is about a removal.
-pub(crate) fn would_fail(lay: Option<&Lay>, why: &str, reason: Reason) -> Waits {
+pub(crate) fn would_fail(lay: Option<&Creation>, why: &str, reason: Reason) -> Waits {
     let text = match lay {
-        Some(lay) => not_laid(lay, Duration::ZERO, why),
+        Some(lay) => not_created(lay, Duration::ZERO, why),
         None => format!("Cannot remove the route: {why}"),
     };
-    said(text, Some(reason), false)
+    waits_for(text, Some(reason), false)
 }
 
 /// Returns the wait of an action that is not attempted.
 pub(crate) fn not_tried(text: String) -> Waits {
-    said(text, None, false)
+    waits_for(text, None, false)
 }
 
 /// Returns the condition that would be written to a node.
@@ -100,10 +100,10 @@ pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
 
 /// Returns the wait while the cloud is unavailable.
 pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
-    Waits { topic: "cloud".to_owned(), ..said(waits(why), reason, told) }
+    Waits { topic: "cloud".to_owned(), ..waits_for(waits(why), reason, told) }
 }
 
-fn said(text: String, reason: Option<Reason>, told: bool) -> Waits {
+fn waits_for(text: String, reason: Option<Reason>, told: bool) -> Waits {
     let reason = reason.filter(|reason| *reason != Reason::Unspecified).map(Reason::word);
     Waits { topic: text.clone(), text, reason, told }
 }

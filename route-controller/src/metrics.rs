@@ -57,7 +57,7 @@ impl Metrics {
         metrics
     }
 
-    pub(crate) fn laid(&self, outcome: &Outcome) {
+    pub(crate) fn created(&self, outcome: &Outcome) {
         self.count("lay", outcome);
     }
 
@@ -96,7 +96,7 @@ mod tests {
     async fn metrics_are_in_the_reference() {
         let mut process = process(NAMES, &FakeKube::new(), &FakeCloud::new());
         let metrics = Metrics::register(&mut process);
-        metrics.laid(&Outcome::Done);
+        metrics.created(&Outcome::Done);
         metrics.foreign(&[]);
         let page = render(&process.registry).expect("a page");
         doc_tools::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);

@@ -103,7 +103,7 @@ impl Mirrors {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
             let news = match (&change.old, &change.new) {
-                (Some(before), Some(after)) => nodes::news(before, after, self.judged(&after.uid)),
+                (Some(before), Some(after)) => nodes::classify(before, after, self.judged(&after.uid)),
                 _ => NodeChange::Plan,
             };
             match news {

@@ -18,7 +18,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use self::claims::{Claim, Claims, Standing, by_age, claims};
+use self::claims::{Claim, Claims, RouteState, by_age, claims};
 use self::node::Node;
 use self::record::Record;
 use self::refusal::{Refusal, Why};
@@ -30,14 +30,14 @@ use crate::config::ClusterCidrs;
 /// Routes are created before unneeded ones are removed: a crash in between leaves too many routes, never too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) lays: Vec<Lay>,
+    pub(crate) creations: Vec<Creation>,
     /// Routes that no node needs and that block no other route.
     pub(crate) removals: Vec<Removal>,
     pub(crate) refusals: Vec<Refusal>,
     /// Pod CIDRs outside of the cluster's CIDRs. Their routes are created, and stay when their nodes are deleted.
     pub(crate) outside: Vec<Refusal>,
     /// The standing of each claim that needs no action.
-    pub(crate) standings: BTreeMap<Claim, Standing>,
+    pub(crate) route_states: BTreeMap<Claim, RouteState>,
     /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
     /// By the vendor's ID, the node that a route serves if the route was created for another node.
@@ -52,7 +52,7 @@ pub(crate) struct Plan {
 
 /// A route to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lay {
+pub(crate) struct Creation {
     pub(crate) claim: Claim,
     pub(crate) node_name: String,
     pub(crate) via: NextHop,
@@ -157,8 +157,8 @@ struct Known<'a> {
 impl Plan {
     /// Keeps the part of the plan about places for which `ours` is true. See [`Lay::place`].
     pub(crate) fn of(mut self, ours: impl Fn(&str) -> bool) -> Self {
-        self.lays.retain(|lay| ours(lay.place()));
-        self.removals.retain(|removal| ours(&removal.place()));
+        self.creations.retain(|lay| ours(lay.shard_key()));
+        self.removals.retain(|removal| ours(&removal.shard_key()));
         self.refusals.retain(|refusal| ours(&refusal.node_uid));
         self.outside.retain(|refusal| ours(&refusal.node_uid));
         self
@@ -166,14 +166,14 @@ impl Plan {
 
     /// Whether the plan changes nothing in the cloud.
     pub(crate) const fn is_settled(&self) -> bool {
-        self.lays.is_empty() && self.removals.is_empty()
+        self.creations.is_empty() && self.removals.is_empty()
     }
 
     /// Decides about one destination, given all routes to it.
     fn serve(&mut self, node: &Node, to: IpNet, via: NextHop, known: &[Known<'_>]) {
         let claim = Claim { node_uid: node.uid.clone(), to };
         if let Some(good) = Known::that_serves(known, node, &via) {
-            self.standings.insert(claim, good.standing());
+            self.route_states.insert(claim, good.route_state());
             if good.holder.is_some_and(|holder| holder != node.uid) {
                 self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
@@ -185,7 +185,7 @@ impl Plan {
         // The route is right but neither tagged nor on record: it is used, and stays when the node is deleted.
         let unmanaged = |known: &&Known<'_>| known.route.owner == Owner::Unmanaged && known.leads_to(&via);
         if let Some(good) = known.iter().find(unmanaged) {
-            self.standings.insert(claim, good.standing());
+            self.route_states.insert(claim, good.route_state());
             return;
         }
         if let Some(foreign) = known.iter().find(|known| !known.ours) {
@@ -194,20 +194,20 @@ impl Plan {
         }
         let blocks = |known: &&Known<'_>| !known.is_replaced_by(&claim);
         let instead_of = known.iter().filter(blocks).map(Known::replaced).collect();
-        self.lays.push(Lay { claim, node_name: node.name.clone(), via, instead_of });
+        self.creations.push(Creation { claim, node_name: node.name.clone(), via, instead_of });
     }
 }
 
-impl Lay {
+impl Creation {
     /// Returns the node's UID. The replica with this shard creates the route and removes conflicting routes.
-    pub(crate) fn place(&self) -> &str {
+    pub(crate) fn shard_key(&self) -> &str {
         &self.claim.node_uid
     }
 }
 
 impl Removal {
     /// Returns the place of other removals: the UID of the node that the route was created for, or its destination.
-    pub(crate) fn place(&self) -> Cow<'_, str> {
+    pub(crate) fn shard_key(&self) -> Cow<'_, str> {
         match &self.node_uid {
             Some(uid) => Cow::Borrowed(uid),
             None => Cow::Owned(self.to.to_string()),
@@ -267,8 +267,8 @@ impl Known<'_> {
         self.route.state != State::Blackhole && self.route.next_hop.is_same_as(via)
     }
 
-    fn standing(&self) -> Standing {
-        if self.route.state == State::Active { Standing::Ready } else { Standing::Open }
+    fn route_state(&self) -> RouteState {
+        if self.route.state == State::Active { RouteState::Ready } else { RouteState::Open }
     }
 
     /// Whether creating the claim's route replaces this route, because both have the same key. Only a key stored in the cloud counts, since
@@ -307,7 +307,7 @@ impl Known<'_> {
     }
 }
 
-impl fmt::Display for Lay {
+impl fmt::Display for Creation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "create {} to {} via {}", self.claim.to, self.node_name, self.via)?;
         self.instead_of.iter().try_for_each(|removal| write!(f, " instead of {}", removal.vendor_id))
@@ -325,7 +325,7 @@ impl fmt::Display for Removal {
 /// Prints one line per action, for the log and for tests.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lays.iter().try_for_each(|lay| writeln!(f, "{lay}"))?;
+        self.creations.iter().try_for_each(|lay| writeln!(f, "{lay}"))?;
         self.removals.iter().try_for_each(|removal| writeln!(f, "{removal}"))?;
         self.refusals.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
             writeln!(f, "refuse {cidr} to {node_name}: {why}")

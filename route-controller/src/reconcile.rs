@@ -24,7 +24,7 @@ use crate::config::{ClusterCidrs, Config};
 use crate::error::Error;
 use crate::error::attempts::Attempts;
 use crate::error::guard::{Guard, Judgement, Nodes};
-use crate::error::turns::Turns;
+use crate::error::write_order::WriteOrder;
 use crate::events::Events;
 use crate::execute::record::Store;
 use crate::execute::rehearse::Wanted;
@@ -41,13 +41,13 @@ use crate::plan::route::Route;
 use crate::plan::{Foreign, Plan, plan};
 
 /// Minimum duration of a reported outage. A shorter outage is probably a restart of the adapter.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OUTAGE_GRACE: Duration = Duration::from_secs(10);
 
 /// Name of the guard among the brakes on the status pages.
 const BRAKE: &str = "route removals";
 
 /// Delay before shards are tried again that another replica holds, or whose Lease is uncertain.
-const MOMENT: Duration = Duration::from_secs(1);
+const SHARD_RETRY: Duration = Duration::from_secs(1);
 
 /// Compares all nodes with all routes in passes.
 pub(crate) struct Reconciler {
@@ -77,7 +77,7 @@ pub(crate) struct Reconciler {
 pub(crate) struct Memory {
     attempts: Attempts,
     /// The order of condition writes, and the recent writes.
-    turns: Turns,
+    order: WriteOrder,
     guard: Guard,
     /// The shards for which the guard was created.
     holdings: Holdings,
@@ -105,7 +105,7 @@ impl Memory {
     fn new(guard: Guard) -> Self {
         Self {
             attempts: Attempts::default(),
-            turns: Turns::default(),
+            order: WriteOrder::default(),
             guard,
             holdings: Holdings::default(),
             was_idle: false,
@@ -198,12 +198,12 @@ impl Reconciler {
             // If the adapter does not support routes, no Event says that nodes wait for it.
             if self.mirrors.ability() == Some(Ability::None) {
                 self.ledger.replace_findings(BTreeMap::new(), |_| true);
-                self.looked_at(&self.mirrors.nodes());
+                self.record_seen(&self.mirrors.nodes());
                 self.wants(Wanted::default());
             } else {
-                self.tell_waiting(memory, &self.mirrors.nodes(), (&missing, None));
+                self.report_waiting(memory, &self.mirrors.nodes(), (&missing, None));
             }
-            self.trigger.wake_after(PATIENCE);
+            self.trigger.wake_after(OUTAGE_GRACE);
             return Again::Done;
         }
         let turns = self.shards.enter_all();
@@ -211,14 +211,14 @@ impl Reconciler {
             memory.was_idle = true;
             // A replica without shards is woken when it acquires one.
             if self.shards.held() > 0 {
-                self.trigger.wake_after(MOMENT);
+                self.trigger.wake_after(SHARD_RETRY);
             }
             return Again::Done;
         }
         self.begin(memory);
         self.trigger.begins();
         let (nodes, (outcome, again)) = self.pass(memory, &turns).await;
-        let again = (turns.len() < self.shards.held()).then_some(MOMENT).into_iter().chain(again).min();
+        let again = (turns.len() < self.shards.held()).then_some(SHARD_RETRY).into_iter().chain(again).min();
         drop(turns);
         let Err(error) = outcome else {
             memory.is_served();
@@ -241,10 +241,10 @@ impl Reconciler {
     /// earlier state is dropped.
     fn begin(&self, memory: &mut Memory) {
         let limits = self.removal_limits.of_share(self.shards.held(), self.shards.count());
-        match memory.holdings.look(&self.shards) {
+        match memory.holdings.update(&self.shards) {
             Share::Same => (),
             Share::Other => memory.guard.limit(limits),
-            Share::Anew => {
+            Share::Regained => {
                 if memory.was_idle {
                     let guard = memory.guard.forgetful();
                     let holdings = std::mem::take(&mut memory.holdings);
@@ -289,12 +289,12 @@ impl Reconciler {
             debug!(plan = %due, "Executing the plan of this pass");
         }
         self.wants(Wanted { plan: plan.clone(), held: judgement.held.clone() });
-        let turns_in_turn = if self.dry_run { Vec::new() } else { in_turn(turns, memory.next) };
+        let turns_in_turn = if self.dry_run { Vec::new() } else { rotated(turns, memory.next) };
         let Applied { left_out, reached } =
             self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
         // Certain conclusions are written even if the adapter became unavailable in this pass.
-        let mut judged = judged(&nodes, &plan, |lay| memory.attempts.standing(lay));
+        let mut judged = judged(&nodes, &plan, |lay| memory.attempts.route_state(lay));
         judged.retain(|uid, _| is_ours(uid));
         let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
         found.retain(|object, _| is_ours(&object.uid));
@@ -306,17 +306,17 @@ impl Reconciler {
             changes.clear();
         }
         self.ledger.replace_findings(found, is_ours);
-        self.looked_at(&nodes);
-        let (more, said) = self.executor.say(turns, changes, &mut memory.turns).await;
-        self.tell_refusals(memory, &plan);
-        self.tell_foreign(memory, &plan.foreign);
-        self.tell_held(memory, &judgement);
+        self.record_seen(&nodes);
+        let (more, said) = self.executor.write_conditions(turns, changes, &mut memory.order).await;
+        self.report_refusals(memory, &plan);
+        self.report_foreign(memory, &plan.foreign);
+        self.report_held(memory, &judgement);
         let kept = match turns.iter().find(|turn| turn.shard() == 0 && !self.dry_run) {
             Some(first) => first.run(self.keep(memory)).await,
             None => Ok(()),
         };
         let more = more || matches!(left_out, Ok(true));
-        let rest = memory.turns.rest(Instant::now());
+        let rest = memory.order.rest(Instant::now());
         let again = if more { Some(Duration::ZERO) } else { judgement.again.into_iter().chain(rest).min() };
         (nodes, (left_out.and(said).and(recalled).and(kept), again))
     }
@@ -338,7 +338,7 @@ impl Reconciler {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(wanted);
     }
 
-    fn looked_at(&self, nodes: &[Arc<Node>]) {
+    fn record_seen(&self, nodes: &[Arc<Node>]) {
         let ours = nodes.iter().filter(|node| self.shards.has(&node.uid));
         self.ledger.replace_seen(ours.map(|node| Object::node(&node.name, &node.uid)));
     }
@@ -372,11 +372,11 @@ impl Reconciler {
             }
             Error::Adapter { .. } => {
                 warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
-                self.tell_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
+                self.report_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
             }
             Error::Elsewhere { source } => {
                 warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
-                self.tell_waiting(memory, nodes, (&source.message, None));
+                self.report_waiting(memory, nodes, (&source.message, None));
             }
             Error::Conditions { .. } | Error::Record { .. } => {
                 warn!(%error, cause, "Route pass failed, retrying");
@@ -384,7 +384,7 @@ impl Reconciler {
         }
     }
 
-    fn tell_refusals(&self, memory: &mut Memory, plan: &Plan) {
+    fn report_refusals(&self, memory: &mut Memory, plan: &Plan) {
         self.executor.metrics.refusals.set(i64::try_from(plan.refusals.len()).unwrap_or(i64::MAX));
         let present = plan.refusals.iter().chain(&plan.outside);
         for refusal in memory.refusals.observe(present, Instant::now(), |_| false) {
@@ -393,7 +393,7 @@ impl Reconciler {
     }
 
     /// Logs each route once while it exists. Gauges count them.
-    fn tell_foreign(&self, memory: &mut Memory, foreign: &[Foreign]) {
+    fn report_foreign(&self, memory: &mut Memory, foreign: &[Foreign]) {
         self.executor.metrics.foreign(foreign);
         for Foreign { vendor_id, to, via, owner } in foreign {
             if !memory.foreign.contains(vendor_id) {
@@ -404,7 +404,7 @@ impl Reconciler {
         memory.foreign = foreign.iter().map(|foreign| foreign.vendor_id.clone()).collect();
     }
 
-    fn tell_held(&self, memory: &mut Memory, judgement: &Judgement) {
+    fn report_held(&self, memory: &mut Memory, judgement: &Judgement) {
         self.brakes.holds(BRAKE, judgement.held.iter().map(ToString::to_string).collect());
         self.executor.metrics.held.set(i64::try_from(judgement.n_held()).unwrap_or(i64::MAX));
         let present: Vec<&str> = judgement.held.iter().map(|held| held.why.name()).collect();
@@ -415,14 +415,19 @@ impl Reconciler {
     }
 
     /// Reports the outage on each node that has no route yet.
-    fn tell_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], (why, reason): (&str, Option<Reason>)) {
+    fn report_waiting(
+        &self,
+        memory: &mut Memory,
+        nodes: &[Arc<Node>],
+        (why, reason): (&str, Option<Reason>),
+    ) {
         let now = Instant::now();
         let since = *memory.waits_since.get_or_insert(now);
         let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);
         let those: Vec<&Node> = nodes.iter().map(Arc::as_ref).filter(waits).collect();
         let gist = gist(why);
         let all: BTreeSet<_> = those.iter().map(|node| (node.uid.clone(), gist.clone())).collect();
-        let due: BTreeSet<&String> = if now.duration_since(since) < PATIENCE {
+        let due: BTreeSet<&String> = if now.duration_since(since) < OUTAGE_GRACE {
             BTreeSet::new()
         } else {
             memory.waits.observe(&all, now, |_| true).into_iter().map(|(uid, _)| uid).collect()
@@ -440,7 +445,7 @@ impl Reconciler {
 }
 
 /// Returns the turns in their order, beginning with shard `first` or the next existing one.
-fn in_turn(turns: &[ShardPass], first: usize) -> Vec<&ShardPass> {
+fn rotated(turns: &[ShardPass], first: usize) -> Vec<&ShardPass> {
     let (before, from): (Vec<&ShardPass>, Vec<&ShardPass>) =
         turns.iter().partition(|turn| turn.shard() < first);
     [from, before].concat()

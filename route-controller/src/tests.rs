@@ -54,7 +54,7 @@ impl World {
     fn start_with(&mut self, more: &[&str]) {
         let config = configured(more);
         let process = process(crate::NAMES, &self.kube, &self.cloud);
-        let process = if self.dry_run { process.only_looking() } else { process };
+        let process = if self.dry_run { process.read_only() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

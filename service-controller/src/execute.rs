@@ -117,18 +117,18 @@ impl Executor {
     /// Emits Events, and logs the same texts.
     pub(crate) fn tell(&self, id: &ServiceId, news: &[Fact]) {
         for news in news {
-            self.recorder.tell(&events::about(id), events::notice(news));
+            self.recorder.emit(&events::about(id), events::notice(news));
         }
     }
 
     /// Emits an Event about the whole cluster, and logs the same text.
     pub(crate) fn tell_all(&self, news: &Fact) {
-        self.recorder.tell(&self.shards.regarding(), events::notice(news));
+        self.recorder.emit(&self.shards.regarding(), events::notice(news));
     }
 
     /// Whether the adapter has refused this call for all Services for so long that another part of the controller reports it.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
-        self.adapter.standing().is_refused(call) || self.adapter.scope().readiness().is_err()
+        self.adapter.call_health().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
 
     async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<NextPass, Error> {

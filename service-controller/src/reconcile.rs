@@ -146,7 +146,7 @@ impl Reconciler {
         let mut memory = self.recall(id, turn);
         let (ledger, object) = (&self.executor.ledger, id.object());
         ledger.begin_pass(&object);
-        let told = self.reminders.told(&object);
+        let told = self.reminders.emitted_at(&object);
         memory.looks(told.into_iter().map(|at| at.saturating_duration_since(self.started)));
         let again = match self.rounds(id, &mut memory).await {
             Ok(again) => again,
@@ -177,7 +177,7 @@ impl Reconciler {
         let rests = matches!(again, Again::Done | Again::OnChange);
         let told = memory.troubles().filter(|_| rests);
         let told = told.map(|(news, at)| (self.started + at, events::notice(news))).collect();
-        self.reminders.stands(object, events::about(id), told);
+        self.reminders.set(object, events::about(id), told);
     }
 
     /// Called when this process acquired or lost shards.

@@ -99,23 +99,23 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
     let request = HealthCheckRequest { service: SERVICE.to_owned() };
     let mut stream = match HealthClient::new(line.clone()).watch(request).await {
         Ok(answer) => answer.into_inner(),
-        Err(status) => return Ended { health: untold_health(&status), lasted: Duration::ZERO },
+        Err(status) => return Ended { health: health_of_error(&status), lasted: Duration::ZERO },
     };
     let mut begun = None;
     let health = loop {
         match stream.message().await {
             Ok(Some(told)) => {
                 begun.get_or_insert_with(Instant::now);
-                table.report(address, told_health(told.status()));
+                table.report(address, reported_health(told.status()));
             }
             Ok(None) => break Health::Down("ended the health watch".to_owned()),
-            Err(status) => break untold_health(&status),
+            Err(status) => break health_of_error(&status),
         }
     };
     Ended { health, lasted: begun.map_or(Duration::ZERO, |begun| begun.elapsed()) }
 }
 
-fn told_health(status: ServingStatus) -> Health {
+fn reported_health(status: ServingStatus) -> Health {
     match status {
         // The table assigns the number of this state.
         ServingStatus::Serving => Health::Serving(0),
@@ -125,7 +125,7 @@ fn told_health(status: ServingStatus) -> Health {
 }
 
 /// An adapter without the health service is still called: its answer shows whether it serves, or does not admit this client.
-fn untold_health(status: &Status) -> Health {
+fn health_of_error(status: &Status) -> Health {
     match unanswered(status) {
         Some(why) => Health::Down(why),
         None if status.code() == Code::Unavailable => Health::Down(status.message().to_owned()),

@@ -17,7 +17,7 @@ pub struct ScopeGuard(Arc<watch::Sender<State>>);
 #[derive(Clone, Debug, Default)]
 struct State {
     known: Known,
-    heard: Option<Mark>,
+    reported: Option<Mark>,
     /// The region that the adapter reported last. Empty: no region.
     region: String,
     /// What the operator can do to accept a move.
@@ -62,7 +62,7 @@ impl Mark {
 
 impl ScopeGuard {
     /// Records the scope that the adapter reported. A report without a scope has no effect.
-    pub(crate) fn heard(&self, scope: Option<&Scope>) {
+    pub(crate) fn report(&self, scope: Option<&Scope>) {
         let Some(scope) = scope else { return };
         self.0.send_if_modified(|state| {
             state.region.clone_from(&scope.region);
@@ -73,8 +73,8 @@ impl ScopeGuard {
             if state.known == Known::First {
                 state.known = Known::This(mark.clone());
             }
-            let changes = state.heard.as_ref() != Some(&mark);
-            state.heard = Some(mark);
+            let changes = state.reported.as_ref() != Some(&mark);
+            state.reported = Some(mark);
             changes
         });
     }
@@ -97,7 +97,7 @@ impl ScopeGuard {
             false
         });
         let state = self.0.borrow();
-        if state.known == Known::Nothing { state.heard.clone() } else { None }
+        if state.known == Known::Nothing { state.reported.clone() } else { None }
     }
 
     /// Sets how the operator accepts a move.
@@ -119,7 +119,7 @@ impl ScopeGuard {
     /// Readiness: the adapter must not work in another scope.
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.0.borrow();
-        match (&state.known, &state.heard) {
+        match (&state.known, &state.reported) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
                 "the cloud adapter works in another part of the cloud now: {}; so far this \
                 controller worked in: {}. This controller changes nothing there. Restore the adapter's \
@@ -138,7 +138,7 @@ impl ScopeGuard {
     pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
-            State { known: Known::Nothing, heard, .. } => heard.is_some(),
+            State { known: Known::Nothing, reported: heard, .. } => heard.is_some(),
             State { known: Known::First | Known::This(_), .. } => false,
         };
         if unread {
@@ -184,11 +184,11 @@ mod tests {
     #[test]
     fn a_mirror_of_another_scope_is_not_read() {
         let guard = ScopeGuard::default();
-        guard.heard(Some(&scope("a")));
+        guard.report(Some(&scope("a")));
         for (shown, good) in [(None, true), (Some("#a"), true), (Some("#b"), false)] {
             assert_eq!(guard.may_show(shown).is_ok(), good, "{shown:?}");
         }
-        guard.heard(Some(&scope("b")));
+        guard.report(Some(&scope("b")));
         assert!(guard.may_show(Some("#a")).is_err(), "another scope is reported");
     }
 
@@ -202,12 +202,12 @@ mod tests {
         assert_eq!(guard.may_change(), Ok(()), "an adapter that reports no scope");
         for (told, good) in [(None, true), (Some(scope("a")), true), (None, true), (Some(scope("b")), false)]
         {
-            guard.heard(told.as_ref());
+            guard.report(told.as_ref());
             assert_eq!(guard.may_change().is_ok(), good, "{told:?}");
         }
-        guard.heard(None);
+        guard.report(None);
         assert!(guard.may_change().is_err(), "an unknown scope changes nothing");
-        guard.heard(Some(&scope("a")));
+        guard.report(Some(&scope("a")));
         assert_eq!(guard.may_change(), Ok(()), "the first scope is back");
     }
 
@@ -218,12 +218,12 @@ mod tests {
         assert!(guard.may_change().is_err(), "the stored scope was not read yet");
         assert_eq!(guard.read(None), None);
         assert_eq!(guard.may_change(), Ok(()), "neither the store nor the adapter has a scope");
-        guard.heard(Some(&scope("a")));
+        guard.report(Some(&scope("a")));
         assert!(guard.may_change().is_err(), "the scope must be stored first");
         let kept = guard.read(None).expect("the scope to store");
         assert_eq!(kept.0, "#a project a");
         assert_eq!((guard.read(Some(kept.0)), guard.may_change()), (None, Ok(())));
-        guard.heard(Some(&scope("b")));
+        guard.report(Some(&scope("b")));
         let refused = guard.may_change().expect_err("moved");
         assert!(
             refused.message.contains(

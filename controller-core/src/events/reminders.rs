@@ -16,7 +16,7 @@ use crate::{explain::Object, leadership::Shards, mirror::ObjectName};
 /// Interval of re-emission. The API server keeps Events for an hour by default, and an Event that still applies must not expire.
 pub const REMIND: Duration = Duration::from_mins(30);
 /// Interval between checks for Events to re-emit.
-const LOOK: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Re-emits the Events that still apply. Cloning gives another handle.
 #[derive(Clone, Debug)]
@@ -26,14 +26,14 @@ pub struct Reminders(Arc<Inner>);
 struct Inner {
     recorder: Recorder,
     shards: Shards,
-    all: Mutex<BTreeMap<Object, Standing>>,
+    all: Mutex<BTreeMap<Object, Reminder>>,
 }
 
 /// The notices about an object that still apply, each with the time of its last Event.
 #[derive(Debug)]
-struct Standing {
+struct Reminder {
     about: ObjectReference,
-    told: Vec<(Instant, Notice)>,
+    notices: Vec<(Instant, Notice)>,
 }
 
 impl Reminders {
@@ -45,40 +45,40 @@ impl Reminders {
 
     /// Sets the notices that apply to an object until its next reconcile, with the times of their Events. An empty list removes all
     /// notices.
-    pub fn stands(&self, object: &Object, about: ObjectReference, told: Vec<(Instant, Notice)>) {
+    pub fn set(&self, object: &Object, about: ObjectReference, told: Vec<(Instant, Notice)>) {
         if told.is_empty() {
-            self.over(object);
+            self.clear(object);
         } else {
-            self.all().insert(object.clone(), Standing { about, told });
+            self.all().insert(object.clone(), Reminder { about, notices: told });
         }
     }
 
     /// Returns when each notice about an object was emitted last, in the order of the given notices.
     #[must_use]
-    pub fn told(&self, object: &Object) -> Vec<Instant> {
+    pub fn emitted_at(&self, object: &Object) -> Vec<Instant> {
         let all = self.all();
-        all.get(object).map(|it| it.told.iter().map(|(at, _)| *at).collect()).unwrap_or_default()
+        all.get(object).map(|it| it.notices.iter().map(|(at, _)| *at).collect()).unwrap_or_default()
     }
 
     /// Declares that the notices about an object no longer apply.
-    pub fn over(&self, object: &Object) {
+    pub fn clear(&self, object: &Object) {
         self.all().remove(object);
     }
 
     /// Declares that the object with this name was deleted.
-    pub fn gone(&self, name: &ObjectName) {
+    pub fn clear_name(&self, name: &ObjectName) {
         self.retain_of(name, |_| false);
     }
 
     /// Declares that this object is the only one with its name; notices about earlier objects no longer apply.
-    pub fn only(&self, object: &Object) {
+    pub fn keep_only(&self, object: &Object) {
         self.retain_of(&object.name, |it| it == object);
     }
 
     /// Re-emits Events periodically. Never returns.
     pub async fn run(self) {
         loop {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
             self.remind(Instant::now());
         }
     }
@@ -89,10 +89,10 @@ impl Reminders {
         let mut all = self.all();
         // Another replica emits the Events of the other shards.
         all.retain(|object, _| shards.has(&object.uid));
-        for Standing { about, told } in all.values_mut() {
+        for Reminder { about, notices: told } in all.values_mut() {
             let due = |at: Instant| now.saturating_duration_since(at) >= REMIND;
             for (at, notice) in told.iter_mut().filter(|(at, _)| due(*at)) {
-                if recorder.try_tell(about, notice.clone()) {
+                if recorder.try_emit(about, notice.clone()) {
                     *at = now;
                 }
             }
@@ -109,7 +109,7 @@ impl Reminders {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Object, Standing>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Object, Reminder>> {
         // Every operation on the map is a single step, so that the map is consistent after a panic.
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }

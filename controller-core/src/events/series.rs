@@ -11,7 +11,7 @@ use super::{Message, Notice, REMIND};
 /// Event; shorter than the lifetime of Events.
 const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
 /// Minimum interval between two writes of an Event. Repeats within the interval are counted and written together at its end.
-pub(super) const QUIET: Duration = Duration::from_secs(10);
+pub(super) const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of remembered series. Above the limit, the series without repeats for the longest time is dropped.
 const MAX: usize = 4096;
 
@@ -30,7 +30,7 @@ pub(super) enum Write {
 #[derive(Debug)]
 pub(super) struct Overdue {
     /// The notice, with only those fields of the object that identify its Event.
-    pub(super) told: Message,
+    pub(super) message: Message,
     pub(super) name: String,
     pub(super) count: i32,
     /// Time since the last repeat.
@@ -50,7 +50,7 @@ struct Entry {
 impl Entry {
     /// When the unwritten repeats may be written.
     fn due(&self) -> Option<Instant> {
-        (self.n_written < self.count).then(|| self.written + QUIET)
+        (self.n_written < self.count).then(|| self.written + WRITE_INTERVAL)
     }
 
     fn count_up(&mut self, now: Instant) -> (String, i32) {
@@ -72,7 +72,7 @@ impl Series {
         if let Some(entry) = self.0.get_mut(&id) {
             entry.count = entry.count.saturating_add(1);
             entry.seen = now;
-            if now.duration_since(entry.written) < QUIET {
+            if now.duration_since(entry.written) < WRITE_INTERVAL {
                 return Write::Nothing;
             }
             let (name, count) = entry.count_up(now);
@@ -101,7 +101,7 @@ impl Series {
             return None;
         }
         let (name, count) = entry.count_up(now);
-        Some(Overdue { told: told(id), name, count, ago: now.saturating_duration_since(entry.seen) })
+        Some(Overdue { message: message(id), name, count, ago: now.saturating_duration_since(entry.seen) })
     }
 
     pub(super) fn forget(&mut self, told: &Message) {
@@ -114,7 +114,7 @@ fn id(told: &Message) -> Id {
     (told.component, [about.uid, about.namespace, about.name], told.notice.clone())
 }
 
-fn told((component, about, notice): &Id) -> Message {
+fn message((component, about, notice): &Id) -> Message {
     let [uid, namespace, name] = about.clone();
     let about = ObjectReference { uid, namespace, name, ..ObjectReference::default() };
     Message { component, about, notice: notice.clone() }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::events::Kind;
 
-    fn tell(series: &mut Series, note: &str, at: Instant) -> Write {
+    fn emit(series: &mut Series, note: &str, at: Instant) -> Write {
         let about = ObjectReference { name: Some("a".to_owned()), ..ObjectReference::default() };
         let notice = Notice { kind: Kind::Warning, reason: "R", action: "A", note: note.to_owned() };
         series.next(&Message { component: "c", about, notice }, at, || note.to_owned())
@@ -135,46 +135,46 @@ mod tests {
     async fn repeats_count_up_and_other_texts_are_new_events() {
         let (mut series, start) = (Series::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(tell(&mut series, "x", at(0)), Write::Create { name: "x".to_owned() });
-        assert_eq!(tell(&mut series, "x", at(1)), Write::Nothing);
-        assert_eq!(tell(&mut series, "y", at(1)), Write::Create { name: "y".to_owned() });
-        assert_eq!(tell(&mut series, "x", at(11)), Write::CountUp { name: "x".to_owned(), count: 3 });
+        assert_eq!(emit(&mut series, "x", at(0)), Write::Create { name: "x".to_owned() });
+        assert_eq!(emit(&mut series, "x", at(1)), Write::Nothing);
+        assert_eq!(emit(&mut series, "y", at(1)), Write::Create { name: "y".to_owned() });
+        assert_eq!(emit(&mut series, "x", at(11)), Write::CountUp { name: "x".to_owned(), count: 3 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn last_repeats_are_due_once_after_the_quiet_time() {
         let (mut series, start) = (Series::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        tell(&mut series, "x", at(0));
-        tell(&mut series, "y", at(1));
+        emit(&mut series, "x", at(0));
+        emit(&mut series, "y", at(1));
         assert_eq!(series.due(), None, "each was written");
-        tell(&mut series, "y", at(2));
-        tell(&mut series, "x", at(3));
-        tell(&mut series, "x", at(4));
+        emit(&mut series, "y", at(2));
+        emit(&mut series, "x", at(3));
+        emit(&mut series, "x", at(4));
         assert_eq!(series.due(), Some(at(10)));
         assert!(series.overdue(at(9), at(9)).is_none());
         let first = series.overdue(at(12), at(12)).expect("it is due");
         assert_eq!((&*first.name, first.count, first.ago.as_secs()), ("x", 3, 8));
-        assert_eq!(first.told.notice.note, "x");
+        assert_eq!(first.message.notice.note, "x");
         let second = series.overdue(at(12), at(12)).expect("it is due");
         assert_eq!((&*second.name, second.count), ("y", 2));
         assert_eq!((series.due(), series.overdue(at(99), at(99)).is_none()), (None, true));
-        tell(&mut series, "x", at(13));
+        emit(&mut series, "x", at(13));
         assert_eq!(series.due(), Some(at(22)), "quiet again after the count was written");
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_long_silence_a_repeat_is_a_new_event() {
         let (mut series, start) = (Series::default(), Instant::now());
-        tell(&mut series, "x", start);
-        assert_eq!(tell(&mut series, "x", start + WINDOW), Write::Create { name: "x".to_owned() });
+        emit(&mut series, "x", start);
+        assert_eq!(emit(&mut series, "x", start + WINDOW), Write::Create { name: "x".to_owned() });
     }
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let (mut series, start) = (Series::default(), Instant::now());
         for n in 0..MAX + 10 {
-            tell(
+            emit(
                 &mut series,
                 &n.to_string(),
                 start + Duration::from_millis(1) * u32::try_from(n).expect("small"),

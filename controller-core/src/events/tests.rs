@@ -27,7 +27,7 @@ async fn an_event_names_component_and_object() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let node: Node = node("a").build();
-    recorder.tell(&node.object_ref(&()), notice("waits for its instance"));
+    recorder.emit(&node.object_ref(&()), notice("waits for its instance"));
     eventually("the event is written", || !kube.event_objects().is_empty()).await;
     let event = kube.event_objects().remove(0);
     let source = event.source.and_then(|source| source.component);
@@ -51,8 +51,8 @@ async fn one_process_may_report_as_two_components() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
-    recorder.tell(&about, notice("x"));
-    recorder.as_component("cloud-node-lifecycle-controller").tell(&about, notice("x"));
+    recorder.emit(&about, notice("x"));
+    recorder.as_component("cloud-node-lifecycle-controller").emit(&about, notice("x"));
     eventually("both Events are written", || kube.events().len() == 2).await;
     let events = kube.event_objects();
     let mut speakers: Vec<&str> =
@@ -68,10 +68,10 @@ async fn repeats_are_counted_in_one_event() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for _ in 0..100 {
-        recorder.tell(&about, notice("x"));
+        recorder.emit(&about, notice("x"));
         sleep(Duration::from_secs(1)).await;
     }
-    recorder.tell(&about, notice("y"));
+    recorder.emit(&about, notice("y"));
     eventually("all notices are counted", || kube.events().contains(&"Warning Waits a: x (x100)".to_owned()))
         .await;
     assert_eq!(kube.events().len(), 2);
@@ -85,13 +85,13 @@ async fn a_lasting_condition_is_one_event_until_it_expires() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for _ in 0..5 {
-        recorder.tell(&about, notice("x"));
+        recorder.emit(&about, notice("x"));
         sleep(REMIND).await;
     }
     assert_eq!(kube.events(), ["Warning Waits a: x (x5)"]);
     let name = kube.event_objects().remove(0).metadata.name.expect("the Event has a name");
     kube.delete::<Event>(&ObjectName::namespaced("default", &name));
-    recorder.tell(&about, notice("x"));
+    recorder.emit(&about, notice("x"));
     eventually("a new Event is created", || kube.events() == ["Warning Waits a: x"]).await;
 }
 
@@ -101,9 +101,9 @@ async fn an_early_last_repeat_is_counted() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
-    recorder.tell(&about, notice("x"));
+    recorder.emit(&about, notice("x"));
     sleep(Duration::from_secs(1)).await;
-    recorder.tell(&about, notice("x"));
+    recorder.emit(&about, notice("x"));
     sleep(Duration::from_secs(8)).await;
     assert_eq!(kube.events(), ["Warning Waits a: x"], "the quiet time is not over");
     sleep(Duration::from_secs(7)).await;
@@ -122,7 +122,7 @@ async fn repeats_before_a_stop_are_counted() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for note in ["x", "y", "x", "x", "y"] {
-        recorder.tell(&about, notice(note));
+        recorder.emit(&about, notice(note));
         sleep(Duration::from_secs(1)).await;
     }
     stop.cancel();
@@ -137,12 +137,12 @@ async fn emitting_neither_blocks_nor_fails_without_an_api_server() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE * 2 {
-        recorder.tell(&about, notice(&n.to_string()));
+        recorder.emit(&about, notice(&n.to_string()));
     }
     assert!(recorder.dropped.get() > 0);
     sleep(Duration::from_mins(2)).await;
     kube.away(false);
-    recorder.tell(&about, notice("back"));
+    recorder.emit(&about, notice("back"));
     eventually("the Event is written", || kube.events().iter().any(|event| event.ends_with(": back"))).await;
 }
 
@@ -152,14 +152,14 @@ async fn a_notice_refused_by_a_full_queue_can_be_retried() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE / 2 {
-        assert!(recorder.try_tell(&about, notice(&n.to_string())), "{n}");
+        assert!(recorder.try_emit(&about, notice(&n.to_string())), "{n}");
     }
-    assert!(!recorder.try_tell(&about, notice("one more")));
-    (0..QUEUE / 2).for_each(|n| recorder.tell(&about, notice(&format!("news {n}"))));
+    assert!(!recorder.try_emit(&about, notice("one more")));
+    (0..QUEUE / 2).for_each(|n| recorder.emit(&about, notice(&format!("news {n}"))));
     assert_eq!(recorder.dropped.get(), 0, "no notice is dropped, since the caller retries");
     let all = PACE * u32::try_from(QUEUE).expect("small");
     sleep(all).await;
-    assert!(recorder.try_tell(&about, notice("one more")));
+    assert!(recorder.try_emit(&about, notice("one more")));
     sleep(all).await;
     assert!(kube.events().iter().any(|event| event.ends_with(": one more")));
 }
@@ -170,7 +170,7 @@ async fn events_emitted_before_a_stop_are_written() {
     let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
     let recorder = start(&kube, &mut tasks, &stop);
     stop.cancel();
-    recorder.tell(&node("a").build().object_ref(&()), notice("the last word"));
+    recorder.emit(&node("a").build().object_ref(&()), notice("the last word"));
     tasks.join_all().await;
     assert_eq!(kube.events(), ["Warning Waits a: the last word"]);
 }
@@ -181,7 +181,7 @@ async fn a_backlog_does_not_delay_a_stop() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE {
-        recorder.tell(&about, notice(&n.to_string()));
+        recorder.emit(&about, notice(&n.to_string()));
     }
     eventually("the rate limit applies", || kube.event_objects().len() > 200).await;
     let stopped = Instant::now();
@@ -197,10 +197,10 @@ async fn a_warning_does_not_wait_behind_normal_events() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE {
-        recorder.tell(&about, Notice { kind: Kind::Normal, ..notice(&n.to_string()) });
+        recorder.emit(&about, Notice { kind: Kind::Normal, ..notice(&n.to_string()) });
     }
     eventually("the rate limit applies", || kube.event_objects().len() > 200).await;
-    recorder.tell(&about, notice("something is wrong"));
+    recorder.emit(&about, notice("something is wrong"));
     let told = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
     let waited = tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", told));
     waited.await.expect("within a second");
@@ -214,9 +214,9 @@ async fn normal_events_are_written_among_many_warnings() {
     let recorder = start(&kube, &mut tasks, &stop);
     let about = node("a").build().object_ref(&());
     for n in 0..QUEUE {
-        recorder.tell(&about, notice(&n.to_string()));
+        recorder.emit(&about, notice(&n.to_string()));
     }
-    recorder.tell(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
+    recorder.emit(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
     let told = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
     eventually("the Event is written", told).await;
     assert!(kube.event_objects().len() < QUEUE, "not after all Warnings");
@@ -242,7 +242,7 @@ async fn an_api_server_that_hangs_does_not_delay_a_stop() {
     let (recorder, writer) = recorder(client, "c", "pod-1".to_owned(), Clock::starting_at(BEGIN));
     let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
-    recorder.tell(&node("a").build().object_ref(&()), notice("x"));
+    recorder.emit(&node("a").build().object_ref(&()), notice("x"));
     sleep(Duration::from_secs(1)).await;
     let stopped = Instant::now();
     stop.cancel();

@@ -83,11 +83,11 @@ pub(super) struct Entry {
     pub(super) next: Option<Instant>,
     pub(super) attempts: u32,
     /// What the reconcile in progress has recorded.
-    said: Said,
+    recorded: Recorded,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Said {
+enum Recorded {
     /// It has recorded nothing.
     #[default]
     Nothing,
@@ -120,7 +120,7 @@ impl Ledger {
     /// Records that a reconcile of an object begins.
     pub fn begin_pass(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
-            entry.said = Said::Nothing;
+            entry.recorded = Recorded::Nothing;
         }
     }
 
@@ -128,13 +128,13 @@ impl Ledger {
     pub fn record_plan(&self, object: &Object, plan: &impl Display) {
         let plan = lines(plan);
         if !plan.is_empty() {
-            self.note(object, Said::Plan, |entry| entry.plan = plan);
+            self.note(object, Recorded::Plan, |entry| entry.plan = plan);
         }
     }
 
     /// Records what the object waits for.
     pub fn record_wait(&self, object: &Object, waits: &Waits) {
-        self.note(object, Said::Waits, |entry| entry.wait(waits));
+        self.note(object, Recorded::Waits, |entry| entry.wait(waits));
     }
 
     /// Records that the object waits until a controller runs without `--dry-run`.
@@ -145,7 +145,7 @@ impl Ledger {
     /// Keeps what the previous reconcile recorded, if it recorded anything.
     pub fn keep_last_wait(&self, object: &Object) {
         if let Some(entry) = self.entries().get_mut(object) {
-            entry.said = Said::Waits;
+            entry.recorded = Recorded::Waits;
         }
     }
 
@@ -178,10 +178,10 @@ impl Ledger {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(object) else { return };
         entry.attempts = entry.attempts.saturating_add(1);
-        match entry.said {
-            Said::Nothing => drop(entries.remove(object)),
-            Said::Plan => entry.waits = None,
-            Said::Waits => (),
+        match entry.recorded {
+            Recorded::Nothing => drop(entries.remove(object)),
+            Recorded::Plan => entry.waits = None,
+            Recorded::Waits => (),
         }
     }
 
@@ -272,11 +272,11 @@ impl Ledger {
         self.entries().iter().map(|(object, entry)| (object.clone(), entry.since)).collect()
     }
 
-    fn note(&self, object: &Object, said: Said, change: impl FnOnce(&mut Entry)) {
+    fn note(&self, object: &Object, said: Recorded, change: impl FnOnce(&mut Entry)) {
         let now = self.0.clock.now();
         let mut entries = self.entries();
         let entry = entries.entry(object.clone()).or_insert_with(|| Entry::new(now));
-        entry.said = entry.said.max(said);
+        entry.recorded = entry.recorded.max(said);
         change(entry);
     }
 
@@ -291,7 +291,7 @@ impl Ledger {
 
 impl Entry {
     fn new(since: Timestamp) -> Self {
-        Self { since, plan: Vec::new(), waits: None, next: None, attempts: 0, said: Said::Nothing }
+        Self { since, plan: Vec::new(), waits: None, next: None, attempts: 0, recorded: Recorded::Nothing }
     }
 
     /// Keeps the text of an Event as long as no other Event reports the same problem.

@@ -80,7 +80,7 @@ impl Explain {
     /// Errors: The controller is not running yet.
     pub async fn plan(&self, after: &str) -> Result<Plans, Unexplained> {
         let (Identity { controller, dry_run, runtime, .. }, sources) = (self.identity()?, self.sources()?);
-        let (looked_at, of) = self.looked_at()?;
+        let (looked_at, of) = self.count_seen()?;
         let listed = self.listed()?;
         let mut rest = listed.into_iter().filter(|(key, ..)| key.as_str() > after);
         let page: Vec<Listed> = rest.by_ref().take(OBJECTS).collect();
@@ -122,11 +122,11 @@ impl Explain {
 
     /// Returns how many objects in the shards of this replica were reconciled, and how many there are. An incomplete listing counts as one
     /// more.
-    fn looked_at(&self) -> Result<(u64, u64), Unexplained> {
+    fn count_seen(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
-        let mut all = sources.look.all();
+        let mut all = sources.objects.all();
         all.retain(|object| shards.has(&object.uid));
-        let of = all.len() + usize::from(!sources.look.listed());
+        let of = all.len() + usize::from(!sources.objects.listed());
         all.retain(|object| sources.ledgers.iter().any(|ledger| ledger.has_seen(object)));
         Ok((many(all.len()), many(of)))
     }

@@ -35,7 +35,7 @@ impl Pace {
     }
 
     /// Waits until the next request may be sent.
-    pub(super) async fn turn(&self) {
+    pub(super) async fn wait(&self) {
         tokio::time::sleep_until(self.take(Instant::now())).await;
     }
 
@@ -58,14 +58,14 @@ mod tests {
         let begin = Instant::now();
         let mut at = Vec::new();
         for _ in 0..6 {
-            pace.turn().await;
+            pace.wait().await;
             at.push(begin.elapsed().as_millis());
         }
         assert_eq!(at, [0, 0, 0, 100, 200, 300]);
         tokio::time::sleep(Duration::from_mins(1)).await;
         let begin = Instant::now();
         for _ in 0..4 {
-            pace.turn().await;
+            pace.wait().await;
         }
         assert_eq!(begin.elapsed(), Duration::from_millis(100), "a pause saves up one burst and no more");
     }

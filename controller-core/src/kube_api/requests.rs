@@ -22,9 +22,9 @@ use crate::{leadership::Shards, metrics::Registry};
 
 /// Maximum time for which requests wait for the end of a pause that the server asked for. If the pause is longer, requests are refused,
 /// since their callers have time limits of their own.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Maximum length of a pause.
-const LONGEST_PEACE: Duration = Duration::from_mins(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// A layer around the client. Cloning gives another handle.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Requests {
     /// Whether all writes are refused.
     dry_run: bool,
     /// The end of the pause that the server asked for.
-    peace_until: Arc<Mutex<Option<Instant>>>,
+    paused_until: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Why a request was not sent, or was refused until a later time.
@@ -63,7 +63,7 @@ impl Requests {
     #[must_use]
     pub fn new(shards: Shards, rate: Option<Rate>) -> Self {
         let (metrics, pace) = (RequestMetrics::default(), rate.map(Pace::new));
-        Self { shards, metrics, pace, dry_run: false, peace_until: Arc::default() }
+        Self { shards, metrics, pace, dry_run: false, paused_until: Arc::default() }
     }
 
     /// Returns the same layer, which refuses all writes except to Leases.
@@ -79,10 +79,10 @@ impl Requests {
 
     /// Waits for the end of the pause, if it is near.
     async fn peace(&self) -> Result<(), Held> {
-        let until = *self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = until else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());
-        if left > PATIENCE {
+        if left > LONGEST_WAIT {
             return Err(Held::Busy { status: StatusCode::TOO_MANY_REQUESTS, retry_after: left });
         }
         sleep_until(until).await;
@@ -95,8 +95,8 @@ impl Requests {
         let refused = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let Some(seconds) = seconds.filter(|_| refused) else { return Ok(()) };
-        let retry_after = Duration::from_secs(seconds).min(LONGEST_PEACE);
-        let mut until = self.peace_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let retry_after = Duration::from_secs(seconds).min(LONGEST_PAUSE);
+        let mut until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         *until = (*until).max(Some(Instant::now() + retry_after));
         Err(Held::Busy { status, retry_after })
     }
@@ -139,13 +139,13 @@ where
         Box::pin(async move {
             requests.peace().await?;
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
-                pace.turn().await;
+                pace.wait().await;
             }
             // Checked after the wait, during which a term may end, and in the caller's task, whose term is known.
             let shards = &requests.shards;
             if !(request.method() == Method::GET
                 || shards.may_write()
-                || is_event(&request) && shards.may_tell())
+                || is_event(&request) && shards.may_emit())
             {
                 return Err(Held::NotLeading.into());
             }
@@ -155,7 +155,7 @@ where
             let account = requests.metrics.open(&request);
             let span = span(&request);
             let answer = inner.call(request).instrument(span.clone()).await;
-            told(&span, answer.as_ref().ok().map(Response::status));
+            record_status(&span, answer.as_ref().ok().map(Response::status));
             account.close(answer.as_ref().ok().map(Response::status));
             let answer = answer?;
             requests.heed(&answer)?;
@@ -182,7 +182,7 @@ fn span<B>(request: &Request<B>) -> Span {
     })
 }
 
-fn told(span: &Span, status: Option<StatusCode>) {
+fn record_status(span: &Span, status: Option<StatusCode>) {
     if let Some(status) = status {
         span.record("http.response.status_code", status.as_u16());
     }

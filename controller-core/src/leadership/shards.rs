@@ -145,7 +145,7 @@ impl Shards {
     }
 
     /// Whether Events may be written now. A stopping process writes its last Events after it has released their shards.
-    pub(crate) fn may_tell(&self) -> bool {
+    pub(crate) fn may_emit(&self) -> bool {
         self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
 
@@ -278,7 +278,7 @@ pub enum Share {
     /// The process holds fewer shards, or regained some that no other process has held in between.
     Other,
     /// The process holds some shards in which another replica may have worked before.
-    Anew,
+    Regained,
 }
 
 /// Remembers which shards a process has held, even after it lost them, for limits that apply per process and not per object.
@@ -291,7 +291,7 @@ pub struct Holdings {
 
 impl Holdings {
     /// Compares the current shards with those of the last call.
-    pub fn look(&mut self, shards: &Shards) -> Share {
+    pub fn update(&mut self, shards: &Shards) -> Share {
         let terms = shards.terms().iter().enumerate();
         let now: BTreeMap<usize, u64> =
             terms.filter_map(|(shard, term)| Some((shard, term.held()?.1))).collect();
@@ -303,7 +303,7 @@ impl Holdings {
         self.held = now.len();
         self.since.extend(now);
         match (anew, other) {
-            (true, _) => Share::Anew,
+            (true, _) => Share::Regained,
             (false, true) => Share::Other,
             (false, false) => Share::Same,
         }
@@ -324,7 +324,7 @@ impl Gains {
         loop {
             // Subscribe before the check, so that no change in between is missed.
             let changes: Vec<_> = self.shards.terms().iter().map(|term| Box::pin(term.changes())).collect();
-            let gains = self.look();
+            let gains = self.update();
             if !gains.is_empty() {
                 return gains;
             }
@@ -332,7 +332,7 @@ impl Gains {
         }
     }
 
-    fn look(&mut self) -> Vec<usize> {
+    fn update(&mut self) -> Vec<usize> {
         let now: Vec<_> = self.shards.terms().iter().map(Term::held).collect();
         let pairs = self.seen.iter().zip(&now).enumerate();
         let gains =

@@ -16,7 +16,7 @@ use crate::{Again, Clock};
 const STUCK: Duration = Duration::from_secs(20);
 
 /// Delay until the next check whether the process can rely on its term.
-const MOMENT: Duration = Duration::from_secs(1);
+const RECHECK: Duration = Duration::from_secs(1);
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -90,7 +90,7 @@ impl Term {
         let Kind::Elected(it) = &self.0 else { return Ok(None) };
         let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
         // A process reconciles all objects in a new term, so nothing has to be requeued.
-        it.seat.enter().map(Some).ok_or(if leads { Again::After(MOMENT) } else { Again::Done })
+        it.seat.enter().map(Some).ok_or(if leads { Again::After(RECHECK) } else { Again::Done })
     }
 
     /// Returns the epoch, and the epoch since which no other process has led. `None`: another process may lead.

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Time without messages after which the connection is dead. Bookmarks come at least every 30 s, so three of them were missed then.
-const SILENCE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Number of consecutive short-lived watches that count as an outage. A single broken watch does not, since the adapter may be in the
 /// process of being replaced. An attempt that fails slowly has delivered nothing.
@@ -47,7 +47,7 @@ enum Broken {
     Adapter(AdapterError),
     #[error("the adapter ended the watch")]
     Ended,
-    #[error("no message from the adapter for {} s", SILENCE.as_secs())]
+    #[error("no message from the adapter for {} s", IDLE_TIMEOUT.as_secs())]
     Silent,
     #[error("the adapter broke the watch protocol: {0}")]
     Protocol(#[from] Violation),
@@ -93,9 +93,9 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
         let mut short_lived: u32 = 0;
         loop {
             let mut session =
-                Session { mirror: self, protocol: &mut protocol, outage: &mut outage, heard: None };
+                Session { mirror: self, protocol: &mut protocol, outage: &mut outage, confirmed: None };
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
-            let held = session.heard.map(|heard| heard.elapsed());
+            let held = session.confirmed.map(|heard| heard.elapsed());
             short_lived =
                 if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
@@ -113,7 +113,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 | Broken::Protocol(_) => None,
             };
             let pause = outage.failed(&broken.to_string());
-            tokio::time::sleep(told.unwrap_or(pause).clamp(pause, SILENCE)).await;
+            tokio::time::sleep(told.unwrap_or(pause).clamp(pause, IDLE_TIMEOUT)).await;
         }
     }
 }
@@ -124,7 +124,7 @@ struct Session<'a, T> {
     protocol: &'a mut Protocol<T>,
     outage: &'a mut Outage,
     /// When this connection first confirmed the content.
-    heard: Option<Instant>,
+    confirmed: Option<Instant>,
 }
 
 impl<T: PartialEq + Send + Sync> Session<'_, T> {
@@ -142,7 +142,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             Err(error) => return error.into(),
         };
         loop {
-            let message = match tokio::time::timeout(SILENCE, stream.message()).await {
+            let message = match tokio::time::timeout(IDLE_TIMEOUT, stream.message()).await {
                 Ok(Ok(Some(message))) => message,
                 Ok(Ok(None)) => return Broken::Ended,
                 Ok(Err(status)) => return typed(&status).into(),
@@ -152,7 +152,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             let Some(event) = source.event(message) else { continue };
             // The scope is set before the mirror shows any item of the new scope.
             if let Event::Reset(scope) = &event {
-                adapter.scope().heard(scope.as_ref());
+                adapter.scope().report(scope.as_ref());
             }
             if let Err(violation) = self.take(event.map(trim), wake) {
                 return violation.into();
@@ -167,8 +167,8 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
             warn!(mirror = mirror.what(), %from, %to, "The adapter now lists another part of the cloud");
         }
         if effects.alive {
-            if self.heard.is_none() {
-                self.heard = Some(Instant::now());
+            if self.confirmed.is_none() {
+                self.confirmed = Some(Instant::now());
                 mirror
                     .inner
                     .connections

@@ -17,7 +17,7 @@ use super::{Change, Content, Mirror, ObjectName, put, replace};
 use crate::{kube_api, outage::Outage};
 
 /// Time without an object after which a listing is given up.
-const LISTING_SILENCE: Duration = Duration::from_secs(60);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
 /// The API server ends a watch after this many seconds; the next watch resumes with one request. kube replaces a watch that is silent for 5
 /// s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
 const WATCH_SECONDS: u32 = 30;
@@ -90,7 +90,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
         let mut events = pin!(watcher(api.clone(), config));
         let mut listing = Collected::default();
         loop {
-            let silence = if listing.done { Duration::MAX } else { LISTING_SILENCE };
+            let silence = if listing.done { Duration::MAX } else { LISTING_TIMEOUT };
             let event = match tokio::time::timeout(silence, events.next()).await {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(error))) => return Broken::Watch(text(error)),

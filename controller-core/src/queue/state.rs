@@ -240,7 +240,7 @@ impl<K: Ord + Clone> State<K> {
     }
 
     /// Returns the place of a key.
-    pub(super) fn place(&self, key: &K) -> KeyState {
+    pub(super) fn key_state(&self, key: &K) -> KeyState {
         if self.running.contains_key(key) {
             KeyState::Runs
         } else if let Some(Waiting { since, trigger, .. }) = self.added.get(key) {

@@ -141,7 +141,11 @@ async fn a_delay_beyond_the_clock_does_not_lose_the_key() {
     bench.queue.add("a");
     assert_eq!(bench.seen(1).await, [("a", 0, 0)]);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(matches!(bench.queue.place(&"a"), KeyState::Later { .. }), "{:?}", bench.queue.place(&"a"));
+    assert!(
+        matches!(bench.queue.key_state(&"a"), KeyState::Later { .. }),
+        "{:?}",
+        bench.queue.key_state(&"a")
+    );
 }
 
 #[tokio::test(start_paused = true)]

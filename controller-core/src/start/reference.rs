@@ -45,8 +45,8 @@ fn events_of_every_controller_are_in_the_reference() {
         ..Scope::default()
     };
     let guard = ScopeGuard::default();
-    guard.heard(Some(&scope("a")));
-    guard.heard(Some(&scope("b")));
+    guard.report(Some(&scope("a")));
+    guard.report(Some(&scope("b")));
     guard.remedy(
         "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
             .to_owned(),

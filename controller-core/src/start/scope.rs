@@ -62,7 +62,7 @@ impl Keeper {
             });
             let moved = self.guard.readiness().err();
             if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
-                self.recorder.tell(&self.shards.regarding(), notice(note.clone()));
+                self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
             } else if told.is_some() && moved.is_none() {
                 info!("The cloud adapter works in this controller's part of the cloud again");
             }

@@ -158,7 +158,7 @@ impl FakeKube {
 
     /// Returns the text of the last Event with this reason about an object with this name.
     #[must_use]
-    pub fn told(&self, reason: &str, name: &str) -> Option<String> {
+    pub fn event_note(&self, reason: &str, name: &str) -> Option<String> {
         let of = |event: &Event| event.reason.as_deref() == Some(reason);
         let about = |event: &Event| event.involved_object.name.as_deref() == Some(name);
         self.event_objects().into_iter().filter(of).rfind(about).and_then(|event| event.message)
@@ -188,7 +188,7 @@ impl FakeKube {
         let events = state.store.values("/api/v1/events");
         events
             .filter_map(|value| serde_json::from_value(value.clone()).ok())
-            .map(|event| told(&event))
+            .map(|event| event_line(&event))
             .collect()
     }
 
@@ -390,7 +390,7 @@ fn merge_type<K: Resource<DynamicType = ()>>(value: &mut Value) {
     }
 }
 
-fn told(event: &Event) -> String {
+fn event_line(event: &Event) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let object = text(&event.involved_object.name);
     let count =

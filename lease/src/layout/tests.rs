@@ -59,26 +59,26 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
     let settled = |change: &dyn Fn(&mut LeaseState)| {
         let mut others = [place(set(3, NONE), true, begin), place(set(3, NONE), true, begin)];
         for other in &mut others {
-            other.looked(taken);
+            other.record_read(taken);
         }
         change(&mut others[1]);
         let [one, other] = others;
         is_settled(2, &[first.clone(), one, other], taken, now)
     };
     assert!(settled(&|_| ()));
-    assert!(!settled(&|other| other.looked = None));
-    assert!(!settled(&|other| other.looked(begin)), "an earlier read");
+    assert!(!settled(&|other| other.last_read = None));
+    assert!(!settled(&|other| other.record_read(begin)), "an earlier read");
     assert!(!settled(&|other| other.view.free_from = Some(now + Timing::default().retry)), "held now");
     assert!(
         !settled(&|other| {
             other.view.free_from = Some(now);
-            other.looked(taken);
+            other.record_read(taken);
         }),
         "it expired after that read, so its holder may have renewed it"
     );
     assert!(settled(&|other| {
         *other = place(set(2, NONE), false, now);
-        other.looked(taken);
+        other.record_read(taken);
     }));
 }
 
@@ -93,12 +93,12 @@ async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     first.until = Some(now + Timing::default().retry);
     assert!(confirmed_in(2, &first, begin, now).is_some());
     first.until = None;
-    first.looked(begin);
+    first.record_read(begin);
     assert!(confirmed_in(2, &first, begin, now).is_some());
     assert!(confirmed_in(2, &first, now, now).is_none(), "an earlier read");
     for other in [set(3, NONE), set(2, Some(3)), Division::Fresh] {
         first.division = other;
-        first.looked(now);
+        first.record_read(now);
         assert!(confirmed_in(2, &first, begin, now).is_none(), "{other:?}");
     }
 }
@@ -144,7 +144,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
                 OldTakes => (old_took, third_is_held) = (Some(now), true),
                 OldLooks => {
                     seen_by_old.division = first;
-                    seen_by_old.looked(now);
+                    seen_by_old.record_read(now);
                 }
                 NewTakes => {
                     let Opening::New { before } = opening(2, &seen_by_new, now) else {
@@ -158,7 +158,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
                 NewLooks(at) => {
                     let held = *at == 2 && third_is_held;
                     seen_by_new[*at] = place(set(3, NONE), !held, if held { now } else { begin });
-                    seen_by_new[*at].looked(now);
+                    seen_by_new[*at].record_read(now);
                 }
             }
         }

@@ -66,7 +66,7 @@ pub(super) enum Verdict {
 
 /// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Conclusion {
     /// The cloud has not answered yet.
     Nothing,
     /// The cloud returned an error.
@@ -97,7 +97,7 @@ pub(super) enum Heard {
 
 #[derive(Debug)]
 struct Case {
-    heard: Heard,
+    conclusion: Conclusion,
     /// Next time at which the controller asks the cloud.
     due: Instant,
     /// End of the retry delay that the cloud asked for.
@@ -165,7 +165,7 @@ impl Ledger {
     }
 
     /// Records an answer to a request that was sent at `asked`.
-    pub(super) fn hear(&mut self, subject: &Subject, answer: &Verdict, asked: Instant, now: Instant) {
+    pub(super) fn record(&mut self, subject: &Subject, answer: &Verdict, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
         if matches!(answer, Verdict::Exists { .. }) {
             self.held.remove(subject);
@@ -173,17 +173,17 @@ impl Ledger {
         let Some(case) = self.cases.get_mut(subject) else { return };
         let (heard, retry_after) = match answer {
             Verdict::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
-            Verdict::Exists { stopped } => (Heard::Exists { stopped: *stopped }, None),
-            Verdict::NotVisible => (Heard::NotVisible, None),
-            Verdict::Foreign => (Heard::Foreign, Some(FOREIGN)),
+            Verdict::Exists { stopped } => (Conclusion::Exists { stopped: *stopped }, None),
+            Verdict::NotVisible => (Conclusion::NotVisible, None),
+            Verdict::Foreign => (Conclusion::Foreign, Some(FOREIGN)),
             Verdict::Failed { error, retry_after } => {
-                let repeated = matches!(case.heard, Heard::Failed { .. });
-                (Heard::Failed { error: error.clone(), repeated }, *retry_after)
+                let repeated = matches!(case.conclusion, Conclusion::Failed { .. });
+                (Conclusion::Failed { error: error.clone(), repeated }, *retry_after)
             }
         };
         case.fruitless = case.fruitless.saturating_add(1);
-        case.unproven |= heard == Heard::NotVisible;
-        case.heard = heard;
+        case.unproven |= heard == Conclusion::NotVisible;
+        case.conclusion = heard;
         case.peace = now + retry_after.unwrap_or_default();
         case.due = case.peace.max(now + BACKOFF.pause(case.fruitless));
     }
@@ -191,18 +191,18 @@ impl Ledger {
     /// Records the deletion of a node. The controller ignores the node for a while, since a lagging cache may still show it.
     pub(super) fn deleted(&mut self, subject: &Subject, now: Instant) {
         if let Some(case) = self.cases.get_mut(subject) {
-            *case = Case { heard: Heard::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
+            *case = Case { conclusion: Conclusion::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
         }
     }
 
-    pub(super) fn heard(&self, subject: &Subject) -> Option<&Heard> {
-        self.cases.get(subject).map(|case| &case.heard)
+    pub(super) fn conclusion(&self, subject: &Subject) -> Option<&Conclusion> {
+        self.cases.get(subject).map(|case| &case.conclusion)
     }
 
     /// Whether the instance is proven to be gone.
     pub(super) fn is_proven(&self, subject: &Subject, now: Instant) -> bool {
-        match self.heard(subject) {
-            Some(Heard::Gone { last, confirmed: true, .. }) => now.duration_since(*last) < KEEP,
+        match self.conclusion(subject) {
+            Some(Conclusion::Gone { last, confirmed: true, .. }) => now.duration_since(*last) < KEEP,
             Some(_) | None => false,
         }
     }
@@ -210,7 +210,7 @@ impl Ledger {
 
 impl Case {
     fn new(shown: Shown, now: Instant) -> Self {
-        Self { heard: Heard::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
+        Self { conclusion: Conclusion::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
     }
 
     /// Resets the backoff if the listing has lost the instance since the last answer.
@@ -225,22 +225,24 @@ impl Case {
 
     fn gone(&mut self, observed: Timestamp, (asked, now): (Instant, Instant), confirm_after: Duration) {
         self.fruitless = 0;
-        let (confirmed, last) = match self.heard {
+        let (confirmed, last) = match self.conclusion {
             // The answer comes from a cache, or the adapter's clock went back: the answer counts at most as a first answer.
-            Heard::Gone { observed: before, .. } if observed <= before => (false, now),
-            Heard::Gone { last, .. } if now.duration_since(last) >= KEEP => (false, now),
-            Heard::Gone { confirmed: true, .. } => (true, now),
-            Heard::Gone { last, .. } if asked.saturating_duration_since(last) >= confirm_after => (true, now),
+            Conclusion::Gone { observed: before, .. } if observed <= before => (false, now),
+            Conclusion::Gone { last, .. } if now.duration_since(last) >= KEEP => (false, now),
+            Conclusion::Gone { confirmed: true, .. } => (true, now),
+            Conclusion::Gone { last, .. } if asked.saturating_duration_since(last) >= confirm_after => {
+                (true, now)
+            }
             // The answer is too early to confirm the first one, whose time is kept.
-            Heard::Gone { last, .. } => (false, last),
-            Heard::Nothing
-            | Heard::Failed { .. }
-            | Heard::Exists { .. }
-            | Heard::NotVisible
-            | Heard::Foreign
-            | Heard::Deleted => (false, now),
+            Conclusion::Gone { last, .. } => (false, last),
+            Conclusion::Nothing
+            | Conclusion::Failed { .. }
+            | Conclusion::Exists { .. }
+            | Conclusion::NotVisible
+            | Conclusion::Foreign
+            | Conclusion::Deleted => (false, now),
         };
-        self.heard = Heard::Gone { last, observed, confirmed };
+        self.conclusion = Conclusion::Gone { last, observed, confirmed };
         self.due = if confirmed { now + RENEW } else { last + confirm_after };
     }
 }

@@ -148,7 +148,7 @@ impl Executor {
         {
             return Ended::Stale;
         }
-        recorder.tell(&about(node), notices::deleting(node));
+        recorder.emit(&about(node), notices::deleting(node));
         let preconditions =
             Preconditions { uid: live.metadata.uid, resource_version: live.metadata.resource_version };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -168,7 +168,7 @@ impl Executor {
                 Ended::Stale
             }
             Err(error) => {
-                recorder.tell(&about(node), notices::deleting_failed(node, &error));
+                recorder.emit(&about(node), notices::deleting_failed(node, &error));
                 Ended::without_success(&error)
             }
         }

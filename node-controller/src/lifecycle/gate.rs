@@ -26,7 +26,7 @@ pub(super) struct Gate {
 
 /// The nodes that the gate decides about.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct BrakeInput {
     /// Nodes whose instances are proven to be gone.
     pub(super) proven: Vec<Arc<Node>>,
     /// Nodes that were held before and have shown no sign of life since. Their proof may have expired.
@@ -59,7 +59,7 @@ impl Gate {
 
     /// Decides about the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted
     /// and do not count; neither do retries.
-    pub(super) fn judge(&mut self, crowd: Crowd, now: Instant) -> Judgement {
+    pub(super) fn judge(&mut self, crowd: BrakeInput, now: Instant) -> Judgement {
         let window = self.brake.limits().window;
         self.counted.retain(|_, at| now.duration_since(*at) < window);
         let is_counted = |node: &Arc<Node>| self.counted.contains_key(&node.uid);

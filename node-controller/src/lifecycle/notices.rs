@@ -245,7 +245,7 @@ impl Reporter {
                 ANOTHER => self.conditions.last(&condition).is_none(),
                 _ => self.conditions.is_due(&condition, now),
             };
-            if is_due && self.recorder.try_tell(&about, notice) {
+            if is_due && self.recorder.try_emit(&about, notice) {
                 self.conditions.reported(condition.clone(), now);
                 reported.insert(condition.clone());
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use controller_core::ProviderId;
 use jiff::Timestamp;
 
-use super::absence::Heard;
+use super::absence::Conclusion;
 use crate::plan::{Instance, Node, Ready};
 
 /// What is known about a node's instance.
@@ -16,7 +16,7 @@ pub(super) struct Facts<'a> {
     /// taint.
     pub(super) instance: Option<&'a Instance>,
     /// The conclusion from the cloud's answers about this node.
-    pub(super) heard: Option<&'a Heard>,
+    pub(super) conclusion: Option<&'a Conclusion>,
     /// The provider ID scheme of this cloud, if it is known.
     pub(super) scheme: Option<&'a str>,
 }
@@ -52,9 +52,9 @@ pub(super) fn taint(node: &Node, facts: &Facts<'_>) -> Option<Change> {
 
 /// A live answer takes precedence over a fresh cache.
 fn is_stopped(facts: &Facts<'_>) -> bool {
-    match (facts.cloud, facts.instance, facts.heard) {
+    match (facts.cloud, facts.instance, facts.conclusion) {
         (View::None, ..) => false,
-        (_, _, Some(Heard::Exists { stopped })) => *stopped,
+        (_, _, Some(Conclusion::Exists { stopped })) => *stopped,
         (View::Fresh, Some(instance), _) => instance.stopped,
         (View::Fresh | View::Old, ..) => false,
     }

@@ -58,7 +58,7 @@ impl World {
 
     pub(super) fn start(&mut self) {
         let process = process(NAMES, &self.kube, &self.cloud);
-        let process = if self.dry_run { process.only_looking() } else { process };
+        let process = if self.dry_run { process.read_only() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

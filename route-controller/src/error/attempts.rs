@@ -10,9 +10,9 @@ use cloud_api_proto::Reason;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
-use crate::plan::claims::Standing;
+use crate::plan::claims::RouteState;
 use crate::plan::route::NextHop;
-use crate::plan::{Lay, Plan, Removal};
+use crate::plan::{Creation, Plan, Removal};
 
 /// Delay of the first retry of a failed route; it doubles with each further one.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -70,11 +70,11 @@ pub(crate) struct Try {
 }
 
 impl Outcome {
-    const fn standing(&self) -> Standing {
+    const fn route_state(&self) -> RouteState {
         match self {
-            Self::Done => Standing::Ready,
-            Self::Pending { .. } => Standing::Open,
-            Self::Failed { .. } | Self::Refused { .. } => Standing::Failed,
+            Self::Done => RouteState::Ready,
+            Self::Pending { .. } => RouteState::Open,
+            Self::Failed { .. } | Self::Refused { .. } => RouteState::Failed,
         }
     }
 
@@ -96,7 +96,7 @@ impl Attempts {
     /// Drops actions that the plan does not contain: they succeeded, or are no longer needed.
     pub(crate) fn keep(&mut self, plan: &Plan) {
         let asked: BTreeSet<Act> = plan
-            .lays
+            .creations
             .iter()
             .flat_map(|lay| lay.instead_of.iter().cloned().map(Act::Remove).chain([Act::lay(lay)]))
             .chain(plan.removals.iter().cloned().map(Act::Remove))
@@ -108,20 +108,21 @@ impl Attempts {
     /// may not complete all of them. Completed removals that the cache still shows are left out of `instead_of`. The other fields of the
     /// returned plan are empty.
     pub(crate) fn due(&self, plan: &Plan, now: Instant) -> Plan {
-        let mut plan = Plan { lays: plan.lays.clone(), removals: plan.removals.clone(), ..Plan::default() };
+        let mut plan =
+            Plan { creations: plan.creations.clone(), removals: plan.removals.clone(), ..Plan::default() };
         plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
-        plan.lays.retain_mut(|lay| {
+        plan.creations.retain_mut(|lay| {
             lay.instead_of.retain(|removal| !self.is_done(removal, now));
             self.is_due(&Act::lay(lay), now)
                 && lay.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
         });
         // The sort is stable: equal actions keep the order of the plan.
-        plan.lays.sort_by_cached_key(|lay| self.due_since(&Act::lay(lay)));
+        plan.creations.sort_by_cached_key(|lay| self.due_since(&Act::lay(lay)));
         plan.removals.sort_by_cached_key(|removal| self.due_since(&Act::Remove(removal.clone())));
         plan
     }
 
-    pub(crate) fn laid(&mut self, lay: &Lay, (outcome, took): (Outcome, Duration), now: Instant) {
+    pub(crate) fn created(&mut self, lay: &Creation, (outcome, took): (Outcome, Duration), now: Instant) {
         self.record(Act::lay(lay), (outcome, took), now);
     }
 
@@ -130,21 +131,21 @@ impl Attempts {
     }
 
     /// Returns the standing of a route to create, according to the last attempt.
-    pub(crate) fn standing(&self, lay: &Lay) -> Standing {
+    pub(crate) fn route_state(&self, lay: &Creation) -> RouteState {
         if let Some(attempt) = self.entries.get(&Act::lay(lay)) {
-            return attempt.outcome.standing();
+            return attempt.outcome.route_state();
         }
         let failed = |removal: &Removal| {
             let attempt = self.entries.get(&Act::Remove(removal.clone()));
-            attempt.is_some_and(|attempt| attempt.outcome.standing() == Standing::Failed)
+            attempt.is_some_and(|attempt| attempt.outcome.route_state() == RouteState::Failed)
         };
-        if lay.instead_of.iter().any(failed) { Standing::Failed } else { Standing::Open }
+        if lay.instead_of.iter().any(failed) { RouteState::Failed } else { RouteState::Open }
     }
 
     /// Returns the outcome for the first conflicting route that is not removed. `None`: no route conflicts.
     ///
     /// Must be called after the removals were attempted. A removal without an attempt counts as in progress.
-    pub(crate) fn obstacle(&self, lay: &Lay) -> Option<&Outcome> {
+    pub(crate) fn obstacle(&self, lay: &Creation) -> Option<&Outcome> {
         let outcome = |removal: &Removal| {
             let attempt = self.entries.get(&Act::Remove(removal.clone()));
             attempt.map_or(&Outcome::Pending { again: None }, |attempt| &attempt.outcome)
@@ -160,12 +161,13 @@ impl Attempts {
     }
 
     /// Returns the last attempt for the route, or for the first conflicting route that is not removed.
-    pub(crate) fn last(&self, lay: &Lay) -> Option<Try> {
+    pub(crate) fn last(&self, lay: &Creation) -> Option<Try> {
         let removals = lay.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
         let acts = removals.chain([Act::lay(lay)]);
         let tried = acts.filter_map(|act| self.entries.get(&act));
-        let last = tried
-            .max_by_key(|attempt| (attempt.outcome.standing() == Standing::Failed, attempt.not_before))?;
+        let last = tried.max_by_key(|attempt| {
+            (attempt.outcome.route_state() == RouteState::Failed, attempt.not_before)
+        })?;
         let failed = match &last.outcome {
             Outcome::Failed { reason, why, .. } | Outcome::Refused { reason, why } => {
                 Some((*reason, why.clone(), last.took))
@@ -197,7 +199,7 @@ impl Attempts {
 }
 
 impl Act {
-    fn lay(lay: &Lay) -> Self {
+    fn lay(lay: &Creation) -> Self {
         Self::Lay { node_uid: lay.claim.node_uid.clone(), to: lay.claim.to, via: lay.via.clone() }
     }
 }

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::config::ClusterCidrs;
 use crate::plan::route::NextHop as Via;
-use crate::plan::{Lay, Removal};
+use crate::plan::{Creation, Removal};
 
 /// Maximum number of routes per call. Source: contract, `ApplyRoutesRequest.upserts`.
 pub(crate) const ROUTES_MAX: usize = 200;
@@ -15,7 +15,7 @@ pub(crate) const ROUTES_MAX: usize = 200;
 /// The actions of one call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
-    pub(crate) lays: Vec<&'a Lay>,
+    pub(crate) lays: Vec<&'a Creation>,
     pub(crate) removals: Vec<&'a Removal>,
 }
 
@@ -29,7 +29,7 @@ impl Batch<'_> {
     }
 
     pub(crate) fn upserts(&self, cluster_id: &str) -> Vec<RouteUpsert> {
-        let upsert = |lay: &&Lay| RouteUpsert {
+        let upsert = |lay: &&Creation| RouteUpsert {
             key: Some(RouteKey {
                 cluster_id: cluster_id.to_owned(),
                 node_uid: lay.claim.node_uid.clone(),
@@ -70,7 +70,7 @@ fn next_hop(via: &Via) -> NextHop {
 }
 
 /// Packs all actions into as few calls as possible, new routes first.
-pub(crate) fn batches<'a>(lays: &[&'a Lay], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
+pub(crate) fn batches<'a>(lays: &[&'a Creation], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> =
         lays.chunks(ROUTES_MAX).map(|lays| Batch { lays: lays.to_vec(), removals: Vec::new() }).collect();
     let room = batches.last().map_or(0, |last| ROUTES_MAX.saturating_sub(last.lays.len()));
@@ -94,7 +94,7 @@ mod tests {
     fn call_has_the_cidrs_of_the_cluster_and_those_outside() {
         let nodes = [node("a").pods("10.244.1.0/24").pods("10.99.1.0/24"), node("b").pods("10.99.2.0/24")];
         let plan = settled(&nodes, &[]);
-        let cidrs = Batch { lays: plan.lays.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
+        let cidrs = Batch { lays: plan.creations.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
         assert_eq!(cidrs, ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24", "10.99.2.0/24"]);
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let removal = Removal {
             cause: Cause::Unasked,
             vendor_id: "1".to_owned(),
-            to: plan.lays[0].claim.to,
+            to: plan.creations[0].claim.to,
             node_uid: Some("gone".to_owned()),
             via: None,
         };
@@ -117,7 +117,7 @@ mod tests {
             (201, 250, vec![(200, 0), (1, 199), (0, 51)]),
             (0, 401, vec![(0, 200), (0, 200), (0, 1)]),
         ] {
-            let batches = batches(&vec![&plan.lays[0]; n_lays], &vec![&removal; n_removals]);
+            let batches = batches(&vec![&plan.creations[0]; n_lays], &vec![&removal; n_removals]);
             let found: Vec<_> = batches.iter().map(|b| (b.lays.len(), b.removals.len())).collect();
             assert_eq!(found, sizes, "{n_lays} and {n_removals}");
         }

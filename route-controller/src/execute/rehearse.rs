@@ -16,9 +16,9 @@ use crate::error::guard::Held;
 use crate::error::judge_item;
 use crate::explain::{not_tried, would_fail, would_say};
 use crate::mirror::Mirrors;
-use crate::plan::claims::Standing;
+use crate::plan::claims::RouteState;
 use crate::plan::condition::{changes, judged};
-use crate::plan::{Lay, Plan, Removal};
+use crate::plan::{Creation, Plan, Removal};
 use crate::reconcile::Reconciler;
 
 /// What the last pass planned, for the shards of this replica.
@@ -42,24 +42,24 @@ impl Wanted {
     }
 
     /// Returns the part of the plan that concerns these objects.
-    fn about(&self, objects: &[Object]) -> (Vec<&Lay>, Vec<&Removal>) {
+    fn about(&self, objects: &[Object]) -> (Vec<&Creation>, Vec<&Removal>) {
         let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
-        let lays = self.plan.lays.iter().filter(|lay| uids.contains(lay.place()));
-        let removals = self.plan.removals.iter().filter(|removal| uids.contains(&*removal.place()));
+        let lays = self.plan.creations.iter().filter(|lay| uids.contains(lay.shard_key()));
+        let removals = self.plan.removals.iter().filter(|removal| uids.contains(&*removal.shard_key()));
         (lays.collect(), removals.collect())
     }
 }
 
 /// Returns the object that represents a route whose node is gone.
 fn named(removal: &Removal) -> Object {
-    Object::node(&removal.to.to_string(), &removal.place())
+    Object::node(&removal.to.to_string(), &removal.shard_key())
 }
 
 impl Rehearse for Reconciler {
     fn others(&self) -> Vec<Object> {
         let nodes = uids(&self.mirrors);
         let wanted = self.wanted();
-        let gone = wanted.removals().filter(|removal| !nodes.contains(&*removal.place()));
+        let gone = wanted.removals().filter(|removal| !nodes.contains(&*removal.shard_key()));
         gone.map(named).collect()
     }
 
@@ -78,7 +78,7 @@ fn uids(mirrors: &Mirrors) -> BTreeSet<String> {
 
 /// The adapter's answers, by object.
 #[derive(Debug, Default)]
-struct Heard {
+struct Answers {
     vendor: BTreeMap<Object, Vec<VendorStep>>,
     trouble: BTreeMap<Object, Waits>,
 }
@@ -92,8 +92,8 @@ impl Executor {
     ) -> Vec<(Object, Rehearsal)> {
         let mut heard = self.hear(wanted, &objects).await;
         let nodes = mirrors.nodes();
-        let failed = |lay: &Lay| heard.trouble.contains_key(&of_lay(lay));
-        let standing = |lay: &Lay| if failed(lay) { Standing::Failed } else { Standing::Ready };
+        let failed = |lay: &Creation| heard.trouble.contains_key(&of_lay(lay));
+        let standing = |lay: &Creation| if failed(lay) { RouteState::Failed } else { RouteState::Ready };
         let judged = judged(&nodes, &wanted.plan, standing);
         let mut said: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for change in changes(nodes.iter().map(Arc::as_ref), &judged) {
@@ -110,14 +110,14 @@ impl Executor {
     }
 
     /// Makes the same batches of calls as an execution. A vendor step that several routes share is shown for the first of them.
-    async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Heard {
-        let (mut heard, (lays, removals)) = (Heard::default(), wanted.about(objects));
+    async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Answers {
+        let (mut heard, (lays, removals)) = (Answers::default(), wanted.about(objects));
         for shard in 0..self.shards.count() {
             let here = |place: &str| self.shards.of(place) == shard;
-            let lays: Vec<&Lay> = lays.iter().copied().filter(|lay| here(lay.place())).collect();
+            let lays: Vec<&Creation> = lays.iter().copied().filter(|lay| here(lay.shard_key())).collect();
             let removals: Vec<&Removal> =
-                removals.iter().copied().filter(|removal| here(&removal.place())).collect();
-            let (free, blocked): (Vec<&Lay>, Vec<&Lay>) =
+                removals.iter().copied().filter(|removal| here(&removal.shard_key())).collect();
+            let (free, blocked): (Vec<&Creation>, Vec<&Creation>) =
                 lays.into_iter().partition(|lay| lay.instead_of.is_empty());
             for lay in blocked {
                 let obstacles: Vec<&Removal> = lay.instead_of.iter().collect();
@@ -132,7 +132,7 @@ impl Executor {
         heard
     }
 
-    async fn ask(&self, batches: &[Batch<'_>], of: impl Fn(&Removal) -> Object, heard: &mut Heard) {
+    async fn ask(&self, batches: &[Batch<'_>], of: impl Fn(&Removal) -> Object, heard: &mut Answers) {
         for batch in batches {
             let request = ApplyRoutesRequest { dry_run: true, ..self.request(batch) };
             let call = Call::with_priority(Priority::Background);
@@ -168,8 +168,8 @@ impl Executor {
     }
 }
 
-fn of_lay(lay: &Lay) -> Object {
-    Object::node(&lay.node_name, lay.place())
+fn of_lay(lay: &Creation) -> Object {
+    Object::node(&lay.node_name, lay.shard_key())
 }
 
 /// Returns the requested node that the removal belongs to, or the object that represents the route.

@@ -42,7 +42,7 @@ pub(crate) enum NodeChange {
 }
 
 /// Classifies a change. `judged` is the last pass's conclusion about the node. If it is `None`, a change of the condition is irrelevant.
-pub(crate) fn news(before: &Node, after: &Node, judged: Option<Network>) -> NodeChange {
+pub(crate) fn classify(before: &Node, after: &Node, judged: Option<Network>) -> NodeChange {
     let Node {
         name,
         uid,
@@ -147,7 +147,7 @@ mod tests {
             ("an address and the condition", node().at("192.0.2.1").says("True", "X"), NodeChange::Plan),
             ("another node of that name", node().uid("b"), NodeChange::Plan),
         ] {
-            assert_eq!(news(&node(), &after, Some(Network::Available)), expected, "{name}");
+            assert_eq!(classify(&node(), &after, Some(Network::Available)), expected, "{name}");
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
                 NodeChange::Nothing,
             ),
         ] {
-            assert_eq!(news(&before, &after, judged), expected, "{name}");
+            assert_eq!(classify(&before, &after, judged), expected, "{name}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Claim {
 
 /// The state of a claim's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RouteState {
     /// Packets arrive.
     Ready,
     /// Not certain yet: in progress, or not attempted.

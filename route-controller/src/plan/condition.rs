@@ -4,9 +4,9 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use super::claims::Standing;
+use super::claims::RouteState;
 use super::node::Node;
-use super::{Lay, Plan};
+use super::{Creation, Plan};
 
 /// The type of the condition.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
@@ -72,17 +72,17 @@ pub(crate) type Judged = BTreeMap<String, Network>;
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
-    lay_standing: impl Fn(&Lay) -> Standing,
+    lay_standing: impl Fn(&Creation) -> RouteState,
 ) -> Judged {
-    let mut standings: BTreeMap<&str, Vec<Standing>> = BTreeMap::new();
-    for (claim, standing) in &plan.standings {
+    let mut standings: BTreeMap<&str, Vec<RouteState>> = BTreeMap::new();
+    for (claim, standing) in &plan.route_states {
         standings.entry(&claim.node_uid).or_default().push(*standing);
     }
-    for lay in &plan.lays {
+    for lay in &plan.creations {
         standings.entry(&lay.claim.node_uid).or_default().push(lay_standing(lay));
     }
     for refusal in &plan.refusals {
-        standings.entry(&refusal.node_uid).or_default().push(Standing::Failed);
+        standings.entry(&refusal.node_uid).or_default().push(RouteState::Failed);
     }
     let ours = nodes.iter().map(Borrow::borrow).filter(|node: &&Node| !node.elsewhere);
     let judged = ours.filter_map(|node| {
@@ -108,10 +108,10 @@ pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Ju
 /// Decides the condition of a node from all of its claims. Returns `None` if nothing is certain yet, so that the condition is not changed.
 ///
 /// `stray`: the node has no pod CIDR, but a route of this cluster leads to it.
-fn judge(standings: &[Standing], stray: bool) -> Option<Network> {
-    if stray || standings.contains(&Standing::Failed) {
+fn judge(standings: &[RouteState], stray: bool) -> Option<Network> {
+    if stray || standings.contains(&RouteState::Failed) {
         return Some(Network::Unavailable);
     }
-    let ready = !standings.is_empty() && standings.iter().all(|standing| *standing == Standing::Ready);
+    let ready = !standings.is_empty() && standings.iter().all(|standing| *standing == RouteState::Ready);
     ready.then_some(Network::Available)
 }

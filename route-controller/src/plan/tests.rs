@@ -10,7 +10,7 @@ use std::sync::Arc;
 use insta::assert_snapshot;
 use jiff::Timestamp;
 
-use super::claims::Standing;
+use super::claims::RouteState;
 use super::condition::Condition;
 use super::node::Node;
 use super::record::Record;
@@ -148,7 +148,7 @@ fn node_registered_again_on_its_instance_keeps_its_route() {
     ] {
         let plan = settled(&nodes, &[route]);
         assert_eq!(plan.to_string(), "", "{name}");
-        assert_eq!(plan.standings.into_values().collect::<Vec<_>>(), [Standing::Ready], "{name}");
+        assert_eq!(plan.route_states.into_values().collect::<Vec<_>>(), [RouteState::Ready], "{name}");
         assert_eq!(plan.heirs, BTreeMap::from([("1".to_owned(), "a2".to_owned())]), "{name}");
     }
 }
@@ -319,10 +319,10 @@ pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) ->
 
 fn carried_out(plan: &Plan, routes: &[Route]) -> Vec<Route> {
     let mut after = routes.to_vec();
-    for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+    for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
         after.retain(|route| route.vendor_id != removal.vendor_id);
     }
-    for lay in &plan.lays {
+    for lay in &plan.creations {
         let is_same_key = |route: &Route| {
             route.owner == Owner::Ours
                 && route.destination == lay.claim.to

@@ -17,7 +17,7 @@ impl World {
 
     /// Returns the note of the last Event with this reason on a node.
     fn told(&self, reason: &str, node: &str) -> Option<String> {
-        self.kube.told(reason, node)
+        self.kube.event_note(reason, node)
     }
 }
 

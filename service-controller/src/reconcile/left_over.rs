@@ -247,9 +247,9 @@ impl Reconciler {
     pub(super) fn begin_sweep(&self, now: Instant) {
         let (mut sweep, shards) = (self.sweep(), &self.shards);
         let limits = limits(self.orphans).of_share(shards.held(), shards.count());
-        match sweep.holdings.look(shards) {
-            Share::Anew if shards.count() > 1 => sweep.brake = Brake::new(limits, now),
-            Share::Anew | Share::Other => sweep.brake.limit(limits),
+        match sweep.holdings.update(shards) {
+            Share::Regained if shards.count() > 1 => sweep.brake = Brake::new(limits, now),
+            Share::Regained | Share::Other => sweep.brake.limit(limits),
             Share::Same => (),
         }
     }

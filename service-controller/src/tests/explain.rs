@@ -27,7 +27,7 @@ impl World {
 
     /// Text of the last Event with this reason on a Service.
     fn told(&self, service: &str, reason: &str) -> Option<String> {
-        self.kube.told(reason, service)
+        self.kube.event_note(reason, service)
     }
 }
 

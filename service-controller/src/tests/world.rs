@@ -121,7 +121,7 @@ impl World {
 
     pub(super) async fn started(mut self) -> Self {
         let process = process(NAMES, &self.kube, &self.cloud);
-        let mut process = if self.dry_run { process.only_looking() } else { process };
+        let mut process = if self.dry_run { process.read_only() } else { process };
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();

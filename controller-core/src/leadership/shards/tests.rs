@@ -116,11 +116,11 @@ async fn a_process_is_ready_if_it_keeps_its_shards_or_has_none() {
 #[tokio::test(start_paused = true)]
 async fn per_process_state_resets_only_after_another_holder() {
     let (seats, mut holdings) = (Seats::new("c", 3), Holdings::default());
-    let mut look = || holdings.look(&seats.shards());
+    let mut look = || holdings.update(&seats.shards());
     assert_eq!(look(), Share::Same, "no shard is held");
     seats.give(0, MINUTE);
     seats.give(1, MINUTE);
-    assert_eq!([look(), look()], [Share::Anew, Share::Same]);
+    assert_eq!([look(), look()], [Share::Regained, Share::Same]);
     seats.lapse(1);
     assert_eq!([look(), look()], [Share::Other, Share::Same]);
     seats.recover(1, MINUTE);
@@ -133,5 +133,5 @@ async fn per_process_state_resets_only_after_another_holder() {
     assert_eq!(look(), Share::Same);
     seats.take(1);
     seats.give(1, MINUTE);
-    assert_eq!(look(), Share::Anew);
+    assert_eq!(look(), Share::Regained);
 }

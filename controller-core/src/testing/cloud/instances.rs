@@ -15,7 +15,7 @@ use tonic::{Request, Response};
 
 use super::{
     Messages, RpcResult, Service, State,
-    watch::{Said, watch},
+    watch::{StreamEvent, watch},
 };
 
 #[tonic::async_trait]
@@ -108,14 +108,14 @@ fn plain(existence: Existence) -> InstanceResult {
     InstanceResult { existence: existence.into(), ..InstanceResult::default() }
 }
 
-fn message(said: Said<Instance>) -> WatchInstancesResponse {
+fn message(said: StreamEvent<Instance>) -> WatchInstancesResponse {
     let event = match said {
-        Said::Reset(reset) => Event::Reset(reset),
-        Said::Items(items) => Event::Items(InstanceItems { items }),
-        Said::Synced(synced) => Event::Synced(synced),
-        Said::Upsert(instance) => Event::Upsert(instance),
-        Said::Gone(provider_id) => Event::Gone(InstanceGone { provider_id, evidence: None }),
-        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+        StreamEvent::Reset(reset) => Event::Reset(reset),
+        StreamEvent::Items(items) => Event::Items(InstanceItems { items }),
+        StreamEvent::Synced(synced) => Event::Synced(synced),
+        StreamEvent::Upsert(instance) => Event::Upsert(instance),
+        StreamEvent::Gone(provider_id) => Event::Gone(InstanceGone { provider_id, evidence: None }),
+        StreamEvent::Bookmark(bookmark) => Event::Bookmark(bookmark),
     };
     WatchInstancesResponse { event: Some(event) }
 }

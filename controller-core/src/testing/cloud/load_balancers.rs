@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     Messages, RpcResult, Service, Shared, State,
-    watch::{Said, watch},
+    watch::{StreamEvent, watch},
 };
 
 /// The retry delay while an ensure is pending.
@@ -265,14 +265,14 @@ fn listeners(spec: &LoadBalancerSpec) -> Vec<String> {
     spec.listeners.iter().map(|listener| format!("{}/{}", word(listener.protocol()), listener.port)).collect()
 }
 
-fn message(said: Said<LoadBalancer>) -> WatchLoadBalancersResponse {
+fn message(said: StreamEvent<LoadBalancer>) -> WatchLoadBalancersResponse {
     let event = match said {
-        Said::Reset(reset) => Event::Reset(reset),
-        Said::Items(items) => Event::Items(LoadBalancerItems { items }),
-        Said::Synced(synced) => Event::Synced(synced),
-        Said::Upsert(load_balancer) => Event::Upsert(load_balancer),
-        Said::Gone(vendor_id) => Event::Gone(LoadBalancerGone { vendor_id, key: None }),
-        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+        StreamEvent::Reset(reset) => Event::Reset(reset),
+        StreamEvent::Items(items) => Event::Items(LoadBalancerItems { items }),
+        StreamEvent::Synced(synced) => Event::Synced(synced),
+        StreamEvent::Upsert(load_balancer) => Event::Upsert(load_balancer),
+        StreamEvent::Gone(vendor_id) => Event::Gone(LoadBalancerGone { vendor_id, key: None }),
+        StreamEvent::Bookmark(bookmark) => Event::Bookmark(bookmark),
     };
     WatchLoadBalancersResponse { event: Some(event) }
 }

@@ -14,7 +14,7 @@ use tonic::{Request, Response};
 
 use super::{
     Messages, RpcResult, Service, State,
-    watch::{Said, watch},
+    watch::{StreamEvent, watch},
 };
 
 #[tonic::async_trait]
@@ -117,14 +117,14 @@ fn result(key: Option<RouteKey>, outcome: Outcome, error: Option<AdapterError>) 
     RouteResult { key, outcome: outcome.into(), error, retry_after: None }
 }
 
-fn message(said: Said<Route>) -> WatchRoutesResponse {
+fn message(said: StreamEvent<Route>) -> WatchRoutesResponse {
     let event = match said {
-        Said::Reset(reset) => Event::Reset(reset),
-        Said::Items(items) => Event::Items(RouteItems { items }),
-        Said::Synced(synced) => Event::Synced(synced),
-        Said::Upsert(route) => Event::Upsert(route),
-        Said::Gone(vendor_id) => Event::Gone(RouteGone { vendor_id }),
-        Said::Bookmark(bookmark) => Event::Bookmark(bookmark),
+        StreamEvent::Reset(reset) => Event::Reset(reset),
+        StreamEvent::Items(items) => Event::Items(RouteItems { items }),
+        StreamEvent::Synced(synced) => Event::Synced(synced),
+        StreamEvent::Upsert(route) => Event::Upsert(route),
+        StreamEvent::Gone(vendor_id) => Event::Gone(RouteGone { vendor_id }),
+        StreamEvent::Bookmark(bookmark) => Event::Bookmark(bookmark),
     };
     WatchRoutesResponse { event: Some(event) }
 }

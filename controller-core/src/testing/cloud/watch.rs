@@ -14,7 +14,7 @@ use crate::mirror::cloud::checksum;
 const BOOKMARK: Duration = Duration::from_secs(30);
 
 /// An event of a stream, for any type of item.
-pub(super) enum Said<T> {
+pub(super) enum StreamEvent<T> {
     Reset(Reset),
     Items(Vec<T>),
     Synced(Synced),
@@ -27,7 +27,7 @@ pub(super) enum Said<T> {
 pub(super) fn watch<T, M>(
     shared: &Arc<Shared>,
     collection: fn(&State) -> BTreeMap<String, T>,
-    message: fn(Said<T>) -> M,
+    message: fn(StreamEvent<T>) -> M,
 ) -> Messages<M>
 where
     T: Clone + PartialEq + Send + 'static,
@@ -37,7 +37,7 @@ where
     stream::unfold(begin, move |mut sent| async move {
         let said = loop {
             sent.changed.mark_unchanged();
-            let (now, observed_at) = sent.look(collection);
+            let (now, observed_at) = sent.content(collection);
             let said = sent.difference(now, observed_at);
             if !said.is_empty() {
                 break said.into_iter().chain([bookmark(observed_at)]).collect::<Vec<_>>();
@@ -45,7 +45,7 @@ where
             match tokio::time::timeout(BOOKMARK, sent.changed.changed()).await {
                 Ok(Ok(())) => (),
                 Ok(Err(_closed)) => return None,
-                Err(_elapsed) => break vec![bookmark(sent.look(collection).1)],
+                Err(_elapsed) => break vec![bookmark(sent.content(collection).1)],
             }
         };
         let messages: Vec<Result<M, Status>> = said.into_iter().map(message).map(Ok).collect();
@@ -66,24 +66,24 @@ struct Sent<T> {
 
 impl<T: Clone + PartialEq> Sent<T> {
     /// Returns the content, and when the vendor was asked for it.
-    fn look(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
+    fn content(&self, collection: fn(&State) -> BTreeMap<String, T>) -> (BTreeMap<String, T>, Timestamp) {
         let state = self.shared.state();
         (collection(&state), self.shared.observed(&state))
     }
 
-    fn difference(&mut self, now: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<Said<T>> {
+    fn difference(&mut self, now: BTreeMap<String, T>, observed_at: Timestamp) -> Vec<StreamEvent<T>> {
         let Some(known) = self.known.replace(now.clone()) else {
             let scope = self.shared.state().info.scope.clone();
             return listing(now, observed_at, scope.unwrap_or_else(|| scope_of("fake")));
         };
-        let gone = known.keys().filter(|key| !now.contains_key(*key)).cloned().map(Said::Gone);
+        let gone = known.keys().filter(|key| !now.contains_key(*key)).cloned().map(StreamEvent::Gone);
         let upserts = now.iter().filter(|(key, item)| known.get(*key) != Some(*item));
-        gone.chain(upserts.map(|(_, item)| Said::Upsert(item.clone()))).collect()
+        gone.chain(upserts.map(|(_, item)| StreamEvent::Upsert(item.clone()))).collect()
     }
 }
 
-fn bookmark<T>(observed_at: Timestamp) -> Said<T> {
-    Said::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
+fn bookmark<T>(observed_at: Timestamp) -> StreamEvent<T> {
+    StreamEvent::Bookmark(Bookmark { observed_at: Some(observed_at), token: TOKEN.to_owned() })
 }
 
 /// Returns the scope of a project.
@@ -91,7 +91,11 @@ pub(super) fn scope_of(project: &str) -> Scope {
     Scope { project: project.to_owned(), fingerprint: project.to_owned(), ..Scope::default() }
 }
 
-fn listing<T: Clone>(items: BTreeMap<String, T>, observed_at: Timestamp, scope: Scope) -> Vec<Said<T>> {
+fn listing<T: Clone>(
+    items: BTreeMap<String, T>,
+    observed_at: Timestamp,
+    scope: Scope,
+) -> Vec<StreamEvent<T>> {
     let synced = Synced {
         count: u64::try_from(items.len()).unwrap_or(u64::MAX),
         checksum: checksum(items.keys()),
@@ -99,7 +103,7 @@ fn listing<T: Clone>(items: BTreeMap<String, T>, observed_at: Timestamp, scope: 
         token: TOKEN.to_owned(),
     };
     let items: Vec<T> = items.into_values().collect();
-    let chunks = items.chunks(512).map(|chunk| Said::Items(chunk.to_vec()));
-    let end = [Said::Synced(synced)];
-    [Said::Reset(Reset { scope: Some(scope) })].into_iter().chain(chunks).chain(end).collect()
+    let chunks = items.chunks(512).map(|chunk| StreamEvent::Items(chunk.to_vec()));
+    let end = [StreamEvent::Synced(synced)];
+    [StreamEvent::Reset(Reset { scope: Some(scope) })].into_iter().chain(chunks).chain(end).collect()
 }

@@ -35,7 +35,7 @@ impl World {
     /// The cloud answers within a second. It observed an absence at the time of the answer.
     fn hear(&mut self, at: u64, answer: &Verdict) {
         let (asked, now) = (self.at(at), self.at(at) + Duration::from_millis(500));
-        self.ledger.hear(&subject(), answer, asked, now);
+        self.ledger.record(&subject(), answer, asked, now);
     }
 
     fn gone(&mut self, at: u64) {
@@ -146,7 +146,7 @@ async fn node_that_is_no_candidate_for_a_moment_starts_again() {
     assert!(!world.is_proven(51));
     let anew = Subject { uid: "uid-a2".to_owned(), ..subject() };
     world.ledger.keep([(&anew, Shown::No)].into_iter(), world.at(60));
-    assert_eq!(world.ledger.heard(&anew), Some(&Heard::Nothing), "recreated under the same name");
+    assert_eq!(world.ledger.conclusion(&anew), Some(&Conclusion::Nothing), "recreated under the same name");
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,14 +242,14 @@ async fn held_node_is_released_only_by_a_sign_of_life() {
 #[tokio::test(start_paused = true)]
 async fn repeated_error_of_the_cloud_is_quoted_and_a_single_one_is_not() {
     let mut world = World::new();
-    let failed = |repeated| Heard::Failed { error: "no".to_owned(), repeated };
+    let failed = |repeated| Conclusion::Failed { error: "no".to_owned(), repeated };
     for repeated in [false, true, true] {
         world.hear(10, &other());
-        assert_eq!(world.ledger.heard(&subject()), Some(&failed(repeated)));
+        assert_eq!(world.ledger.conclusion(&subject()), Some(&failed(repeated)));
     }
     world.gone(20);
     world.hear(60, &other());
-    assert_eq!(world.ledger.heard(&subject()), Some(&failed(false)), "it answered in between");
+    assert_eq!(world.ledger.conclusion(&subject()), Some(&failed(false)), "it answered in between");
 }
 
 /// An event in the life of a node that is not ready.

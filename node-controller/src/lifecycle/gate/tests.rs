@@ -20,16 +20,16 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
 }
 
 /// Judges this number of nodes, of which these are gone.
-fn gone(names: &[&str], n_nodes: usize) -> Crowd {
+fn gone(names: &[&str], n_nodes: usize) -> BrakeInput {
     held(names, &[], n_nodes)
 }
 
 /// Judges this number of nodes, of which these are gone and those were held before.
-fn held(proven: &[&str], held: &[&str], n_nodes: usize) -> Crowd {
+fn held(proven: &[&str], held: &[&str], n_nodes: usize) -> BrakeInput {
     let these: BTreeSet<&str> = proven.iter().chain(held).copied().collect();
     let others: Vec<String> = (these.len()..n_nodes).map(|n| format!("other{n}")).collect();
     let present: Vec<&str> = these.into_iter().chain(others.iter().map(String::as_str)).collect();
-    Crowd { proven: nodes(proven), held: nodes(held), present: nodes(&present) }
+    BrakeInput { proven: nodes(proven), held: nodes(held), present: nodes(&present) }
 }
 
 fn names(nodes: &[Arc<Node>]) -> Vec<&str> {
@@ -94,7 +94,7 @@ async fn released_node_does_not_count() {
         Arc::new(trim_node(&node.build()))
     };
     let leaving = ["a", "b", "c", "d"].map(autoscaled).to_vec();
-    let crowd = Crowd { proven: leaving.clone(), held: leaving, ..gone(&[], 10) };
+    let crowd = BrakeInput { proven: leaving.clone(), held: leaving, ..gone(&[], 10) };
     let judged = gate.judge(crowd, now);
     assert_eq!((judged.going.len(), judged.verdict), (4, Verdict::Go));
     judged.going.iter().for_each(|node| gate.went(node, now));

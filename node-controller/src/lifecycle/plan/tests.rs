@@ -20,8 +20,8 @@ fn machine(state: InstanceState) -> Instance {
     trim_instance(instance("sim://north/i-1").state(state).build())
 }
 
-fn facts<'a>(instance: Option<&'a Instance>, heard: Option<&'a Heard>) -> Facts<'a> {
-    Facts { cloud: View::Fresh, instance, heard, scheme: Some("sim") }
+fn facts<'a>(instance: Option<&'a Instance>, heard: Option<&'a Conclusion>) -> Facts<'a> {
+    Facts { cloud: View::Fresh, instance, conclusion: heard, scheme: Some("sim") }
 }
 
 /// Whether the cloud is asked about a node that is a day old.
@@ -36,7 +36,8 @@ fn tainted(node: NodeBuilder, facts: &Facts<'_>) -> Option<Change> {
 #[test]
 fn ready_node_only_loses_the_taint() {
     let stopped = machine(InstanceState::Stopped);
-    for facts in [facts(Some(&stopped), None), facts(None, None), facts(None, Some(&Heard::NotVisible))] {
+    for facts in [facts(Some(&stopped), None), facts(None, None), facts(None, Some(&Conclusion::NotVisible))]
+    {
         let ready = known().ready("True");
         let with_taint = ready.clone().tainted(controller_core::node::SHUTDOWN, None, "NoSchedule");
         assert_eq!(tainted(with_taint, &facts), Some(Change::Remove));
@@ -91,11 +92,11 @@ fn old_cache_taints_no_node_and_a_live_answer_does() {
     let old = Facts { cloud: View::Old, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &old), None);
     assert!(is_asked(known().ready("False"), &old), "the cloud is asked instead");
-    let heard = Heard::Exists { stopped: true };
-    let told = Facts { heard: Some(&heard), ..old };
+    let heard = Conclusion::Exists { stopped: true };
+    let told = Facts { conclusion: Some(&heard), ..old };
     assert_eq!(tainted(known().ready("False"), &told), Some(Change::Add));
-    let heard = Heard::Exists { stopped: false };
-    let told = Facts { cloud: View::Fresh, heard: Some(&heard), ..old };
+    let heard = Conclusion::Exists { stopped: false };
+    let told = Facts { cloud: View::Fresh, conclusion: Some(&heard), ..old };
     assert_eq!(tainted(known().ready("False"), &told), None, "a live answer is newer than any cache");
     let away = Facts { cloud: View::None, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &away), None);

@@ -6,9 +6,9 @@ use cloud_api_proto::Reason;
 use tokio::time::Instant;
 
 use super::{Attempts, Outcome};
-use crate::plan::claims::Standing;
+use crate::plan::claims::RouteState;
 use crate::plan::tests::{node, route, settled};
-use crate::plan::{Lay, Plan};
+use crate::plan::{Creation, Plan};
 
 fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -19,16 +19,16 @@ fn failed(again: Option<Duration>) -> Outcome {
 }
 
 /// A node without a route.
-fn one_lay() -> (Plan, Lay) {
+fn one_lay() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
-    let lay = plan.lays[0].clone();
+    let lay = plan.creations[0].clone();
     (plan, lay)
 }
 
 /// A node whose route leads to another next hop.
-fn one_replacement() -> (Plan, Lay) {
+fn one_replacement() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[route("1", "10.244.1.0/24").of("gone")]);
-    let lay = plan.lays[0].clone();
+    let lay = plan.creations[0].clone();
     (plan, lay)
 }
 
@@ -38,8 +38,8 @@ fn failed_route_backs_off_up_to_a_limit() {
     let mut attempts = Attempts::default();
     let mut now = Instant::now();
     for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-        assert_eq!(attempts.due(&plan, now).lays.len(), 1);
-        attempts.laid(&lay, (failed(None), Duration::ZERO), now);
+        assert_eq!(attempts.due(&plan, now).creations.len(), 1);
+        attempts.created(&lay, (failed(None), Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(expected)));
         assert!(attempts.due(&plan, now + seconds(expected) - Duration::from_millis(1)).is_settled());
         now += seconds(expected);
@@ -50,31 +50,31 @@ fn failed_route_backs_off_up_to_a_limit() {
 fn each_outcome_has_its_delay_and_its_standing() {
     let pending = |again| Outcome::Pending { again };
     for (name, outcome, delay, standing) in [
-        ("done", Outcome::Done, 15, Standing::Ready),
-        ("pending", pending(None), 1, Standing::Open),
-        ("pending, with a delay", pending(Some(seconds(9))), 9, Standing::Open),
-        ("pending, with no delay", pending(Some(Duration::ZERO)), 1, Standing::Open),
-        ("failed", failed(None), 1, Standing::Failed),
-        ("failed, with a delay", failed(Some(seconds(40))), 40, Standing::Failed),
+        ("done", Outcome::Done, 15, RouteState::Ready),
+        ("pending", pending(None), 1, RouteState::Open),
+        ("pending, with a delay", pending(Some(seconds(9))), 9, RouteState::Open),
+        ("pending, with no delay", pending(Some(Duration::ZERO)), 1, RouteState::Open),
+        ("failed", failed(None), 1, RouteState::Failed),
+        ("failed, with a delay", failed(Some(seconds(40))), 40, RouteState::Failed),
         (
             "failed, with a delay above the controller's own maximum",
             failed(Some(seconds(900))),
             900,
-            Standing::Failed,
+            RouteState::Failed,
         ),
         (
             "refused",
             Outcome::Refused { reason: Reason::Unspecified, why: String::new() },
             300,
-            Standing::Failed,
+            RouteState::Failed,
         ),
     ] {
         let (_, lay) = one_lay();
         let (mut attempts, now) = (Attempts::default(), Instant::now());
-        assert_eq!(attempts.standing(&lay), Standing::Open, "{name}");
-        attempts.laid(&lay, (outcome, Duration::ZERO), now);
+        assert_eq!(attempts.route_state(&lay), RouteState::Open, "{name}");
+        attempts.created(&lay, (outcome, Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(delay)), "{name}");
-        assert_eq!(attempts.standing(&lay), standing, "{name}");
+        assert_eq!(attempts.route_state(&lay), standing, "{name}");
     }
 }
 
@@ -82,21 +82,21 @@ fn each_outcome_has_its_delay_and_its_standing() {
 fn route_with_a_new_next_hop_is_created_at_once() {
     let (plan, lay) = one_lay();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.laid(&lay, (failed(None), Duration::ZERO), now);
+    attempts.created(&lay, (failed(None), Duration::ZERO), now);
     assert!(attempts.due(&plan, now).is_settled());
 
     let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
-    assert_eq!(attempts.due(&moved, now).lays.len(), 1);
+    assert_eq!(attempts.due(&moved, now).creations.len(), 1);
 }
 
 #[test]
 fn completed_actions_are_forgotten() {
     let (_, lay) = one_lay();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.laid(&lay, (Outcome::Done, Duration::ZERO), now);
+    attempts.created(&lay, (Outcome::Done, Duration::ZERO), now);
     attempts.keep(&Plan::default());
     assert_eq!(attempts.next(now), None);
-    assert_eq!(attempts.standing(&lay), Standing::Open);
+    assert_eq!(attempts.route_state(&lay), RouteState::Open);
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn route_waits_for_the_conflicting_one_and_fails_with_it() {
     let (mut attempts, now) = (Attempts::default(), Instant::now());
     attempts.removed(&lay.instead_of[0], failed(Some(seconds(7))), now);
 
-    assert_eq!(attempts.standing(&lay), Standing::Failed);
+    assert_eq!(attempts.route_state(&lay), RouteState::Failed);
     assert!(attempts.due(&plan, now).is_settled());
-    assert_eq!(attempts.due(&plan, now + seconds(7)).lays, [lay]);
+    assert_eq!(attempts.due(&plan, now + seconds(7)).creations, [lay]);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn completed_removal_is_not_repeated_while_the_cache_lags() {
     let (plan, lay) = one_replacement();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
     attempts.removed(&lay.instead_of[0], Outcome::Done, now);
-    attempts.laid(&lay, (failed(None), Duration::ZERO), now);
+    attempts.created(&lay, (failed(None), Duration::ZERO), now);
 
     let again = attempts.due(&plan, now + seconds(1));
-    assert_eq!(again.lays, [Lay { instead_of: Vec::new(), ..lay }]);
+    assert_eq!(again.creations, [Creation { instead_of: Vec::new(), ..lay }]);
 }

@@ -1,7 +1,7 @@
 //! Tests the condition `NetworkUnavailable` as a table.
 
 use super::{cluster, node, route};
-use crate::plan::claims::Standing;
+use crate::plan::claims::RouteState;
 use crate::plan::condition::{Change, Network, changes, judged};
 use crate::plan::node::Node;
 use crate::plan::plan;
@@ -12,7 +12,7 @@ struct Case {
     node: Node,
     routes: Vec<Route>,
     /// The outcome of each route to create.
-    laid: Standing,
+    laid: RouteState,
     written: Option<Network>,
 }
 
@@ -35,7 +35,7 @@ fn there_outside() -> Route {
 // Behaviour: R3, R16
 #[test]
 fn condition_covers_all_routes_of_a_node() {
-    let (ready, open, failed) = (Standing::Ready, Standing::Open, Standing::Failed);
+    let (ready, open, failed) = (RouteState::Ready, RouteState::Open, RouteState::Failed);
     let (available, unavailable) = (Some(Network::Available), Some(Network::Unavailable));
     let dual = || asking().pods("fd00:244:0:1::/64");
     let foreign = || route("1", "10.244.1.0/24").owned(Owner::OtherCluster);

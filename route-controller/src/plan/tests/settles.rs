@@ -76,13 +76,13 @@ proptest! {
 
         let plan = settled(&nodes, &routes);
 
-        for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+        for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
             let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("an existing route");
             let unmarked = route.owner == Owner::Unmanaged && serves_any(route, &nodes);
             assert!(route.owner == Owner::Ours || unmarked, "{plan}");
             assert!(cluster().contain(&route.destination) || removal.cause == Cause::Replaced, "{plan}");
         }
-        for lay in &plan.lays {
+        for lay in &plan.creations {
             assert!(nodes.iter().any(|node| node.pod_cidrs.contains(&lay.claim.to)), "{plan}");
         }
     }
@@ -110,8 +110,8 @@ proptest! {
         let otherwise = plan(&nodes, &routes, &cluster(), Some(&record));
         assert_eq!(otherwise.to_string(), listed.to_string());
         assert_eq!(
-            (otherwise.standings, otherwise.record, otherwise.reached, otherwise.n_ours),
-            (listed.standings, listed.record, listed.reached, listed.n_ours)
+            (otherwise.route_states, otherwise.record, otherwise.reached, otherwise.n_ours),
+            (listed.route_states, listed.record, listed.reached, listed.n_ours)
         );
     }
 
@@ -141,7 +141,7 @@ proptest! {
 
         let plan = settled_with(&after, &now, &record);
 
-        for removal in plan.lays.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+        for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
             let is_it = |route: &&Route| route.vendor_id == removal.vendor_id;
             let (then, now) = (seen.iter().find(is_it).expect("seen"), now.iter().find(is_it).expect("there"));
             let served = serves_any(then, &before) || serves_any(now, &after);

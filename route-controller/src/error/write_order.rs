@@ -15,8 +15,8 @@ const ECHO: Duration = Duration::from_secs(5);
 
 /// The order of the last attempts to write conditions.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    n_turns: u64,
+pub(crate) struct WriteOrder {
+    n_attempts: u64,
     /// Number of the last attempt, by the node's UID.
     last: BTreeMap<String, u64>,
     /// The last written value and its time, by the node's UID, while the cache does not show the write.
@@ -25,10 +25,10 @@ pub(crate) struct Turns {
     held_back: Option<Instant>,
 }
 
-impl Turns {
+impl WriteOrder {
     /// Orders changes: first attempts first, then those that waited longest. Leaves out recent writes, and drops the state of all other
     /// nodes.
-    pub(crate) fn in_turn(&mut self, mut changes: Vec<Change>, now: Instant) -> Vec<Change> {
+    pub(crate) fn sort(&mut self, mut changes: Vec<Change>, now: Instant) -> Vec<Change> {
         let mut written = std::mem::take(&mut self.written);
         self.held_back = None;
         changes.retain(|change| match written.remove_entry(&change.node_uid) {
@@ -59,9 +59,9 @@ impl Turns {
     }
 
     /// Records an attempt with any outcome.
-    pub(crate) fn had(&mut self, change: &Change) {
-        self.n_turns = self.n_turns.saturating_add(1);
-        self.last.insert(change.node_uid.clone(), self.n_turns);
+    pub(crate) fn attempted(&mut self, change: &Change) {
+        self.n_attempts = self.n_attempts.saturating_add(1);
+        self.last.insert(change.node_uid.clone(), self.n_attempts);
     }
 }
 
@@ -79,13 +79,13 @@ mod tests {
         names.chars().map(change).collect()
     }
 
-    fn order(turns: &mut Turns, names: &str) -> String {
-        turns.in_turn(changes(names), Instant::now()).into_iter().map(|change| change.node_name).collect()
+    fn order(turns: &mut WriteOrder, names: &str) -> String {
+        turns.sort(changes(names), Instant::now()).into_iter().map(|change| change.node_name).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn write_is_not_repeated_while_the_cache_may_lag() {
-        let mut turns = Turns::default();
+        let mut turns = WriteOrder::default();
         assert_eq!(order(&mut turns, "wx"), "wx");
         changes("wx").iter().for_each(|change| turns.wrote(change, Instant::now()));
         assert_eq!(turns.rest(Instant::now()), None);
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(order(&mut turns, "wxy"), "y");
         assert_eq!(turns.rest(Instant::now()), Some(ECHO / 2));
         let other = Change { network: Network::Unavailable, ..changes("x").remove(0) };
-        let changes = turns.in_turn(vec![changes("w").remove(0), other.clone()], Instant::now());
+        let changes = turns.sort(vec![changes("w").remove(0), other.clone()], Instant::now());
         assert_eq!(changes, [other], "a different value is written");
         tokio::time::advance(ECHO / 2).await;
         assert_eq!(order(&mut turns, "w"), "w", "another client overwrote it");
@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn longest_waiting_node_is_first() {
-        let mut turns = Turns::default();
+        let mut turns = WriteOrder::default();
         assert_eq!(order(&mut turns, "wxyz"), "wxyz");
-        changes("xw").iter().for_each(|change| turns.had(change));
+        changes("xw").iter().for_each(|change| turns.attempted(change));
         assert_eq!(order(&mut turns, "wxyz"), "yzxw");
-        changes("y").iter().for_each(|change| turns.had(change));
+        changes("y").iter().for_each(|change| turns.attempted(change));
         assert_eq!(order(&mut turns, "wyz"), "zwy");
         assert_eq!(order(&mut turns, "wxyz"), "xzwy");
     }

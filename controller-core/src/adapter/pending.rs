@@ -11,56 +11,56 @@ use tokio::time::Instant;
 
 /// RPCs that a working adapter answers within [`PATIENCE`], possibly with PENDING. The adapter may hold the other RPCs until their
 /// deadline. Source: contract, load_balancer_service.proto.
-const PROMPT: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUICK_RPCS: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The calls of [`PROMPT`] that are in progress, and when each began. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Awaited(Arc<Mutex<Calls>>);
+pub(super) struct PendingCalls(Arc<Mutex<Begun>>);
 
 #[derive(Debug, Default)]
-struct Calls {
+struct Begun {
     begun: BTreeMap<u64, (&'static str, Instant)>,
     next: u64,
 }
 
 /// A call in progress, which ends when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Pending {
-    awaited: Awaited,
+pub(super) struct PendingCall {
+    calls: PendingCalls,
     number: u64,
 }
 
-impl Awaited {
+impl PendingCalls {
     /// Starts to track a call. Returns `None` for an RPC that may take long.
-    pub(super) fn begin(&self, rpc: &'static str) -> Option<Pending> {
-        if !PROMPT.contains(&rpc) {
+    pub(super) fn begin(&self, rpc: &'static str) -> Option<PendingCall> {
+        if !QUICK_RPCS.contains(&rpc) {
             return None;
         }
         let mut calls = self.calls();
         let number = calls.next;
         calls.next += 1;
         calls.begun.insert(number, (rpc, Instant::now()));
-        Some(Pending { awaited: self.clone(), number })
+        Some(PendingCall { calls: self.clone(), number })
     }
 
     /// Returns a text about the oldest call if it has had no answer for long.
-    pub(super) fn silence(&self) -> Option<String> {
+    pub(super) fn overdue(&self) -> Option<String> {
         let (rpc, since) = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);
-        (waited >= PATIENCE)
+        (waited >= ANSWER_TIMEOUT)
             .then(|| format!("{rpc} has had no answer from the cloud adapter for {} s", waited.as_secs()))
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, Begun> {
         // Every operation on the map is a single step, so that the map is consistent after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.awaited.calls().begun.remove(&self.number);
+        self.calls.calls().begun.remove(&self.number);
     }
 }
 
@@ -70,26 +70,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_unanswered_call_is_reported() {
-        let awaited = Awaited::default();
+        let awaited = PendingCalls::default();
         let (first, _second) = (awaited.begin("EnsureLoadBalancer"), {
             tokio::time::advance(Duration::from_secs(4)).await;
             awaited.begin("GetInfo")
         });
-        assert_eq!(awaited.silence(), None);
+        assert_eq!(awaited.overdue(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
-            awaited.silence().as_deref(),
+            awaited.overdue().as_deref(),
             Some("EnsureLoadBalancer has had no answer from the cloud adapter for 6 s")
         );
         drop(first);
-        assert_eq!(awaited.silence(), None, "the other has just begun");
+        assert_eq!(awaited.overdue(), None, "the other has just begun");
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_may_take_long_are_not_reported() {
-        let awaited = Awaited::default();
+        let awaited = PendingCalls::default();
         let _held = ["ApplyRoutes", "BatchGetInstances", "WatchInstances"].map(|rpc| awaited.begin(rpc));
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(awaited.silence(), None);
+        assert_eq!(awaited.overdue(), None);
     }
 }

@@ -16,9 +16,9 @@ use tonic::Code;
 use tracing::{info, warn};
 
 /// Minimum duration of a reported refusal: a change of leaders or a full queue may last for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 /// How long calls may have no answer before the process becomes unready.
-const SILENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which a lasting refusal is logged again.
 const REMIND: Duration = Duration::from_mins(1);
 /// Time after which a refusal that was not repeated is forgotten, since no object needs the call any more. Longer than any backoff.
@@ -47,47 +47,47 @@ pub fn is_caller_refused(reason: Reason) -> bool {
 
 /// The calls that the adapter refuses for all objects. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
-pub struct Standing(Arc<Mutex<Calls>>);
+pub struct CallHealth(Arc<Mutex<Calls>>);
 
 /// Refused calls and unanswered calls, by RPC.
 #[derive(Debug, Default)]
 struct Calls {
     refusals: BTreeMap<&'static str, Refusal>,
-    silences: BTreeMap<&'static str, Silence>,
+    unanswered: BTreeMap<&'static str, Unanswered>,
 }
 
 /// Repeated calls of an RPC without an answer.
 #[derive(Clone, Copy, Debug)]
-struct Silence {
+struct Unanswered {
     /// When the first of them began.
     since: Instant,
     /// When the last of them ended.
     last: Instant,
 }
 
-impl Silence {
+impl Unanswered {
     fn lasts(&self, now: Instant) -> bool {
-        now.duration_since(self.since) >= SILENCE && now.duration_since(self.last) < FORGET
+        now.duration_since(self.since) >= ANSWER_TIMEOUT && now.duration_since(self.last) < FORGET
     }
 }
 
 #[derive(Debug)]
 struct Refusal {
     why: String,
-    patience: Duration,
+    grace: Duration,
     since: Instant,
     last: Instant,
-    told: Option<Instant>,
+    logged: Option<Instant>,
 }
 
-impl Standing {
+impl CallHealth {
     /// Records the outcome of a call that began at `began`.
-    pub(crate) fn heard(&self, call: &'static str, began: Instant, outcome: Result<(), &AdapterError>) {
+    pub(crate) fn record(&self, call: &'static str, began: Instant, outcome: Result<(), &AdapterError>) {
         let (mut calls, now) = (self.calls(), Instant::now());
         match outcome {
-            Err(error) if is_late(error) => calls.silent(call, began, now),
+            Err(error) if is_late(error) => calls.unanswered(call, began, now),
             // A broken connection also counts as an answer here, since the next call reaches another process.
-            Ok(()) | Err(_) => calls.spoke(call, now),
+            Ok(()) | Err(_) => calls.answered(call, now),
         }
         match outcome {
             Err(error) if concerns_all(error.reason) => {
@@ -95,7 +95,7 @@ impl Standing {
             }
             // Any other answer means that the adapter accepted the call.
             Ok(()) | Err(_) => {
-                if calls.refusals.remove(call).is_some_and(|refusal| refusal.told.is_some()) {
+                if calls.refusals.remove(call).is_some_and(|refusal| refusal.logged.is_some()) {
                     info!(call, "The cloud adapter accepts this call again");
                 }
             }
@@ -116,7 +116,7 @@ impl Standing {
         let lasting = calls.refusals.iter().filter(|(_, refusal)| refusal.lasts(now));
         let refused: Vec<String> =
             lasting.map(|(call, refusal)| format!("{call}: {}", refusal.why)).collect();
-        let silent = calls.silences.iter().filter(|(_, silence)| silence.lasts(now));
+        let silent = calls.unanswered.iter().filter(|(_, silence)| silence.lasts(now));
         let silent: Vec<String> = silent
             .map(|(call, silence)| format!("{call} for {} s", now.duration_since(silence.since).as_secs()))
             .collect();
@@ -136,8 +136,8 @@ impl Standing {
 }
 
 impl Calls {
-    fn silent(&mut self, call: &'static str, began: Instant, now: Instant) {
-        let silence = self.silences.entry(call).or_insert(Silence { since: began, last: now });
+    fn unanswered(&mut self, call: &'static str, began: Instant, now: Instant) {
+        let silence = self.unanswered.entry(call).or_insert(Unanswered { since: began, last: now });
         if now.duration_since(silence.last) >= FORGET {
             silence.since = began;
         }
@@ -148,8 +148,8 @@ impl Calls {
         }
     }
 
-    fn spoke(&mut self, call: &'static str, now: Instant) {
-        if self.silences.remove(call).is_some_and(|silence| silence.lasts(now)) {
+    fn answered(&mut self, call: &'static str, now: Instant) {
+        if self.unanswered.remove(call).is_some_and(|silence| silence.lasts(now)) {
             info!(call, "The cloud adapter answers this call again");
         }
     }
@@ -158,7 +158,7 @@ impl Calls {
 impl Refusal {
     fn begin() -> Self {
         let now = Instant::now();
-        Self { why: String::new(), patience: PATIENCE, since: now, last: now, told: None }
+        Self { why: String::new(), grace: REFUSAL_GRACE, since: now, last: now, logged: None }
     }
 
     fn repeat(&mut self, call: &'static str, error: &AdapterError) {
@@ -166,23 +166,23 @@ impl Refusal {
         if now.duration_since(self.last) >= FORGET {
             *self = Self::begin();
         }
-        let (why, patience) = (error.to_string(), patience(error.reason));
-        (self.why, self.patience, self.last) = (why, patience, now);
-        if self.lasts(now) && self.told.is_none_or(|told| now.duration_since(told) >= REMIND) {
-            self.told = Some(now);
+        let (why, patience) = (error.to_string(), grace(error.reason));
+        (self.why, self.grace, self.last) = (why, patience, now);
+        if self.lasts(now) && self.logged.is_none_or(|told| now.duration_since(told) >= REMIND) {
+            self.logged = Some(now);
             let waited_seconds = now.duration_since(self.since).as_secs();
             warn!(call, %error, waited_seconds, "The cloud adapter refuses this call for every object");
         }
     }
 
     fn lasts(&self, now: Instant) -> bool {
-        now.duration_since(self.since) >= self.patience && now.duration_since(self.last) < FORGET
+        now.duration_since(self.since) >= self.grace && now.duration_since(self.last) < FORGET
     }
 }
 
 /// Returns after what time a refusal is reported. A rejected identity is reported at once, since only the operator can change this.
-fn patience(reason: Reason) -> Duration {
-    if is_caller_refused(reason) { Duration::ZERO } else { PATIENCE }
+fn grace(reason: Reason) -> Duration {
+    if is_caller_refused(reason) { Duration::ZERO } else { REFUSAL_GRACE }
 }
 
 #[cfg(test)]
@@ -191,33 +191,33 @@ mod tests {
 
     use super::*;
 
-    fn refused(standing: &Standing, reason: Reason) {
-        heard(standing, "ApplyRoutes", Err(&AdapterError::new(reason, "why")));
+    fn refused(standing: &CallHealth, reason: Reason) {
+        record(standing, "ApplyRoutes", Err(&AdapterError::new(reason, "why")));
     }
 
-    fn heard(standing: &Standing, call: &'static str, outcome: Result<(), &AdapterError>) {
-        standing.heard(call, Instant::now(), outcome);
+    fn record(standing: &CallHealth, call: &'static str, outcome: Result<(), &AdapterError>) {
+        standing.record(call, Instant::now(), outcome);
     }
 
     /// Records a call that ends at its deadline.
-    async fn hung(standing: &Standing, call: &'static str) {
+    async fn hung(standing: &CallHealth, call: &'static str) {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(30)).await;
-        standing.heard(call, began, Err(&super::super::typed(&Status::deadline_exceeded("no answer"))));
+        standing.record(call, began, Err(&super::super::typed(&Status::deadline_exceeded("no answer"))));
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_without_an_answer_are_reported_after_a_minute() {
-        let standing = Standing::default();
+        let standing = CallHealth::default();
         hung(&standing, "BatchGetInstances").await;
-        heard(&standing, "GetInfo", Ok(()));
+        record(&standing, "GetInfo", Ok(()));
         assert_eq!(standing.readiness(), Ok(()), "one late answer");
         hung(&standing, "BatchGetInstances").await;
         let text = standing.readiness().expect_err("silent");
         assert_eq!(text, "cloud adapter has not answered BatchGetInstances for 60 s");
         assert!(!standing.is_refused("BatchGetInstances"), "it is not refused");
 
-        heard(&standing, "BatchGetInstances", Err(&AdapterError::new(Reason::VendorUnavailable, "why")));
+        record(&standing, "BatchGetInstances", Err(&AdapterError::new(Reason::VendorUnavailable, "why")));
         assert_eq!(standing.readiness(), Ok(()), "an error is an answer");
         hung(&standing, "BatchGetInstances").await;
         assert_eq!(standing.readiness(), Ok(()), "the time counts from the last answer");
@@ -225,29 +225,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_forbidden_call_is_reported_at_once_and_until_it_succeeds() {
-        let standing = Standing::default();
+        let standing = CallHealth::default();
         refused(&standing, Reason::CallerForbidden);
         let text = standing.readiness().expect_err("refused");
         assert_eq!(text, "cloud adapter refuses ApplyRoutes: CALLER_FORBIDDEN: why");
-        heard(&standing, "GetInfo", Ok(()));
+        record(&standing, "GetInfo", Ok(()));
         assert!(standing.is_refused("ApplyRoutes"), "a refusal of one call does not concern another");
-        heard(&standing, "ApplyRoutes", Err(&AdapterError::new(Reason::VendorQuota, "50 routes")));
+        record(&standing, "ApplyRoutes", Err(&AdapterError::new(Reason::VendorQuota, "50 routes")));
         assert_eq!(standing.readiness(), Ok(()), "the adapter accepts the call, the vendor does not");
     }
 
     #[tokio::test(start_paused = true)]
     async fn temporary_refusals_are_reported_only_if_they_last() {
         for reason in [Reason::NotLeader, Reason::QueueFull] {
-            let standing = Standing::default();
+            let standing = CallHealth::default();
             refused(&standing, reason);
             assert_eq!(standing.readiness(), Ok(()), "{reason} has just begun");
-            tokio::time::advance(PATIENCE / 2).await;
-            heard(&standing, "ApplyRoutes", Ok(()));
+            tokio::time::advance(REFUSAL_GRACE / 2).await;
+            record(&standing, "ApplyRoutes", Ok(()));
             refused(&standing, reason);
-            tokio::time::advance(PATIENCE / 2).await;
+            tokio::time::advance(REFUSAL_GRACE / 2).await;
             refused(&standing, reason);
             assert_eq!(standing.readiness(), Ok(()), "{reason} was interrupted");
-            tokio::time::advance(PATIENCE / 2).await;
+            tokio::time::advance(REFUSAL_GRACE / 2).await;
             refused(&standing, reason);
             assert!(standing.readiness().is_err() && standing.is_refused("ApplyRoutes"), "{reason} lasts");
         }
@@ -255,7 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refusals_of_unused_calls_are_forgotten() {
-        let standing = Standing::default();
+        let standing = CallHealth::default();
         refused(&standing, Reason::CallerUnauthenticated);
         tokio::time::advance(FORGET).await;
         assert_eq!(standing.readiness(), Ok(()));
