@@ -1,72 +1,63 @@
-//! `cloudctl limits`: simulates the effect of limits on vendor calls. The only command that reads nothing but a file.
+//! `cloudctl limits simulate`: the effect of limits on vendor calls in a cluster of a given size. The only command that reads nothing but a
+//! file. The adapter's own scheduler decides, in virtual time, about the calls that the adapter and its controllers make. A simulation of
+//! hours takes milliseconds, and the same question always has the same answer.
+//!
+//! In reading order:
+//! - [`SimulateArgs`] and [`Question`]: the question. The adapter's own code parses the file;
+//! - `cloud`: the calls that a cloud's driver sends for each event, copied from the drivers;
+//! - `world`: the scheduler, a vendor that answers after a fixed time, and the clock between them;
+//! - `cluster`: shared listings, load balancers that converge, and routes in batches, modelled on the adapter;
+//! - `scenarios`: the simulated events; `tally`: the counters;
+//! - `cases`: decides which events take too long; `advice`: what to write to which key, and why; [`Report`] and its text, in `table`.
+//!
+//! The model vendor answers a read after 200 ms and a write after 500 ms, and each write is visible in the next read. The model never
+//! throttles, because only the real vendor knows which rates it allows.
+
+mod advice;
+mod args;
+mod cases;
+mod cloud;
+mod cluster;
+mod quantiles;
+mod report;
+mod scenarios;
+mod table;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod world;
 
 use clap::{Args, Subcommand};
-use limits_simulation::{Error, run};
 
-use crate::{
-    missing::Missing,
-    output::{Paper, Report, Tone},
-    session::Usage,
+use self::{
+    advice::Advice,
+    args::{Question, SimulateArgs},
+    cloud::Cloud,
+    quantiles::Quantiles,
+    report::{Report, Scenario, Steady},
+    scenarios::simulate,
 };
+use crate::session::Usage;
 
 /// Flags of `cloudctl limits`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LimitsArgs {
     #[command(subcommand)]
-    pub(crate) what: What,
+    what: What,
 }
 
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum What {
+enum What {
     /// Simulate an adapter's file on a cluster of a given size, with the adapter's own scheduler in virtual time. Shows how long a start
     /// and a new node take, how long users wait, which limit causes the longest wait, and which settings to change
-    Simulate(limits_simulation::Args),
+    Simulate(SimulateArgs),
 }
 
-/// Runs the simulation.
-pub(crate) fn answer(what: &What) -> Result<limits_simulation::Report, Usage> {
-    match what {
-        What::Simulate(args) => {
-            run(args).map_err(|error @ (Error::Read { .. } | Error::Invalid { .. })| Usage(error.to_string()))
-        }
-    }
-}
-
-impl Report for limits_simulation::Report {
-    fn show(&self, paper: &mut Paper) {
-        for line in self.to_string().lines() {
-            let tone = if line.starts_with(' ') { Tone::Plain } else { Tone::Title };
-            paper.toned(tone, line);
-        }
-    }
-
-    fn missing(&self) -> &[Missing] {
-        &[]
-    }
-
-    /// Advice does not count as a failure, because the vendor may not allow higher limits.
-    fn is_well(&self) -> bool {
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use limits_simulation::{Cloud, Question, simulate};
-
-    use crate::output::{Format, written};
-
-    #[test]
-    fn a_simulation_is_printed_as_text_and_json() {
-        let question = Question::new((3, 1, None), "{}", Cloud::Sim).expect("valid");
-        let report = simulate(&question);
-        let shown = written(&report, Format::Table, true).expect("UTF-8");
-        assert!(shown.contains("\u{1b}[1m3 nodes, 1 Service, 3 routes\u{1b}[0m\n"), "{shown}");
-        assert!(shown.contains("\n  converged after "), "{shown}");
-        for format in [Format::Json, Format::Yaml] {
-            let told = written(&report, format, false).expect("the error is printed");
-            assert!(told.contains("convergedSeconds") && told.contains("callsPerHour"), "{told}");
-        }
+impl LimitsArgs {
+    /// Runs the simulation.
+    pub(crate) fn report(&self) -> Result<Report, Usage> {
+        let What::Simulate(args) = &self.what;
+        Ok(simulate(&args.question()?))
     }
 }

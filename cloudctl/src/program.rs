@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    adopt, clusters, complete, explain, limits,
+    adopt, clusters, complete, explain,
     options::{Command, EXAMPLES, Options},
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
@@ -88,7 +88,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
         Command::Orphans(args) => orphans(options, args, now).await,
         Command::Clusters => finish(options, &clusters::look(common, now).await?),
         Command::Completions { shell } => completions(*shell),
-        Command::Limits(args) => finish(options, &limits::answer(&args.what)?),
+        Command::Limits(args) => finish(options, &args.report()?),
         Command::Explain(args) => finish(options, &explain::look(common, &args.what, now).await?),
     }
 }

@@ -14,9 +14,9 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Time};
 
 use self::{balancers::Balancer, listings::Listing};
-use crate::{
+use crate::limits::{
     Question,
-    cloud::{Cloud, Collection, Stock},
+    cloud::{Collection, Model, Stock},
     world::{Asked, Caller, World},
 };
 
@@ -80,7 +80,7 @@ impl Milestones {
 /// The state of one run.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    cloud: Cloud,
+    model: &'static Model,
     cache: cloud_adapter::CacheSettings,
     pub(crate) world: World<ClusterEvent>,
     stock: Stock,
@@ -103,7 +103,7 @@ impl Cluster {
         let limits =
             cloud_budget::Config { mode: cloud_budget::Mode::Enforce, ..question.config.limits.clone() };
         let mut cluster = Self {
-            cloud: question.cloud,
+            model: question.cloud.model(),
             cache: question.config.cache.clone(),
             world: World::new(limits, plot.starts),
             stock: plot.stock,
@@ -112,7 +112,7 @@ impl Cluster {
             unsettled: 0,
             awaited: 0,
             starts: plot.starts,
-            starting: question.cloud.start().iter().rev().copied().collect(),
+            starting: question.cloud.model().start.iter().rev().copied().collect(),
             to_lay: plot.lay,
             laying: None,
             reached: Milestones::default(),
@@ -177,7 +177,7 @@ impl Cluster {
         let now = self.world.now();
         for what in Collection::ALL {
             let listing = self.listings.entry(what).or_default();
-            let calls = self.cloud.listing(what, self.stock, page_size(&self.cache, what)).len();
+            let calls = (self.model.listing)(what, self.stock, page_size(&self.cache, what)).len();
             listing.observed = Some(now);
             listing.pages = calls;
             self.schedule(what);

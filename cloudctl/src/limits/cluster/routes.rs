@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud_budget::Class;
 
 use super::{Cluster, ClusterEvent, listings::Reader};
-use crate::{
+use crate::limits::{
     cloud::Collection,
     world::{Asked, Caller},
 };
@@ -13,9 +13,9 @@ use crate::{
 impl Cluster {
     /// Begins with the first batch.
     pub(super) fn lay_first(&mut self) {
-        let batch = self.to_lay.min(self.cloud.route_batch());
+        let batch = self.to_lay.min(self.model.route_batch);
         if batch > 0 {
-            self.laying = Some(self.cloud.laying(batch).into_iter().rev().collect());
+            self.laying = Some((self.model.create_routes)(batch).into_iter().rev().collect());
             self.to_lay -= batch;
             self.stock.routes += batch;
             self.lay();
@@ -35,7 +35,7 @@ impl Cluster {
             Some(operation) => {
                 self.world.submit(Asked { operation, caller, news: ClusterEvent::Laid });
             }
-            None if self.cloud.lists_after_laying() => {
+            None if self.model.lists_created_routes => {
                 self.read(Collection::Routes, self.world.now(), (caller, Reader::Routes));
             }
             None => self.lay_next(),

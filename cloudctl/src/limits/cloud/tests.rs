@@ -54,15 +54,15 @@ fn desired() -> DesiredLoadBalancer {
 
 #[test]
 fn the_limits_are_those_of_the_driver() {
-    let described = driver().describe();
-    assert_eq!(described.call_limits, Cloud::Sim.call_limits());
-    assert_eq!(described.limits.batch_routes, Cloud::Sim.route_batch());
-    assert_eq!(described.poll, Cloud::Sim.poll());
+    let (described, model) = (driver().describe(), Cloud::Sim.model());
+    assert_eq!(described.call_limits, model.call_limits);
+    assert_eq!(described.limits.batch_routes, model.route_batch);
+    assert_eq!(described.poll, model.poll);
 }
 
 #[test]
 fn a_load_balancer_takes_the_calls_of_the_drivers_plan() {
     let steps = driver().plan(&desired(), &Fence::default(), None).expect("possible");
     let operations: Vec<_> = steps.iter().map(|step| step.operation()).collect();
-    assert_eq!(operations, Cloud::Sim.creation());
+    assert_eq!(operations, Cloud::Sim.model().creation);
 }

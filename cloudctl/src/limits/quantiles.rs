@@ -7,13 +7,13 @@ use serde::Serialize;
 /// Quantiles in seconds, rounded to milliseconds, by the nearest-rank method: each is a value that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Quantiles {
+pub(crate) struct Quantiles {
     /// Median.
-    pub p50_seconds: f64,
+    pub(crate) p50_seconds: f64,
     /// 99th percentile.
-    pub p99_seconds: f64,
+    pub(crate) p99_seconds: f64,
     /// Maximum.
-    pub max_seconds: f64,
+    pub(crate) max_seconds: f64,
 }
 
 impl Quantiles {

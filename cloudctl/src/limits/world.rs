@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use cloud_adapter::vendor::Operation;
 use cloud_budget::{Call, CallResult, Class, Config, Decision, Outcome, Report, Scheduler, Ticket, Time};
 
-use crate::tally::Tally;
+use crate::limits::tally::Tally;
 
 /// Latency of a read and of a write.
 pub(crate) const READ: Duration = Duration::from_millis(200);

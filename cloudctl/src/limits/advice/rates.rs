@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use cloud_budget::RateLimit;
 
 use super::{Advice, Change, figure, with_burst, written};
-use crate::{
+use crate::limits::{
     Question,
     cases::{Case, Kind, PATIENCE},
     report::{bucket_key, most_in_flight},

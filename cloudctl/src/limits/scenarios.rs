@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloud_budget::Time;
 
-use crate::{
+use crate::limits::{
     Advice, Question,
     advice::{self, advise},
     cases::{Case, Kind, PATIENCE},
@@ -38,8 +38,7 @@ struct Ends {
 }
 
 /// Simulates all events, and gives advice.
-#[must_use]
-pub fn simulate(question: &Question) -> Report {
+pub(crate) fn simulate(question: &Question) -> Report {
     let ends = ends(question);
     let steady = steady(question);
     let (advice, advised_bootstrap) = advised(question, &ends, &steady);
@@ -123,7 +122,7 @@ fn steady(question: &Question) -> Steady {
     let listings = Collection::ALL.map(|what| {
         let period = cluster.period(what);
         let size = settings(&question.config.cache, what).page_size;
-        let calls = question.cloud.listing(what, settled(question), size);
+        let calls = (question.cloud.model().listing)(what, settled(question), size);
         Listed::new(what, period, &calls)
     });
     cluster.run(Time::ZERO + DAY);
@@ -154,7 +153,6 @@ fn settled(question: &Question) -> Stock {
 }
 
 /// Formats a duration in the largest suitable unit.
-#[must_use]
 pub(crate) fn in_words(time: f64) -> String {
     match time {
         short if short < 1.0 => format!("{} ms", (short * 1_000.0).round()),

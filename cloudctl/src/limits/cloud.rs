@@ -1,5 +1,5 @@
 //! The calls that a cloud's driver sends to its vendor for each event, and its default limits. They are copied from the drivers, and tests
-//! of this crate compare them.
+//! compare them.
 
 mod openstack;
 mod sim;
@@ -14,7 +14,7 @@ use serde::Serialize;
 /// A cloud whose driver is modelled here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
-pub enum Cloud {
+pub(crate) enum Cloud {
     /// The simulated cloud: hundreds of routes, members and instances per call
     #[default]
     Sim,
@@ -62,102 +62,42 @@ pub(crate) struct Stock {
     pub(crate) unread: u32,
 }
 
-impl Cloud {
+/// The calls of a cloud's driver, and its settings.
+#[derive(Debug)]
+pub(crate) struct Model {
     /// The driver's default limits. They apply where the file sets none.
-    pub(crate) fn call_limits(self) -> &'static [(&'static str, VendorLimit)] {
-        match self {
-            Self::Sim => &sim::CALL_LIMITS,
-            Self::Openstack => &openstack::CALL_LIMITS,
-        }
-    }
-
+    pub(crate) call_limits: &'static [(&'static str, VendorLimit)],
     /// The calls at a start, before anything is listed.
-    pub(crate) fn start(self) -> &'static [Operation] {
-        match self {
-            Self::Sim => &sim::START,
-            Self::Openstack => &openstack::START,
-        }
-    }
-
-    /// The calls of one listing, in order. `page_size` is the value in the file.
-    pub(crate) fn listing(self, what: Collection, stock: Stock, page_size: Option<u32>) -> Vec<Operation> {
-        match self {
-            Self::Sim => sim::listing(what, stock, page_size),
-            Self::Openstack => openstack::listing(what, stock, page_size),
-        }
-    }
-
+    pub(crate) start: &'static [Operation],
+    /// The calls of one listing, in order. The last argument is the page size in the file.
+    pub(crate) listing: fn(Collection, Stock, Option<u32>) -> Vec<Operation>,
     /// The writes of a new public load balancer with one port.
-    pub(crate) fn creation(self) -> &'static [Operation] {
-        match self {
-            Self::Sim => &sim::CREATION,
-            Self::Openstack => &openstack::CREATION,
-        }
-    }
-
-    /// The writes that a load balancer with one port needs when a node joins.
-    pub(crate) fn membership(self) -> Operation {
-        match self {
-            Self::Sim => sim::MEMBERSHIP,
-            Self::Openstack => openstack::MEMBERSHIP,
-        }
-    }
-
+    pub(crate) creation: &'static [Operation],
+    /// The write that a load balancer with one port needs when a node joins.
+    pub(crate) membership: Operation,
     /// The calls that read a single load balancer, before it is created and then at each poll. `None`: the driver has no such calls, and
     /// lists all load balancers.
-    pub(crate) fn single_reads(self) -> Option<(Operation, Operation)> {
-        match self {
-            Self::Sim => Some(sim::SINGLE_READS),
-            Self::Openstack => None,
-        }
-    }
-
+    pub(crate) single_reads: Option<(Operation, Operation)>,
     /// Whether a separate call reads the members of each changed pool.
-    pub(crate) fn reads_members(self) -> bool {
-        match self {
-            Self::Sim => false,
-            Self::Openstack => true,
-        }
-    }
-
+    pub(crate) reads_members: bool,
     /// Number of routes created in one batch.
-    pub(crate) fn route_batch(self) -> u32 {
-        match self {
-            Self::Sim => sim::ROUTE_BATCH,
-            Self::Openstack => openstack::ROUTE_BATCH,
-        }
-    }
-
+    pub(crate) route_batch: u32,
     /// The calls that create this number of routes, one after the other.
-    pub(crate) fn laying(self, routes: u32) -> Vec<Operation> {
-        match self {
-            Self::Sim => vec![sim::BATCH_ROUTES],
-            Self::Openstack => openstack::laying(routes),
-        }
-    }
-
+    pub(crate) create_routes: fn(u32) -> Vec<Operation>,
     /// Whether the driver has to list routes to confirm that they were created.
-    pub(crate) fn lists_after_laying(self) -> bool {
-        match self {
-            Self::Sim => false,
-            Self::Openstack => true,
-        }
-    }
-
+    pub(crate) lists_created_routes: bool,
     /// The interval between polls after a write.
-    pub(crate) fn poll(self) -> Duration {
-        match self {
-            Self::Sim => sim::POLL,
-            Self::Openstack => openstack::POLL,
-        }
-    }
-
+    pub(crate) poll: Duration,
     /// Time after the adapter's start during which it creates no load balancer, because reads may not show yet what the previous process
     /// created.
-    pub(crate) fn creates_after(self) -> Duration {
+    pub(crate) creates_after: Duration,
+}
+
+impl Cloud {
+    pub(crate) fn model(self) -> &'static Model {
         match self {
-            Self::Sim => Duration::ZERO,
-            Self::Openstack => openstack::CONSISTENCY_HORIZON,
+            Self::Sim => &sim::MODEL,
+            Self::Openstack => &openstack::MODEL,
         }
     }
 }

@@ -2,11 +2,11 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::applied;
-use crate::{Cloud, Question, Report, cases::PATIENCE, simulate};
+use crate::limits::{Cloud, Question, Report, cases::PATIENCE, simulate};
 
 /// Returns the advice for a cluster of this size with this file.
 fn said((nodes, services): (u32, u32), text: &str) -> String {
-    let question = Question::new((nodes, services, None), text, Cloud::Sim).expect("valid");
+    let question = Question::new(nodes, services, text, Cloud::Sim).expect("valid");
     let advice = simulate(&question).advice;
     advice.iter().map(|one| format!("{}\n  {}: {}\n", one.text, one.key, one.value)).collect()
 }
@@ -33,7 +33,7 @@ fn waiting_users_cause_advice_even_after_a_short_start() {
 fn an_endless_start_gets_the_rate_it_needs() {
     let needed = |services| {
         let text = "limits: {buckets: {loadbalancer: {rate: 0.001, burst: 5}}}";
-        let report = simulate(&Question::new((10, services, None), text, Cloud::Sim).expect("valid"));
+        let report = simulate(&Question::new(10, services, text, Cloud::Sim).expect("valid"));
         assert_eq!(report.bootstrap.converged_seconds, None);
         let advised =
             report.advised_bootstrap.and_then(|it| it.converged_seconds).expect("the start converges");
@@ -58,7 +58,7 @@ proptest! {
         let limit = format!("{{rate: {}, burst: {burst}}}", 10_f64.powf(digits));
         let buckets = families.map(|family| format!("{family}: {limit}")).join(", ");
         let text = format!("limits: {{buckets: {{{buckets}}}}}");
-        let question = Question::new((nodes, services, None), &text, cloud).expect("valid");
+        let question = Question::new(nodes, services, &text, cloud).expect("valid");
         let advice = simulate(&question).advice;
         let Report { bootstrap, users, joins, .. } =
             simulate(&applied(&question, &advice).unwrap_or(question));
@@ -130,7 +130,7 @@ fn shadow_mode_causes_advice() {
 #[test]
 fn each_bucket_has_one_advice_and_small_rates_are_not_zero() {
     let buckets = "{loadbalancer: {rate: 0.001, burst: 1}, account: {rate: 0.002, burst: 2}}";
-    let question = Question::new((10, 2, None), &format!("limits: {{buckets: {buckets}}}"), Cloud::Sim);
+    let question = Question::new(10, 2, &format!("limits: {{buckets: {buckets}}}"), Cloud::Sim);
     let advice = simulate(&question.expect("valid")).advice;
     for bucket in ["loadbalancer", "account"] {
         let key = format!("limits.buckets.{bucket}");

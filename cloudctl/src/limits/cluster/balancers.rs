@@ -9,7 +9,7 @@ use super::{
     Cluster, ClusterEvent, Plot,
     listings::{Reader, tick_after},
 };
-use crate::{
+use crate::limits::{
     cloud::Collection,
     world::{Asked, Caller},
 };
@@ -35,9 +35,9 @@ pub(super) struct Balancer {
 impl Cluster {
     /// Adds the load balancers of the plot.
     pub(super) fn cast(&mut self, plot: &Plot) {
-        let creation: VecDeque<_> = self.cloud.creation().iter().copied().collect();
+        let creation: VecDeque<_> = self.model.creation.iter().copied().collect();
         let kinds =
-            [(plot.create, creation.clone(), false), (plot.join, [self.cloud.membership()].into(), true)];
+            [(plot.create, creation.clone(), false), (plot.join, [self.model.membership].into(), true)];
         for (count, writes, joins) in kinds {
             for _ in 0..count {
                 self.add(writes.clone(), joins, false);
@@ -85,7 +85,7 @@ impl Cluster {
 
     /// Reads the state of a load balancer. `polls`: whether this read follows a write.
     pub(super) fn look(&mut self, at: usize, polls: bool) {
-        if let Some((find, get)) = self.cloud.single_reads()
+        if let Some((find, get)) = self.model.single_reads
             && self.is_worth_a_read(at)
         {
             return self.send(
@@ -110,9 +110,9 @@ impl Cluster {
     /// Sends the next write of a load balancer, or finishes.
     pub(super) fn act(&mut self, at: usize) {
         let now = self.world.now();
-        let earliest = Time::ZERO + self.cloud.creates_after();
-        let poll = self.cloud.poll();
-        let untouched = self.cloud.creation().len();
+        let earliest = Time::ZERO + self.model.creates_after;
+        let poll = self.model.poll;
+        let untouched = self.model.creation.len();
         let Some(balancer) = self.balancers.get_mut(at) else { return };
         if !balancer.joins && balancer.writes.len() == untouched && self.starts && now < earliest {
             return self.world.due(tick_after(earliest, poll), ClusterEvent::Poll(at));
@@ -131,12 +131,12 @@ impl Cluster {
 
     /// After a write, schedules a poll at a time shared by the load balancers that wait.
     pub(super) fn written(&mut self, at: usize) {
-        let (now, poll) = (self.world.now(), self.cloud.poll());
+        let (now, poll) = (self.world.now(), self.model.poll);
         let Some(balancer) = self.balancers.get(at) else { return };
-        let done = self.cloud.creation().len() - balancer.writes.len().min(self.cloud.creation().len());
+        let done = self.model.creation.len() - balancer.writes.len().min(self.model.creation.len());
         if balancer.joins || done == 1 {
             self.stock.balancers += u32::from(!balancer.joins);
-            self.stock.unread += u32::from(self.cloud.reads_members());
+            self.stock.unread += u32::from(self.model.reads_members);
         }
         self.world.due(tick_after(now, poll), ClusterEvent::Poll(at));
     }

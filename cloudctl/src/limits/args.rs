@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 
-use crate::Cloud;
+use super::Cloud;
+use crate::session::Usage;
 
 /// Largest accepted number. Larger ones are assumed to be typing mistakes.
 const NODES_MAX: u64 = 10_000;
@@ -12,95 +13,71 @@ const SERVICES_MAX: u64 = 5_000;
 
 /// The flags of `limits simulate`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct SimulateArgs {
     /// Nodes of the cluster, at most 10,000
     #[arg(long, value_name = "N", value_parser = up_to(NODES_MAX))]
-    pub nodes: u32,
+    pub(crate) nodes: u32,
 
     /// Services of type LoadBalancer, with one port each, at most 5,000
     #[arg(long, value_name = "S", value_parser = up_to(SERVICES_MAX))]
-    pub services: u32,
+    pub(crate) services: u32,
 
     /// Routes to the nodes' pods, at most 20,000; 0 if the pod network needs no routes in the cloud [default: one per node]
     #[arg(long, value_name = "R", value_parser = up_to(2 * NODES_MAX))]
-    pub routes: Option<u32>,
+    pub(crate) routes: Option<u32>,
 
     /// The adapter's configuration file, as for the adapter's flag --config. `-` reads standard input
     #[arg(long, value_name = "FILE")]
-    pub limits: PathBuf,
+    pub(crate) limits: PathBuf,
 
     /// Cloud whose calls are simulated, and whose default limits apply where the file sets none
     #[arg(long, value_enum, default_value_t)]
-    pub cloud: Cloud,
+    pub(crate) cloud: Cloud,
 }
 
 fn up_to(most: u64) -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(..=most)
 }
 
-impl Args {
+impl SimulateArgs {
     /// Reads the file.
-    pub fn question(&self) -> Result<Question, Error> {
-        let path = || self.limits.display().to_string();
+    pub(crate) fn question(&self) -> Result<Question, Usage> {
+        let path = self.limits.display();
         let text = if self.limits.as_os_str() == "-" {
             std::io::read_to_string(std::io::stdin())
         } else {
             std::fs::read_to_string(&self.limits)
         };
-        let text = text.map_err(|source| Error::Read { path: path(), source })?;
-        Question::new((self.nodes, self.services, self.routes), &text, self.cloud)
-            .map_err(|faults| Error::Invalid { path: path(), faults })
+        let text = text.map_err(|error| Usage(format!("--limits {path}: cannot be read: {error}")))?;
+        let question = Question::new(self.nodes, self.services, &text, self.cloud)
+            .map_err(|faults| Usage(format!("--limits {path}: {faults}")))?;
+        Ok(Question { routes: self.routes.unwrap_or(self.nodes), ..question })
     }
 }
 
 /// A cluster, a cloud, and the limits on vendor calls.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub(crate) struct Question {
     /// Number of nodes.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
-    pub services: u32,
+    pub(crate) services: u32,
     /// Number of routes to the nodes' pods.
-    pub routes: u32,
+    pub(crate) routes: u32,
     /// The cloud whose calls are simulated.
-    pub cloud: Cloud,
+    pub(crate) cloud: Cloud,
     /// The adapter's settings.
-    pub config: cloud_adapter::Config,
+    pub(crate) config: cloud_adapter::Config,
 }
 
 impl Question {
-    /// Parses the text of the adapter's file with the adapter's own code. `routes`: `None` means one route per node.
-    pub fn new(
-        (nodes, services, routes): (u32, u32, Option<u32>),
-        text: &str,
-        cloud: Cloud,
-    ) -> Result<Self, String> {
+    /// Parses the text of the adapter's file with the adapter's own code. The cluster has one route per node.
+    pub(crate) fn new(nodes: u32, services: u32, text: &str, cloud: Cloud) -> Result<Self, String> {
         // The adapter also refuses an empty file: an editor that writes a file in place truncates it first.
         if text.trim().is_empty() {
             return Err("the file is empty: write {} to use the adapter's own limits".to_owned());
         }
-        let config = cloud_adapter::Config::parse(text, cloud.call_limits())?;
-        Ok(Self { nodes, services, routes: routes.unwrap_or(nodes), cloud, config })
+        let config = cloud_adapter::Config::parse(text, cloud.model().call_limits)?;
+        Ok(Self { nodes, services, routes: nodes, cloud, config })
     }
-}
-
-/// Why the question cannot be answered.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be read.
-    #[error("--limits {path}: cannot be read: {source}")]
-    Read {
-        /// The path of the file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The adapter would refuse the file. The message names all faults.
-    #[error("--limits {path}: {faults}")]
-    Invalid {
-        /// The path of the file.
-        path: String,
-        /// The faults, with the paths of their keys, separated by semicolons.
-        faults: String,
-    },
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cloud_budget::{Mode, RateLimit};
 use serde::Serialize;
 
-use crate::{
+use crate::limits::{
     Question, Steady,
     cases::Case,
     quantiles::rounded,
@@ -25,13 +25,13 @@ const PLACES: usize = 1_024;
 /// A change to the file, and its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Advice {
+pub(crate) struct Advice {
     /// The reason for the change, as a sentence.
-    pub text: String,
+    pub(crate) text: String,
     /// The key in the file.
-    pub key: String,
+    pub(crate) key: String,
     /// The value to write to the file.
-    pub value: String,
+    pub(crate) value: String,
     /// The same change, applied to the next simulation.
     #[serde(skip)]
     change: Change,
@@ -158,7 +158,7 @@ fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
 /// Number of writes from this bucket that one Service needs.
 fn writes(question: &Question, bucket: &str) -> u32 {
     let pays = |family: &str| bucket == "account" || family == bucket;
-    let creation = question.cloud.creation();
+    let creation = question.cloud.model().creation;
     let writes = creation.iter().filter(|write| pays(write.family.word())).count();
     u32::try_from(writes).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::Time;
 use serde::Serialize;
 
-use crate::{
+use crate::limits::{
     Advice, Cloud, Question,
     cloud::Collection,
     cluster::Cluster,
@@ -21,149 +21,149 @@ const IN_FLIGHT: u32 = 16;
 /// The effect of the limits on the cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub(crate) struct Report {
     /// The cloud whose calls were simulated.
-    pub cloud: Cloud,
+    pub(crate) cloud: Cloud,
     /// Number of nodes.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
-    pub services: u32,
+    pub(crate) services: u32,
     /// Number of routes to the nodes' pods.
-    pub routes: u32,
+    pub(crate) routes: u32,
     /// Families for which neither the file nor the driver has limits.
-    pub assumed: Vec<&'static str>,
+    pub(crate) assumed: Vec<&'static str>,
     /// A start: the adapter and its controllers start; all nodes and Services already exist.
-    pub bootstrap: Scenario,
+    pub(crate) bootstrap: Scenario,
     /// Services that users create during the start. `None`: the start never ends.
-    pub users: Option<Users>,
+    pub(crate) users: Option<Users>,
     /// An hour in which nothing changes.
-    pub steady: Steady,
+    pub(crate) steady: Steady,
     /// A node joins a cluster that has converged.
-    pub joins: Scenario,
+    pub(crate) joins: Scenario,
     /// The limits to change.
-    pub advice: Vec<Advice>,
+    pub(crate) advice: Vec<Advice>,
     /// The start after all advice was followed. `None`: the advice would not change the start.
-    pub advised_bootstrap: Option<Scenario>,
+    pub(crate) advised_bootstrap: Option<Scenario>,
 }
 
 /// An event that ends.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Time until everything has converged, in seconds. `None`: more than a week.
-    pub converged_seconds: Option<f64>,
+    pub(crate) converged_seconds: Option<f64>,
     /// Time until all nodes are known.
-    pub nodes_seconds: Option<f64>,
+    pub(crate) nodes_seconds: Option<f64>,
     /// Time until all routes are created.
-    pub routes_seconds: Option<f64>,
+    pub(crate) routes_seconds: Option<f64>,
     /// Time until all load balancers are ready.
-    pub load_balancers_seconds: Option<f64>,
+    pub(crate) load_balancers_seconds: Option<f64>,
     /// The limit that determines the duration. `None`: the latency of the calls does.
-    pub bound_by: Option<Bound>,
+    pub(crate) bound_by: Option<Bound>,
     /// The calls, by family.
-    pub calls: Vec<CallCount>,
+    pub(crate) calls: Vec<CallCount>,
     /// How long calls waited, most urgent class first.
-    pub waits: Vec<ClassWait>,
+    pub(crate) waits: Vec<ClassWait>,
     /// How long calls waited, with the most urgent class first.
-    pub buckets: Vec<BucketUse>,
+    pub(crate) buckets: Vec<BucketUse>,
     /// Calls that the full queue refused at first.
-    pub refused: u64,
+    pub(crate) refused: u64,
 }
 
 /// A limit, and how much of it was used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Bound {
+pub(crate) struct Bound {
     /// The key of the limit in the file.
-    pub key: String,
+    pub(crate) key: String,
     /// The used share of the limit, from 0 to 1.
-    pub used: f64,
+    pub(crate) used: f64,
 }
 
 /// Number of calls of a family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CallCount {
+pub(crate) struct CallCount {
     /// The name of the family.
-    pub family: &'static str,
+    pub(crate) family: &'static str,
     /// Number of calls that change nothing.
-    pub reads: u32,
+    pub(crate) reads: u32,
     /// Number of calls that change something.
-    pub writes: u32,
+    pub(crate) writes: u32,
 }
 
 /// Calls of one class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClassWait {
+pub(crate) struct ClassWait {
     /// The name of the class.
-    pub class: &'static str,
+    pub(crate) class: &'static str,
     /// Number of calls.
-    pub calls: usize,
+    pub(crate) calls: usize,
     /// How long the calls waited in the queue.
-    pub wait: Quantiles,
+    pub(crate) wait: Quantiles,
 }
 
 /// One bucket, and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BucketUse {
+pub(crate) struct BucketUse {
     /// The name of the bucket.
-    pub bucket: String,
+    pub(crate) bucket: String,
     /// The rate of the bucket, in calls per second.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// Number of calls that used the bucket.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// Number of these calls that a user or node waited for: all except periodic listings.
-    pub awaited: u64,
+    pub(crate) awaited: u64,
     /// Used share of the bucket's capacity until the end, from 0 to 1.
-    pub used: f64,
+    pub(crate) used: f64,
 }
 
 /// Services that users create during a start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Users {
+pub(crate) struct Users {
     /// Number of Services.
-    pub services: u32,
+    pub(crate) services: u32,
     /// How long each call of these Services waited in the queue.
-    pub wait: Quantiles,
+    pub(crate) wait: Quantiles,
     /// Time from the request until the load balancer was ready.
-    pub ready: Quantiles,
+    pub(crate) ready: Quantiles,
 }
 
 /// An hour without changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Steady {
+pub(crate) struct Steady {
     /// Calls of the hour, by family.
-    pub families: Vec<FamilyShare>,
+    pub(crate) families: Vec<FamilyShare>,
     /// The periodic listings that cause the calls.
-    pub listings: Vec<Listed>,
+    pub(crate) listings: Vec<Listed>,
 }
 
 /// Calls of one family in an average hour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FamilyShare {
+pub(crate) struct FamilyShare {
     /// The name of the family.
-    pub family: &'static str,
+    pub(crate) family: &'static str,
     /// Number of calls in an average hour.
-    pub calls_per_hour: f64,
+    pub(crate) calls_per_hour: f64,
     /// Used share of the capacity of the family's bucket, from 0 to 1.
-    pub share: f64,
+    pub(crate) share: f64,
 }
 
 /// A collection that is listed periodically.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listed {
+pub(crate) struct Listed {
     /// The collection's section below `cache` in the file.
-    pub collection: &'static str,
+    pub(crate) collection: &'static str,
     /// The interval between listings.
-    pub every_seconds: f64,
+    pub(crate) every_seconds: f64,
     /// Calls of one listing, by family.
-    pub calls: Vec<CallCount>,
+    pub(crate) calls: Vec<CallCount>,
 }
 
 impl Listed {

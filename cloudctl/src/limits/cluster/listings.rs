@@ -7,7 +7,7 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Ticket, Time};
 
 use super::{Cluster, ClusterEvent, adapter, page_size, settings};
-use crate::{
+use crate::limits::{
     cloud::Collection,
     world::{Asked, Caller},
 };
@@ -122,7 +122,7 @@ impl Cluster {
 
     /// Begins a listing for all readers that wait.
     fn list(&mut self, what: Collection) {
-        let mut left = self.cloud.listing(what, self.stock, page_size(&self.cache, what));
+        let mut left = (self.model.listing)(what, self.stock, page_size(&self.cache, what));
         left.reverse();
         let began = self.world.now();
         let listing = self.listings.entry(what).or_default();

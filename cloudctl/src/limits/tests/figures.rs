@@ -1,12 +1,16 @@
 //! Results that can be verified by hand, and errors for an invalid file.
 
-#![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
+use std::collections::BTreeMap;
 
 use clap::Parser;
-use limits_simulation::{Args, CallCount, Cloud, Error, Question, Report, Scenario, run, simulate};
+
+use crate::{
+    limits::{Cloud, LimitsArgs, Question, Report, Scenario, report::CallCount, simulate},
+    session::Usage,
+};
 
 fn report(size: (u32, u32), text: &str) -> Report {
-    let question = Question::new((size.0, size.1, None), text, Cloud::Sim).expect("valid");
+    let question = Question::new(size.0, size.1, text, Cloud::Sim).expect("valid");
     simulate(&question)
 }
 
@@ -115,13 +119,13 @@ fn an_empty_cluster_can_be_simulated() {
 #[derive(Parser)]
 struct Program {
     #[command(flatten)]
-    args: Args,
+    args: LimitsArgs,
 }
 
-fn asked(path: &std::path::Path) -> Result<Report, Error> {
+fn asked(path: &std::path::Path) -> Result<Report, Usage> {
     let path = path.to_str().expect("text");
-    let words = ["simulate", "--nodes", "10", "--services", "2", "--limits", path];
-    run(&Program::try_parse_from(words).expect("usage").args)
+    let words = ["limits", "simulate", "--nodes", "10", "--services", "2", "--limits", path];
+    Program::try_parse_from(words).expect("usage").args.report()
 }
 
 #[test]
@@ -144,11 +148,15 @@ fn faults_of_a_file_are_reported_as_by_the_adapter() {
 
 #[test]
 fn impossible_sizes_are_refused() {
-    for words in [["--nodes", "10001"], ["--services", "5001"], ["--nodes", "-1"], ["--cloud", "gcp"]] {
-        let usual = ["simulate", "--nodes", "1", "--services", "1", "--limits", "x"];
-        let rest = usual.chunks(2).filter(|pair| pair.first() != words.first()).flatten().copied();
-        let words: Vec<_> =
-            ["simulate"].into_iter().chain(words).chain(rest.filter(|word| *word != "simulate")).collect();
-        assert!(Program::try_parse_from(&words).is_err(), "{words:?}");
+    let parses = |flag, value| {
+        let mut flags = BTreeMap::from([("--nodes", "1"), ("--services", "1"), ("--limits", "x")]);
+        flags.insert(flag, value);
+        let flags = flags.into_iter().flat_map(<[&str; 2]>::from);
+        Program::try_parse_from(["limits", "simulate"].into_iter().chain(flags)).is_ok()
+    };
+    assert!(parses("--nodes", "10000") && parses("--cloud", "openstack"));
+    for (flag, value) in [("--nodes", "10001"), ("--services", "5001"), ("--nodes", "-1"), ("--cloud", "gcp")]
+    {
+        assert!(!parses(flag, value), "{flag} {value}");
     }
 }

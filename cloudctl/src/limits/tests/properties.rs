@@ -1,15 +1,14 @@
 //! Properties that hold for any cluster and any limits.
 
-#![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
-
-use limits_simulation::{Cloud, Question, Report, simulate};
 use proptest::prelude::*;
+
+use crate::limits::{Cloud, Question, Report, report::CallCount, simulate};
 
 fn report((nodes, services): (u32, u32), cloud: Cloud, (rate, burst): (f64, u32)) -> Report {
     let families = ["compute", "network", "loadbalancer", "identity"];
     let buckets: Vec<_> = families.map(|family| format!("{family}: {{rate: {rate}, burst: {burst}}}")).into();
     let text = format!("limits: {{buckets: {{{}}}}}", buckets.join(", "));
-    simulate(&Question::new((nodes, services, None), &text, cloud).expect("valid"))
+    simulate(&Question::new(nodes, services, &text, cloud).expect("valid"))
 }
 
 fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
@@ -48,7 +47,7 @@ proptest! {
     #[test]
     fn each_service_costs_its_planned_writes(((nodes, services), cloud, rate, burst) in sizes()) {
         let report = report((nodes, services), cloud, (rate, burst));
-        let writes = |calls: &[limits_simulation::CallCount]| calls.iter().map(|one| one.writes).sum::<u32>();
+        let writes = |calls: &[CallCount]| calls.iter().map(|one| one.writes).sum::<u32>();
         let (made, laid, joined) = match cloud {
             Cloud::Sim => (3, nodes.div_ceil(200), u32::from(nodes > 0)),
             Cloud::Openstack => (2, nodes + nodes.div_ceil(50), 2 * u32::from(nodes > 0)),

@@ -11,33 +11,41 @@ use cloud_adapter::{
     vendor::{Family, Operation},
 };
 
-use super::{Collection, Stock, pages};
+use super::{Collection, Model, Stock, pages};
 
-pub(super) const CALL_LIMITS: [(&str, VendorLimit); 4] = [
-    ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
-    ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
-    ("loadbalancer", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
-    ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
-];
-
-/// The calls of a log-in: one creates a token, and one reads it.
-pub(super) const START: [Operation; 2] =
-    [Operation::read(Family::Identity, "CreateToken"), Operation::read(Family::Identity, "ShowToken")];
-pub(super) const CREATION: [Operation; 2] = [
-    Operation::write(Family::LoadBalancer, "CreateLoadBalancer"),
-    Operation::write(Family::Network, "CreateFloatingIp"),
-];
-pub(super) const MEMBERSHIP: Operation = Operation::write(Family::LoadBalancer, "UpdateMembers");
-pub(super) const ROUTE_BATCH: u32 = 50;
-pub(super) const POLL: Duration = Duration::from_secs(2);
-pub(super) const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
+pub(super) const MODEL: Model = Model {
+    call_limits: &[
+        ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+        ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+        ("loadbalancer", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
+        ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
+    ],
+    // A log-in: one call creates a token, and one reads it.
+    start: &[
+        Operation::read(Family::Identity, "CreateToken"),
+        Operation::read(Family::Identity, "ShowToken"),
+    ],
+    listing,
+    creation: &[
+        Operation::write(Family::LoadBalancer, "CreateLoadBalancer"),
+        Operation::write(Family::Network, "CreateFloatingIp"),
+    ],
+    membership: Operation::write(Family::LoadBalancer, "UpdateMembers"),
+    single_reads: None,
+    reads_members: true,
+    route_batch: 50,
+    create_routes,
+    lists_created_routes: true,
+    poll: Duration::from_secs(2),
+    creates_after: Duration::from_secs(30),
+};
 
 const LIST_PORTS: Operation = Operation::read(Family::Network, "ListPorts");
 const UPDATE_PORT: Operation = Operation::write(Family::Network, "UpdatePort");
 const ADD_ROUTES: Operation = Operation::write(Family::Network, "AddExtraRoutes");
 const PAGE: u32 = 1_000;
 
-pub(super) fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> {
+fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> {
     let all = |operation, items| pages(operation, items, (size, PAGE));
     let octavia = |name| all(Operation::read(Family::LoadBalancer, name), stock.balancers);
     match what {
@@ -62,7 +70,7 @@ pub(super) fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<
 }
 
 /// Adds the network of its pods to the port of each instance, before the router gets the route.
-pub(super) fn laying(routes: u32) -> Vec<Operation> {
+fn create_routes(routes: u32) -> Vec<Operation> {
     let ports = std::iter::repeat_n(UPDATE_PORT, usize::try_from(routes).unwrap_or(usize::MAX));
     std::iter::once(LIST_PORTS).chain(ports).chain([ADD_ROUTES]).collect()
 }

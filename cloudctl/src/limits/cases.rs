@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
+use crate::limits::{
     Question, Scenario,
     report::{Bound, BucketUse},
 };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use cloud_adapter::vendor::{Family, Operation};
 use cloud_budget::Class;
 
-use crate::world::Caller;
+use crate::limits::world::Caller;
 
 /// Number of calls that were sent.
 #[derive(Clone, Debug, Default)]
