@@ -3,7 +3,6 @@
 mod cache;
 mod limits;
 mod live;
-mod log_level;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -85,7 +84,7 @@ fn connection_age(text: &str) -> Result<Duration, String> {
 
 /// Checks a log filter when flags are parsed, so that an invalid one is refused at the start.
 fn filter(text: &str) -> Result<String, String> {
-    log_level::check(text).map(|()| text.to_owned())
+    telemetry::log_level::check(text, "info,cloud_adapter=debug").map(|()| text.to_owned())
 }
 
 /// Format of log lines.

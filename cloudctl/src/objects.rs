@@ -9,14 +9,13 @@ use k8s_openapi::{
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::{Deserialize, Serialize};
+use telemetry::similar;
 
 use crate::{cluster::Cluster, missing::Missing};
 
 /// The names under which the controllers report Events. They are the names of Kubernetes' own controllers.
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
-/// Minimum similarity of a suggested name.
-const LIKE: f64 = 0.85;
 /// Maximum number of suggested names.
 const NAMED: usize = 3;
 
@@ -225,24 +224,14 @@ fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>
         let why = not_ours.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
         return format!("the object exists, but none of the controllers that were read has it: {why}");
     }
-    let near = nearest(object.name(), &names);
+    let near: Vec<&str> =
+        similar(object.name(), names.iter().map(String::as_str)).into_iter().take(NAMED).collect();
     let meant = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
     let place = match object {
         Object::Node(_) => String::new(),
         Object::Service { namespace, .. } => format!(" in namespace {namespace}"),
     };
     format!("no object has this name{place}{meant}")
-}
-
-/// Returns similar names, with the most similar first.
-fn nearest(name: &str, names: &[String]) -> Vec<String> {
-    let mut near: Vec<(f64, &String)> = names
-        .iter()
-        .map(|it| (strsim::jaro_winkler(name, it), it))
-        .filter(|(like, _)| *like >= LIKE)
-        .collect();
-    near.sort_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.cmp(y)));
-    near.into_iter().take(NAMED).map(|(_, it)| it.clone()).collect()
 }
 
 #[cfg(test)]

@@ -14,11 +14,9 @@ use http::Uri;
 use jiff::fmt::friendly::SpanParser;
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de::Error as _};
+use telemetry::nearest;
 
 use crate::hooks::Hook;
-
-/// Least similarity of a suggestion; the same value as in clap.
-const SIMILAR: f64 = 0.7;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -349,13 +347,8 @@ fn with_nearest(text: &str) -> String {
     };
     // The following lines of the error show its position in the file.
     let known = known.lines().next().unwrap_or_default();
-    let nearest = known
-        .split(|letter: char| !letter.is_alphanumeric())
-        .map(|known| (strsim::jaro_winkler(word, known), known))
-        .filter(|(similarity, _known)| *similarity > SIMILAR)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    match nearest {
-        Some((_similarity, known)) => format!("{text}\ndid you mean `{known}`?"),
+    match nearest(word, known.split(|letter: char| !letter.is_alphanumeric())) {
+        Some(known) => format!("{text}\ndid you mean `{known}`?"),
         None => text.to_owned(),
     }
 }

@@ -6,7 +6,6 @@
 mod adapter;
 mod duration;
 mod election;
-mod log_level;
 mod moved;
 mod pages;
 
@@ -14,7 +13,7 @@ use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, pat
 
 use adapter_client::Connection;
 use clap::{Arg, ArgAction, Parser, ValueEnum, builder::BoolishValueParser, error::ErrorKind};
-use telemetry::pages::Readers;
+use telemetry::{log_level, pages::Readers};
 
 pub use self::{
     adapter::AdapterArgs,
@@ -167,7 +166,11 @@ impl CommonArgs {
         let election = self.election.check(faults);
         let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
         let secure_pages = self.pages.check(faults);
-        let level = faults.check("--log-level <FILTER>", &self.log_level, log_level::check(&self.log_level));
+        let level = faults.check(
+            "--log-level <FILTER>",
+            &self.log_level,
+            log_level::check(&self.log_level, "info,kube=debug"),
+        );
         let kubeconfig = self.kubeconfig(faults);
         let kube_api_rate = self.rate(faults);
         level?;

@@ -1,9 +1,14 @@
-//! What a process shows to operators.
+//! What a process shows to operators, and what it says to them about their input.
 //!
 //! - [`pages`] serves metrics, probes and status pages.
 //! - [`report`] defines the contents of the status pages.
 //! - [`traces`] sends OpenTelemetry traces.
+//! - [`log_level`] checks the flag of that name, and [`nearest()`] finds the word that a user probably meant.
 
+pub mod log_level;
+mod nearest;
 pub mod pages;
 pub mod report;
 pub mod traces;
+
+pub use self::nearest::{nearest, similar};

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use cloud_budget::{
     Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
 };
+use telemetry::nearest;
 
-use super::section::{Section, nearest};
+use super::section::Section;
 use crate::{driver::VendorLimit, vendor::Family};
 
 /// The bucket that all others take tokens from, if it is configured.
@@ -112,7 +113,7 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
     let family = name.split(':').next().unwrap_or_default();
     let families = Family::ALL.map(Family::word);
     if name != ACCOUNT && !families.contains(&family) {
-        let meant = nearest(family, &families)
+        let meant = nearest(family, families)
             .map_or_else(|| ": use".to_owned(), |one| format!(", did you mean '{one}'? Use"));
         let known = families.join(", ");
         section.fault_here(format!(
@@ -179,7 +180,7 @@ fn misplaced(name: &str, parents: &BTreeMap<String, Option<String>>) -> Option<S
     let parent = parents.get(name)?.as_deref()?;
     let known: Vec<&str> = families.into_iter().chain(parents.keys().map(String::as_str)).collect();
     if !known.contains(&parent) {
-        let meant = nearest(parent, &[&known[..], &[ACCOUNT]].concat())
+        let meant = nearest(parent, known.into_iter().chain([ACCOUNT]))
             .map(|one| format!(", did you mean '{one}'?"))
             .unwrap_or_default();
         return Some(format!("unknown bucket '{parent}'{meant}"));

@@ -5,11 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::fmt::friendly::SpanParser;
 use serde_json::{Map, Value};
+use telemetry::nearest;
 
 /// Longest duration. Longer ones are typing errors, and could overflow the clock.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
-/// Minimum similarity of a word that is suggested; clap uses the same value.
-const SIMILAR: f64 = 0.7;
 
 /// Parses a whole file.
 ///
@@ -147,7 +146,7 @@ impl Section<'_> {
     fn refuse_the_rest(mut self) {
         for key in std::mem::take(&mut self.content).keys() {
             let known = self.known.join(", ");
-            let fault = match nearest(key, &self.known) {
+            let fault = match nearest(key, self.known.iter().copied()) {
                 Some(meant) => format!("unknown key, did you mean '{meant}'? Known keys: {known}"),
                 None => format!("unknown key; known keys: {known}"),
             };
@@ -171,11 +170,4 @@ impl Section<'_> {
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
-}
-
-/// The most similar of several words, if any is similar enough.
-pub(super) fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
-    let similarity = |known: &str| strsim::jaro(&known.to_ascii_lowercase(), &word.to_ascii_lowercase());
-    let similar = words.iter().copied().filter(|known| similarity(known) > SIMILAR);
-    similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)))
 }

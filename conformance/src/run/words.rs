@@ -1,10 +1,9 @@
 //! Validates the words of `--include` and `--skip`.
 
+use telemetry::nearest;
+
 use super::RunError;
 use crate::check::Check;
-
-/// Least similarity of a suggestion; the same value as in clap.
-const SIMILAR: f64 = 0.7;
 
 /// Refuses a word that matches no check and no family, with a suggestion.
 pub(super) fn known(all: &[Check], flag: &'static str, words: &[String]) -> Result<(), RunError> {
@@ -36,10 +35,9 @@ fn hint(all: &[Check], word: &str) -> String {
     }
     let mut families: Vec<&str> = all.iter().map(Check::family).collect();
     families.dedup();
-    let similar = |name: &str| strsim::jaro_winkler(family, name);
-    match families.iter().max_by(|a, b| similar(a).total_cmp(&similar(b))) {
-        Some(nearest) if similar(nearest) > SIMILAR => format!("did you mean the family {nearest}?"),
-        _ => format!("the families are {}", families.join(", ")),
+    match nearest(family, families.iter().copied()) {
+        Some(nearest) => format!("did you mean the family {nearest}?"),
+        None => format!("the families are {}", families.join(", ")),
     }
 }
 

@@ -7,6 +7,8 @@ pub(crate) mod openstack;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use telemetry::nearest;
+
 use super::Refusal;
 
 /// Prefix of all annotations of this controller.
@@ -139,7 +141,10 @@ impl Translation {
             }
         }
         for key in old.keys().filter(|key| table.iter().all(|row| row.old != *key)) {
-            let why = format!("no such annotation, did you mean {}? Remove it", nearest(key, table));
+            let why = match nearest(key, table.iter().map(|row| row.old)) {
+                Some(near) => format!("no such annotation, did you mean {near}? Remove it"),
+                None => "no such annotation: remove it".to_owned(),
+            };
             self.foreign.refusals.push(Refusal::new(format!("annotation {key}"), why));
         }
         let (name, value) = ADOPT;
@@ -197,13 +202,6 @@ impl Translation {
         });
         format!("{key}: {value}")
     }
-}
-
-/// Returns the most similar key of the table.
-fn nearest<'a>(key: &str, table: &'a [Row]) -> &'a str {
-    let likeness = |row: &&Row| (strsim::jaro(row.old, key) * 1e6).round();
-    let best = table.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    best.map_or("", |row| row.old)
 }
 
 #[cfg(test)]

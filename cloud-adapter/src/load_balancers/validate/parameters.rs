@@ -6,9 +6,8 @@ use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{Parameter, parameter::Type},
 };
+use telemetry::nearest;
 
-/// Minimum similarity of a parameter that is suggested.
-const SIMILAR: f64 = 0.6;
 /// Units of durations in milliseconds. `ms` comes before `s`, which is its suffix.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -58,13 +57,8 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 fn unknown(key: &str, declared: &[Parameter]) -> AdapterError {
-    let similar = |known: &&str| strsim::jaro_winkler(known, key);
-    let known = declared.iter().map(|known| known.key.as_str());
-    let nearest = known
-        .filter(|known| similar(known) >= SIMILAR)
-        .max_by(|one, other| similar(one).total_cmp(&similar(other)));
     let error = |text| AdapterError::new(Reason::UnknownParameter, text);
-    match nearest {
+    match nearest(key, declared.iter().map(|known| known.key.as_str())) {
         Some(nearest) => error(format!("unknown parameter {key:?}, did you mean {nearest:?}?"))
             .with("nearest", nearest)
             .with("parameter", key),

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::keys::{ALL, INTERNAL, Key, PREFIX, Reach};
+use telemetry::nearest;
+
+use super::keys::{ALL, Key, PREFIX, Reach};
 
 const OF_PORT: &str = "port.";
 const OF_VENDOR: &str = "x.";
@@ -28,7 +30,7 @@ impl<'a> Name<'a> {
         }
         let Some(rest) = text.strip_prefix(OF_PORT) else {
             let key = Key::find(text).map(Self::Plain);
-            return key.ok_or_else(|| format!("no such annotation, did you mean {PREFIX}{}?", nearest(text)));
+            return key.ok_or_else(|| unknown(text, PREFIX, ALL.into_iter()));
         };
         let incomplete = || format!("is incomplete: write {PREFIX}{OF_PORT}<number or name>.<key>");
         let (port, name) =
@@ -37,8 +39,8 @@ impl<'a> Name<'a> {
             Some(key) if key.reach == Reach::Port => Ok(Self::Port { port, key }),
             Some(key) => Err(format!("applies to the whole load balancer, not to a port: write {key}")),
             None => {
-                let near = closest(name, |key| key.reach == Reach::Port);
-                Err(format!("no such annotation, did you mean {PREFIX}{OF_PORT}{port}.{near}?"))
+                let known = ALL.into_iter().filter(|key| key.reach == Reach::Port);
+                Err(unknown(name, &format!("{PREFIX}{OF_PORT}{port}."), known))
             }
         }
     }
@@ -54,14 +56,12 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-fn nearest(text: &str) -> &'static str {
-    closest(text, |_any| true)
-}
-
-/// The candidate with the smallest edit distance.
-fn closest(text: &str, fits: impl Fn(&Key) -> bool) -> &'static str {
-    let near = ALL.into_iter().filter(fits).min_by_key(|key| strsim::levenshtein(key.name, text));
-    near.unwrap_or(INTERNAL).name
+/// Refuses an unknown key, and suggests one of these keys.
+fn unknown(key: &str, prefix: &str, known: impl Iterator<Item = Key>) -> String {
+    match nearest(key, known.map(|known| known.name)) {
+        Some(near) => format!("no such annotation, did you mean {prefix}{near}?"),
+        None => "no such annotation: remove it".to_owned(),
+    }
 }
 
 #[cfg(test)]

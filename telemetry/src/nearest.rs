@@ -1,0 +1,34 @@
+//! Suggestions in error messages: the known word that the user probably meant.
+
+/// The similarity above which a word is suggested; clap uses the same value.
+const SIMILAR: f64 = 0.7;
+
+/// Returns the known word that is most like this one. `None`: no word is similar enough. Upper and lower case count as equal.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    similar(word, known).into_iter().next()
+}
+
+/// Returns the known words that are similar to this one, with the most similar first.
+pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let rated = known.into_iter().map(|known| (strsim::jaro(&known.to_ascii_lowercase(), &word), known));
+    let mut similar: Vec<(f64, &str)> = rated.filter(|(similarity, _)| *similarity > SIMILAR).collect();
+    similar.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    similar.into_iter().map(|(_, known)| known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_word_is_suggested() {
+        let known = ["compute", "network", "loadbalancer", "identity"];
+        for (word, meant) in
+            [("comptue", Some("compute")), ("Networks", Some("network")), ("storage", None), ("", None)]
+        {
+            assert_eq!(nearest(word, known), meant, "{word}");
+        }
+        assert_eq!(similar("web", ["shop", "web-2", "web"]), ["web", "web-2"]);
+    }
+}
