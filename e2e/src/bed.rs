@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use k8s_openapi::api::core::v1::{Event, Node, Service};
+use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -107,6 +107,15 @@ impl Bed {
         let (cloud, look) = (&self.cluster.cloud, &look);
         eventually(what, WITHIN, || async { look(&cloud.state().await?) }).await
     }
+
+    /// Waits until the state of the whole cloud meets a condition.
+    pub async fn wait_cloud(&self, what: &str, is: impl Fn(&State) -> bool) -> anyhow::Result<()> {
+        self.until_cloud(what, |state| {
+            ensure!(is(state), "{state:#?}");
+            Ok(())
+        })
+        .await
+    }
 }
 
 impl Bed<OpenStack> {
@@ -157,6 +166,15 @@ impl Bed<OpenStack> {
     ) -> anyhow::Result<T> {
         let (project, look) = (&self.cluster.cloud.project, &look);
         eventually(what, self.within, || async { look(&project.state().await?) }).await
+    }
+
+    /// Waits until the state of the whole project meets a condition.
+    pub async fn wait_cloud(&self, what: &str, is: impl Fn(&openstack::State) -> bool) -> anyhow::Result<()> {
+        self.until_cloud(what, |state| {
+            ensure!(is(state), "{state:#?}");
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -240,6 +258,25 @@ impl<Cloud> Bed<Cloud> {
         self.explain(seen, "Node", name).await
     }
 
+    /// Waits until a node meets a condition.
+    pub async fn wait_node(&self, name: &str, what: &str, is: impl Fn(&Node) -> bool) -> anyhow::Result<()> {
+        self.until_node(name, what, |it| {
+            ensure!(is(it), "{:?} {:#?} {:#?}", it.metadata, it.spec, it.status);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a node is deleted.
+    pub async fn node_gone(&self, name: &str) -> anyhow::Result<()> {
+        eventually(&format!("node {name} is deleted"), self.within, || async {
+            let left = self.nodes().get_opt(name).await?;
+            ensure!(left.is_none(), "it still exists: {:?}", self.events("Node", name).await?);
+            Ok(())
+        })
+        .await
+    }
+
     /// Waits until `look` returns a value for a Service.
     pub async fn until_service<T>(
         &self,
@@ -251,6 +288,20 @@ impl<Cloud> Bed<Cloud> {
         let what = format!("Service {name} {what}");
         let seen = eventually(&what, self.within, || async { look(&services.get(name).await?) }).await;
         self.explain(seen, "Service", name).await
+    }
+
+    /// Waits until a Service meets a condition.
+    pub async fn wait_service(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Service) -> bool,
+    ) -> anyhow::Result<()> {
+        self.until_service(name, what, |it| {
+            ensure!(is(it), "{:?} {:#?} {:#?}", it.metadata, it.spec, it.status);
+            Ok(())
+        })
+        .await
     }
 
     /// Creates a Service with one port, waits until it has its address, and returns it.
@@ -393,6 +444,12 @@ impl<Cloud> Bed<Cloud> {
         let events = self.events(kind, name).await.unwrap_or_default();
         Err(error.context(format!("Events on {kind} {name}: {:#?}", lines(&events))))
     }
+}
+
+/// The condition that the route-controller writes.
+pub fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
+    let mut conditions = node.status.as_ref()?.conditions.as_ref()?.iter();
+    conditions.find(|it| it.type_ == "NetworkUnavailable")
 }
 
 /// Whether the node still has the `uninitialized` taint.

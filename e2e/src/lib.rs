@@ -41,7 +41,7 @@ use std::time::Duration;
 pub use adapter_proxy::{AdapterProxy, Order};
 pub use api_proxy::{ApiProxy, Trouble};
 pub use audit::{AuditLog, AuditWrite, Mark};
-pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised};
+pub use bed::{ADAPTER, Bed, CONTROLLERS, WITHIN, address, is_uninitialised, network_unavailable};
 pub use browser::{Browser, Screenshot, Seen};
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, pool};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use adapter_sim::simcloud::model::{LoadBalancer, ProvisioningStatus};
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use crate::bed::{Bed, WITHIN, address, is_uninitialised};
 use crate::eventually::eventually;
 use crate::objects::{delete_node, node, service};
-use crate::simcloud::Simcloud;
+use crate::simcloud::{Simcloud, State};
 
 /// Users that work on Services at the same time.
 const USERS: usize = 3;
@@ -48,6 +49,25 @@ pub struct Outcome {
     pub services: Vec<String>,
     /// The pod networks of the remaining nodes.
     pub networks: Vec<String>,
+}
+
+impl Outcome {
+    /// Fails unless each Service has one complete load balancer, each of these pod networks and of the remaining nodes has its route, and
+    /// nothing else is left.
+    pub fn check(&self, state: &State, networks: &[String]) -> anyhow::Result<()> {
+        let complete = |it: &LoadBalancer| it.status == ProvisioningStatus::Active && it.listeners.len() == 2;
+        ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
+        let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
+        let mut owners: Vec<_> = state.load_balancers.iter().filter_map(owner).collect();
+        owners.sort();
+        ensure!(owners == self.services, "load balancers of {owners:?}, not of {:?}", self.services);
+        let mut routes: Vec<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
+        routes.sort();
+        let mut wanted = [self.networks.as_slice(), networks].concat();
+        wanted.sort();
+        ensure!(routes == wanted, "routes to {routes:?}, not {wanted:?}");
+        Ok(())
+    }
 }
 
 /// The state of one user.

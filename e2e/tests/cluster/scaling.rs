@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use adapter_sim::simcloud::model::LoadBalancer;
 use adapter_sim::simcloud::{Operation, counts::Counts};
 use anyhow::{Context, ensure};
 use e2e::{CONTROLLERS, Load, Outcome, eventually};
@@ -135,22 +134,7 @@ async fn processes_beside(bed: &Bed, controller: &str) -> anyhow::Result<BTreeMa
 async fn settled(bed: &Bed, outcome: &Outcome) -> anyhow::Result<()> {
     let real = bed.pod_networks().await?;
     ensure!(real.len() == usize::from(NODES), "{real:?}");
-    bed.until_cloud("each object exists exactly once", |state| {
-        let complete = |it: &LoadBalancer| json!(it.status) == "ACTIVE" && it.listeners.len() == 2;
-        ensure!(state.load_balancers.iter().all(complete), "{:#?}", state.load_balancers);
-        let owner = |it: &LoadBalancer| it.tags.get("cloudadapter.dev/owner-name").cloned();
-        let mut owners: Vec<_> = state.load_balancers.iter().filter_map(owner).collect();
-        owners.sort();
-        ensure!(owners == outcome.services, "load balancers of {owners:?}, not of {:?}", outcome.services);
-        let routes: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
-        let wanted: BTreeSet<_> = outcome.networks.iter().chain(&real).cloned().collect();
-        ensure!(
-            routes == wanted && state.routes.len() == wanted.len(),
-            "routes to {routes:?}, not {wanted:?}"
-        );
-        Ok(())
-    })
-    .await?;
+    bed.until_cloud("each object exists exactly once", |state| outcome.check(state, &real)).await?;
     for name in &outcome.services {
         let shown = bed.address(name).await?;
         let vips = bed.cloud.state().await?.balancer(name)?.vips.clone();

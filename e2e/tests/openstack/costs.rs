@@ -47,10 +47,9 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     bed.cluster.cloud.project.create_servers("node-4", 1).await?;
     let mark = proxy.mark();
     node("node-4").register(&bed.client()).await?;
-    bed.until_cloud("all pools have 4 members", |state| {
+    bed.wait_cloud("all pools have 4 members", |state| {
         let behind = |it: &Balancer| it.is_active() && it.listeners.iter().all(|one| one.members.len() == 4);
-        ensure!(state.balancers.iter().all(behind), "{:?}", state.balancers);
-        Ok(())
+        state.balancers.iter().all(behind)
     })
     .await?;
     bed.quiet("service-controller").await?;

@@ -116,11 +116,7 @@ async fn clear(bed: &Bed) -> anyhow::Result<()> {
     for node in bed.nodes().list(&ListParams::default()).await?.items {
         bed.nodes().delete(&node.name_any(), &DeleteParams::default()).await?;
     }
-    bed.until_cloud("no route is left", |state| {
-        ensure!(state.routes.is_empty(), "{:?}", state.routes);
-        Ok(())
-    })
-    .await?;
+    bed.wait_cloud("no route is left", |state| state.routes.is_empty()).await?;
     let project = &bed.cluster.cloud.project;
     for server in project.state().await?.servers {
         project.delete_server(&server.name).await?;

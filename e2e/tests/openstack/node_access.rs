@@ -51,10 +51,9 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     node("node-3").register(&bed.client()).await?;
     bed.initialised("node-3").await?;
-    bed.until_cloud("all pools have 3 members", |state| {
+    bed.wait_cloud("all pools have 3 members", |state| {
         let behind = |it: &Balancer| it.is_active() && it.listeners.iter().all(|one| one.members.len() == 3);
-        ensure!(state.balancers.iter().all(behind), "{:?}", state.balancers);
-        Ok(())
+        state.balancers.iter().all(behind)
     })
     .await?;
     bed.quiet("service-controller").await?;

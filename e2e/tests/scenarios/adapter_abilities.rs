@@ -6,9 +6,12 @@ use std::fs;
 
 use adapter_sim::simcloud::Operation;
 use anyhow::{Context, ensure};
-use e2e::{ADAPTER, AdapterProxy, Bed, Order, WITHIN, eventually, is_uninitialised, node, service};
+use e2e::{
+    ADAPTER, AdapterProxy, Bed, Order, WITHIN, eventually, is_uninitialised, network_unavailable, node,
+    service,
+};
 use http::Method;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -158,10 +161,9 @@ async fn no_marks_on_routes(bed: &mut Bed) {
     bed.cluster.pods.get(ROUTES).unwrap().terminate().await.unwrap();
     e2e::delete_node(&bed.client(), "a").await.unwrap();
     bed.cluster.pods.get(ROUTES).unwrap().start().unwrap();
-    bed.until_cloud("the route of the deleted node is removed", |state| {
+    bed.wait_cloud("the route of the deleted node is removed", |state| {
         let left: BTreeSet<_> = state.routes.iter().map(|it| it.destination.to_string()).collect();
-        ensure!(left == ["10.244.2.0/24", "10.244.9.0/24"].map(str::to_owned).into(), "{left:?}");
-        Ok(())
+        left == ["10.244.2.0/24", "10.244.9.0/24"].map(str::to_owned).into()
     })
     .await
     .unwrap();
@@ -309,9 +311,4 @@ async fn served(bed: &Bed, name: &str) {
     })
     .await
     .unwrap();
-}
-
-fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
-    let mut conditions = node.status.as_ref()?.conditions.as_ref()?.iter();
-    conditions.find(|it| it.type_ == "NetworkUnavailable")
 }

@@ -2,7 +2,6 @@
 //! controllers say so, and all requests are carried out when the API server works again.
 
 use adapter_sim::simcloud::Operation;
-use anyhow::ensure;
 use e2e::{ApiProxy, Bed, CONTROLLERS, State, Trouble, node, seconds, service};
 
 /// A fault, and whether controllers can work in spite of it.
@@ -67,10 +66,8 @@ async fn granted(bed: &Bed, number: usize) {
     bed.initialised(&format!("n{number}")).await.unwrap();
     bed.address(&format!("s{number}")).await.unwrap();
     let destination = format!("10.244.{number}.0/24");
-    bed.until_cloud("the node has its route", |state| {
-        let routed = state.routes.iter().any(|route| route.destination.to_string() == destination);
-        ensure!(routed, "no route to {destination}: {:?}", state.routes);
-        Ok(())
+    bed.wait_cloud("the node has its route", |state| {
+        state.routes.iter().any(|route| route.destination.to_string() == destination)
     })
     .await
     .unwrap();

@@ -189,11 +189,10 @@ async fn a_lagging_cloud_gets_nothing_twice() {
     service("web").port(80).port(443).create(&bed.client()).await.unwrap();
     bed.address("web").await.unwrap();
     complete(&bed, 2).await;
-    bed.until_node("a", "has its route", |node| {
+    bed.wait_node("a", "has its route", |node| {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut reasons = conditions.filter_map(|it| it.reason.as_deref());
-        ensure!(reasons.any(|reason| reason == "RouteCreated"), "{:?}", node.status);
-        Ok(())
+        reasons.any(|reason| reason == "RouteCreated")
     })
     .await
     .unwrap();
@@ -230,9 +229,8 @@ async fn a_load_balancer_deleted_in_the_cloud_is_recreated() {
     });
     let (id, vip) = made.await.unwrap();
     assert_ne!(id, lost.id);
-    bed.until_service("web", "has the new address", |it| {
-        ensure!(e2e::address(it).is_some_and(|address| address == vip), "{:?}", it.status);
-        Ok(())
+    bed.wait_service("web", "has the new address", |it| {
+        e2e::address(it).is_some_and(|address| address == vip)
     })
     .await
     .unwrap();

@@ -134,10 +134,9 @@ async fn an_adapter_killed_half_way_creates_no_duplicate() {
         .await
         .unwrap();
     service("web").port(80).port(443).port_of("UDP", 53).create(&bed.client()).await.unwrap();
-    bed.until_cloud("the load balancer is half-built", |state| {
-        let [balancer] = state.load_balancers.as_slice() else { anyhow::bail!("{state:?}") };
-        ensure!((1..3).contains(&balancer.listeners.len()), "{balancer:?}");
-        Ok(())
+    bed.wait_cloud("the load balancer is half-built", |state| {
+        let [balancer] = state.load_balancers.as_slice() else { return false };
+        (1..3).contains(&balancer.listeners.len())
     })
     .await
     .unwrap();
@@ -167,12 +166,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
     bed.start_pods().await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
     let address = bed.expose("web", 80).await.unwrap();
-    bed.until_cloud("a has its route", |state| {
-        ensure!(state.routes.len() == 1, "{:?}", state.routes);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("a has its route", |state| state.routes.len() == 1).await.unwrap();
     bed.all_quiet().await.unwrap();
     let before = bed.cluster.cloud.state().await.unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
@@ -191,12 +185,7 @@ async fn controllers_work_on_after_an_api_server_restart() {
     bed.join("b", Some("10.244.2.0/24")).await.unwrap();
     bed.expose("more", 80).await.unwrap();
     assert_eq!(bed.address("web").await.unwrap(), address);
-    bed.until_cloud("b has its route", |state| {
-        ensure!(state.routes.len() == 2, "{:?}", state.routes);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("b has its route", |state| state.routes.len() == 2).await.unwrap();
 }
 
 /// A deletion that is requested during an outage of the adapter waits for it, and is then carried out.
@@ -221,15 +210,11 @@ async fn a_service_deleted_during_an_outage_is_released_later() {
     assert_eq!((left.load_balancers.len(), left.routes.len()), (2, 1));
 
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
-    bed.until_cloud("nothing is left", |state| {
-        ensure!(state.load_balancers.is_empty() && state.routes.is_empty(), "{state:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
-    bed.until_service("more", "is released", |service| {
-        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
-        Ok(())
+    bed.wait_cloud("nothing is left", |state| state.load_balancers.is_empty() && state.routes.is_empty())
+        .await
+        .unwrap();
+    bed.wait_service("more", "is released", |service| {
+        service.metadata.finalizers.is_none() && address(service).is_none()
     })
     .await
     .unwrap();

@@ -109,10 +109,8 @@ async fn held_up(bed: &mut Bed, idle: &BTreeMap<&'static str, String>) {
 async fn work(bed: &Bed, node: &str, pods: &str, name: &str) {
     bed.join(node, Some(pods)).await.unwrap();
     bed.expose(name, 80).await.unwrap();
-    bed.until_cloud(&format!("{node} has its route"), |state| {
-        let routed = state.routes.iter().any(|route| route.destination.to_string() == pods);
-        ensure!(routed, "{:?}", state.routes);
-        Ok(())
+    bed.wait_cloud(&format!("{node} has its route"), |state| {
+        state.routes.iter().any(|route| route.destination.to_string() == pods)
     })
     .await
     .unwrap();
@@ -237,12 +235,9 @@ async fn a_controller_finishes_calls_in_progress_on_shutdown() {
     for name in &services {
         service(name).port(80).port(443).create(&client).await.unwrap();
     }
-    bed.until_cloud("a load balancer is partly created", |state| {
-        ensure!(!state.load_balancers.is_empty(), "no load balancer");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("a load balancer is partly created", |state| !state.load_balancers.is_empty())
+        .await
+        .unwrap();
 
     eventually("a second node is initialised", e2e::WITHIN, || async {
         let all = bed.nodes().list(&ListParams::default()).await?;

@@ -313,18 +313,16 @@ async fn known_nodes_follow_the_cloud_and_keep_the_rest() {
     ] });
     cloud.change_instance(&bed.instance("reordered").await.unwrap(), &turned).await.unwrap();
     let wanted = [INT_6, INT_4, EXT_4, ("Hostname", "reordered")].map(owned);
-    bed.until_node("reordered", "has the cloud's order", |node| {
+    bed.wait_node("reordered", "has the cloud's order", |node| {
         let addresses = addresses(node);
-        ensure!(addresses == wanted, "{addresses:?}");
-        Ok(())
+        addresses == wanted
     })
     .await
     .unwrap();
-    bed.until_node("extras", "follows the cloud's labels", |node| {
+    bed.wait_node("extras", "follows the cloud's labels", |node| {
         let labels =
             ["rack", "shelf", "later", "new", "stays"].map(|key| label(node, key).unwrap_or_default());
-        ensure!(labels == ["r2", "mine", "mine", "n1", "yes"], "{labels:?}");
-        Ok(())
+        labels == ["r2", "mine", "mine", "n1", "yes"]
     })
     .await
     .unwrap();
@@ -385,10 +383,9 @@ async fn by_hand(bed: &mut Bed) {
     bed.unready("node-controller", "unreachable since").await.unwrap();
     let edits = json!({ "metadata": { "labels": { TYPE[0]: "edited", TYPE[1]: null } } });
     bed.patch_node("handmade", &edits).await.unwrap();
-    bed.until_node("handmade", "has the deprecated label of the type", |node| {
+    bed.wait_node("handmade", "has the deprecated label of the type", |node| {
         let seen = label(node, TYPE[1]);
-        ensure!(seen.is_some(), "{:?}", node.labels());
-        Ok(())
+        seen.is_some()
     })
     .await
     .unwrap();
@@ -494,22 +491,18 @@ async fn compared(bed: &Bed, nodes: u32) {
 
 async fn until_addresses(bed: &Bed, wanted: &[(&str, &str)]) {
     let wanted: Vec<_> = wanted.iter().copied().chain([("Hostname", "hybrid")]).map(owned).collect();
-    bed.until_node("hybrid", "has the addresses of its instance", |node| {
+    bed.wait_node("hybrid", "has the addresses of its instance", |node| {
         let addresses = addresses(node);
-        ensure!(addresses == wanted, "{addresses:?}");
-        Ok(())
+        addresses == wanted
     })
     .await
     .unwrap();
 }
 
 async fn until_shut_down(bed: &Bed, wanted: bool) {
-    bed.until_node("hybrid", "has the shutdown taint or has lost it", |node| {
-        ensure!(is_shut_down(node) == wanted, "{:?}", taints(node));
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_node("hybrid", "has the shutdown taint or has lost it", |node| is_shut_down(node) == wanted)
+        .await
+        .unwrap();
 }
 
 fn is_shut_down(node: &Node) -> bool {

@@ -186,10 +186,9 @@ async fn a_machine_that_changes(bed: &Bed) {
     bed.cluster.cloud.change_instance(&bed.instance("n1").await.unwrap(), &change).await.unwrap();
     until_label(bed, "n1", ZONE, "sim-1b").await;
     until_label(bed, "n1", TYPE, "s.large").await;
-    bed.until_node("n1", "has its new address", |node| {
+    bed.wait_node("n1", "has its new address", |node| {
         let mut addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
-        ensure!(addresses.any(|it| it.address == "10.9.9.9"), "{:?}", node.status);
-        Ok(())
+        addresses.any(|it| it.address == "10.9.9.9")
     })
     .await
     .unwrap();
@@ -217,7 +216,7 @@ async fn machines_that_are_gone(bed: &mut Bed) {
     assert_eq!(gone.len(), MAY_GO);
     lose(bed, &gone).await;
     for name in gone {
-        until_gone(bed, name).await;
+        bed.node_gone(name).await.unwrap();
     }
     assert_eq!(meter.read_besides_listings(bed).await, (2, 2), "instances that are gone");
 }
@@ -371,9 +370,8 @@ fn name(number: u32) -> String {
 }
 
 async fn until_label(bed: &Bed, name: &str, key: &str, value: &str) {
-    bed.until_node(name, &format!("has the label {key}={value}"), |node: &Node| {
-        ensure!(node.labels().get(key).is_some_and(|it| it == value), "{:?}", node.labels());
-        Ok(())
+    bed.wait_node(name, &format!("has the label {key}={value}"), |node: &Node| {
+        node.labels().get(key).is_some_and(|it| it == value)
     })
     .await
     .unwrap();
@@ -381,20 +379,10 @@ async fn until_label(bed: &Bed, name: &str, key: &str, value: &str) {
 
 async fn until_tainted(bed: &Bed, name: &str, tainted: bool) {
     let what = if tainted { "has the shutdown taint" } else { "has lost the shutdown taint" };
-    bed.until_node(name, what, |node| {
+    bed.wait_node(name, what, |node| {
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        ensure!(taints.any(|taint| taint.key == SHUTDOWN) == tainted, "{:?}", node.spec);
-        Ok(())
+        taints.any(|taint| taint.key == SHUTDOWN) == tainted
     })
     .await
     .unwrap();
-}
-
-async fn until_gone(bed: &Bed, name: &str) {
-    let what = format!("node {name} is gone");
-    let gone = eventually(&what, WITHIN, || async {
-        ensure!(bed.nodes().get_opt(name).await?.is_none(), "it still exists");
-        Ok(())
-    });
-    gone.await.unwrap();
 }

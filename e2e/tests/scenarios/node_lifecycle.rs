@@ -73,7 +73,7 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     cloud.delete_instance(&bed.instance("b").await.unwrap()).await.unwrap();
     set_ready(&client, "b", Ready::Unknown).await.unwrap();
-    until_gone(&bed, "b").await;
+    bed.node_gone("b").await.unwrap();
     let told = bed.told("Node", "b", "DeletingNode").await.unwrap();
     assert_eq!(told, "Deleting node b because it does not exist in the cloud provider");
     let events = bed.events("Node", "b").await.unwrap();
@@ -141,7 +141,7 @@ async fn a_mass_deletion_is_held_and_reported() {
     let uid = bed.nodes().get("b").await.unwrap().metadata.uid.unwrap();
     annotate(&bed, "a", "another-uid").await;
     annotate(&bed, "b", &uid).await;
-    until_gone(&bed, "b").await;
+    bed.node_gone("b").await.unwrap();
     gauges(&mut bed, 2.0, 1.0).await;
     for name in ["a", "c"] {
         assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
@@ -149,7 +149,7 @@ async fn a_mass_deletion_is_held_and_reported() {
 
     // With one candidate less, the other one may be deleted.
     set_ready(&bed.client(), "a", Ready::True).await.unwrap();
-    until_gone(&bed, "c").await;
+    bed.node_gone("c").await.unwrap();
     gauges(&mut bed, 0.0, 0.0).await;
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
@@ -205,7 +205,7 @@ async fn deletions_during_an_outage_are_found_and_may_be_held() {
     unavailable_adapter_deletes_nothing(&mut bed, removed).await;
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
     for name in removed {
-        until_gone(&bed, name).await;
+        bed.node_gone(name).await.unwrap();
         assert_eq!(bed.times("Node", name, "DeletionHeld").await.unwrap(), 0, "{name}");
     }
 
@@ -356,7 +356,7 @@ async fn a_node_without_proof_of_absence_stays() {
     asked.await.unwrap();
     assert!(bed.nodes().get_opt("untold").await.unwrap().is_some());
     bed.cluster.cloud.clear_faults().await.unwrap();
-    until_gone(&bed, "untold").await;
+    bed.node_gone("untold").await.unwrap();
 
     a_refused_deletion_is_reported(&bed).await;
     another_writer_wins_each_race(&mut bed, &proxy).await;
@@ -415,7 +415,7 @@ async fn a_refused_deletion_is_reported(bed: &Bed) {
     let told = bed.told("Node", "refused", "DeletingNodeFailed").await.unwrap();
     assert!(told.starts_with("Failed deleting node refused: "), "{told}");
     set_rules(&rights, &may).await;
-    until_gone(bed, "refused").await;
+    bed.node_gone("refused").await.unwrap();
 }
 
 /// The node changes between each read and the deletion that follows it.
@@ -429,7 +429,7 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
         proxy.let_one_go();
     }
     proxy.let_go();
-    until_gone(bed, "raced").await;
+    bed.node_gone("raced").await.unwrap();
     let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
     let deletions = writes.iter().filter(|it| it.verb == "delete" && it.name == "raced");
     let answers: Vec<_> = deletions.map(|it| it.code).collect();
@@ -467,27 +467,11 @@ async fn annotate(bed: &Bed, name: &str, value: &str) {
     bed.patch_node(name, &json!({ "metadata": { "annotations": { LET_GO: value } } })).await.unwrap();
 }
 
-async fn until_gone(bed: &Bed, name: &str) {
-    let nodes = bed.nodes();
-    let what = format!("node {name} is deleted");
-    let gone = eventually(&what, WITHIN, || async {
-        let left = nodes.get_opt(name).await?;
-        ensure!(left.is_none(), "it still exists: {:?}", bed.events("Node", name).await?);
-        Ok(())
-    });
-    gone.await.unwrap();
-}
-
 async fn until_tainted(bed: &Bed, name: &str, tainted: bool) {
     let is_tainted = |node: &Node| {
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         taints.any(|taint| taint.key == SHUTDOWN && taint.effect == "NoSchedule" && taint.value.is_none())
     };
     let what = if tainted { "has the shutdown taint" } else { "has lost the shutdown taint" };
-    bed.until_node(name, what, |node| {
-        ensure!(is_tainted(node) == tainted, "{:?}", node.spec);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_node(name, what, |node| is_tainted(node) == tainted).await.unwrap();
 }

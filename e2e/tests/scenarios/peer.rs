@@ -53,12 +53,7 @@ async fn controllers_take_over_what_the_peer_created() {
     .unwrap();
     assert_eq!(bed.cluster.cloud.state().await.unwrap().routes.len(), 2);
     bed.delete_service("web").await.unwrap();
-    bed.until_cloud("the load balancer is deleted", |state| {
-        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("the load balancer is deleted", |state| state.load_balancers.is_empty()).await.unwrap();
 }
 
 async fn nodes_join_the_peer(bed: &Bed) {

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::{Instance, Route, RouteStatus};
 use anyhow::{Context, ensure};
-use e2e::{ADAPTER, Bed, Mark, NodeBuilder, State, node};
-use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
+use e2e::{ADAPTER, Bed, Mark, NodeBuilder, State, network_unavailable, node};
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{from_value, json};
@@ -330,12 +330,9 @@ async fn routes_only_partly_owned(bed: &mut Bed, wanted: &Wanted) {
     assert_eq!(before.len(), wanted.len() + stay.len() + 1);
     let stays = |route: &Route| route.destination.to_string() != "10.244.99.0/24";
     let before: Vec<Route> = before.into_iter().filter(stays).collect();
-    bed.until_cloud("only the route that no node has is removed", |state| {
-        ensure!(state.routes == before, "{:#?}", state.routes);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("only the route that no node has is removed", |state| state.routes == before)
+        .await
+        .unwrap();
     let pod = &*bed.cluster.pods.get("route-controller").unwrap();
     let counted = pod.counted("cloud_controller_routes_foreign", "owner").await.unwrap();
     assert_eq!(counted.get("other-cluster"), Some(&1.0), "{counted:?}");
@@ -419,11 +416,6 @@ async fn condition(bed: &Bed, node: &str, wanted: (&str, &str, &str)) {
     })
     .await
     .unwrap();
-}
-
-fn network_unavailable(node: &Node) -> Option<NodeCondition> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|it| it.type_ == "NetworkUnavailable").cloned()
 }
 
 /// Whether an Event belongs to this controller.

@@ -76,10 +76,9 @@ async fn a_node_gets_another_address(bed: &Bed) {
     let addresses = ["10.9.0.2", "fd00::9:1"].map(|it| json!({ "type": "InternalIP", "address": it }));
     let patch = Patch::Merge(json!({ "status": { "addresses": addresses } }));
     bed.nodes().patch_status("dual", &PatchParams::default(), &patch).await.unwrap();
-    let moved = bed.until_cloud("the route uses the new address", |state| {
+    let moved = bed.wait_cloud("the route uses the new address", |state| {
         let mut via = state.routes.iter().filter_map(|route| route.next_hop_address);
-        ensure!(via.any(|it| it.to_string() == "10.9.0.2"), "{:?}", state.routes);
-        Ok(())
+        via.any(|it| it.to_string() == "10.9.0.2")
     });
     moved.await.unwrap();
     settled(bed).await;
@@ -349,12 +348,9 @@ async fn by_hand(bed: &Bed, change: &serde_json::Value) {
 }
 
 async fn until_routes(bed: &Bed, number: usize) {
-    bed.until_cloud(&format!("there are {number} routes"), |state| {
-        ensure!(state.routes.len() == number, "{} routes", state.routes.len());
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud(&format!("there are {number} routes"), |state| state.routes.len() == number)
+        .await
+        .unwrap();
 }
 
 /// Waits until the controller has counted this number of routes with another owner.

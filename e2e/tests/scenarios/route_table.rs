@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use e2e::{ApiProxy, Bed, State, Trouble, WITHIN, eventually, node};
-use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
+use e2e::{ApiProxy, Bed, State, Trouble, WITHIN, eventually, network_unavailable, node};
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
@@ -91,11 +91,6 @@ async fn condition(bed: &Bed, node: &str, status: &str, reason: &str) -> anyhow:
         Ok(found.message.clone())
     })
     .await
-}
-
-fn network_unavailable(node: &Node) -> Option<&NodeCondition> {
-    let mut conditions = node.status.as_ref()?.conditions.as_ref()?.iter();
-    conditions.find(|it| it.type_ == "NetworkUnavailable")
 }
 
 /// An empty list of nodes is not trusted while their instances exist.

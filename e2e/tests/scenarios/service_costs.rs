@@ -371,20 +371,14 @@ async fn strip(bed: &Bed, name: &str) {
 }
 
 async fn until(bed: &Bed, name: &str, what: &str, is_so: impl Fn(&Service) -> bool) {
-    bed.until_service(name, what, |it| {
-        ensure!(is_so(it), "{it:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_service(name, what, |it| is_so(it)).await.unwrap();
 }
 
 /// Waits until each load balancer has this number of backends.
 async fn members(bed: &Bed, n: usize) {
-    bed.until_cloud(&format!("each load balancer has {n} backends"), |state| {
+    bed.wait_cloud(&format!("each load balancer has {n} backends"), |state| {
         let short = state.load_balancers.iter().flat_map(|it| &it.pools).find(|it| it.members.len() != n);
-        ensure!(short.is_none(), "{short:?}");
-        Ok(())
+        short.is_none()
     })
     .await
     .unwrap();

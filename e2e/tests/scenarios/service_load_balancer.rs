@@ -50,9 +50,8 @@ async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
 
     bed.patch_service("web", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
     nothing_left(&bed).await;
-    let released = bed.until_service("web", "is released", |service| {
-        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
-        Ok(())
+    let released = bed.wait_service("web", "is released", |service| {
+        service.metadata.finalizers.is_none() && address(service).is_none()
     });
     released.await.unwrap();
     let again = bed.patch_service("web", &json!({ "spec": { "type": "LoadBalancer" } })).await.unwrap();
@@ -73,9 +72,8 @@ async fn recreated(bed: &Bed, first: &LoadBalancer, node: &Node) -> LoadBalancer
     bed.patch_service("web", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
     bed.delete_service("web").await.unwrap();
     bed.expose("web", 80).await.unwrap();
-    bed.until_cloud("the former load balancer is deleted", |state| {
-        ensure!(state.load_balancers.iter().all(|it| it.id != first.id), "it still exists");
-        Ok(())
+    bed.wait_cloud("the former load balancer is deleted", |state| {
+        state.load_balancers.iter().all(|it| it.id != first.id)
     })
     .await
     .unwrap();
@@ -259,10 +257,7 @@ fn members(balancer: &LoadBalancer) -> anyhow::Result<BTreeSet<(i32, String, i32
 }
 
 async fn nothing_left(bed: &Bed) {
-    let gone = bed.until_cloud("no load balancer is left", |state| {
-        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
-        Ok(())
-    });
+    let gone = bed.wait_cloud("no load balancer is left", |state| state.load_balancers.is_empty());
     gone.await.unwrap();
 }
 

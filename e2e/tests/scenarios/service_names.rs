@@ -71,12 +71,9 @@ async fn load_balancer_without_an_owner_is_adopted_and_deleted() {
     let id = cloud.state().await.unwrap().balancer("web").unwrap().id.clone();
     let nobodys = json!({ "tags": {} });
     cloud.by_hand(Method::PATCH, &format!("/v1/load-balancers/{id}"), Some(&nobodys)).await.unwrap();
-    bed.until_cloud("it has no owner", |state| {
-        ensure!(state.load_balancers.iter().all(|it| it.tags.is_empty()), "it has tags");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("it has no owner", |state| state.load_balancers.iter().all(|it| it.tags.is_empty()))
+        .await
+        .unwrap();
     bed.cluster.cloud.reset_counts().await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
     bed.until_cloud("this cluster owns it", |state| {
@@ -91,10 +88,5 @@ async fn load_balancer_without_an_owner_is_adopted_and_deleted() {
     assert_eq!((made, bed.address("web").await.unwrap()), (0, address));
 
     bed.delete_service("web").await.unwrap();
-    bed.until_cloud("it is deleted with its Service", |state| {
-        ensure!(state.load_balancers.is_empty(), "{:?}", state.load_balancers);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_cloud("it is deleted with its Service", |state| state.load_balancers.is_empty()).await.unwrap();
 }

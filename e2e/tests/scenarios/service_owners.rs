@@ -224,9 +224,8 @@ async fn classes(bed: &Bed) {
     for name in ["theirs", "ours"] {
         bed.services().patch(name, &PatchParams::default(), &Patch::Merge(&cluster_ip)).await.unwrap();
     }
-    bed.until_service("ours", "is released", |service| {
-        ensure!(service.metadata.finalizers.is_none() && address(service).is_none(), "{service:?}");
-        Ok(())
+    bed.wait_service("ours", "is released", |service| {
+        service.metadata.finalizers.is_none() && address(service).is_none()
     })
     .await
     .unwrap();

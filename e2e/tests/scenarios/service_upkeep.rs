@@ -149,9 +149,8 @@ async fn foreign_edits_are_reverted(bed: &mut Bed) {
     let (asked, mark) = (all_calls(bed).await, bed.cluster.control_plane.audit_log().mark().unwrap());
     let stripped = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     bed.services().patch("web", &PatchParams::default(), &stripped).await.unwrap();
-    bed.until_service("web", "has its finalizer again", |it| {
-        ensure!(it.metadata.finalizers.as_deref() == Some(&[FINALIZER.to_owned()][..]), "no finalizer");
-        Ok(())
+    bed.wait_service("web", "has its finalizer again", |it| {
+        it.metadata.finalizers.as_deref() == Some(&[FINALIZER.to_owned()][..])
     })
     .await
     .unwrap();
@@ -211,12 +210,7 @@ async fn deletions_in_the_cloud_are_repaired(bed: &Bed) {
     }
     assert_ne!(ids("whole").1, whole);
     let vip = after.balancer("whole").unwrap().vips.first().unwrap().to_string();
-    bed.until_service("whole", "has the new address", |it| {
-        ensure!(address(it) == Some(vip.clone()), "{:?}", it.status);
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_service("whole", "has the new address", |it| address(it) == Some(vip.clone())).await.unwrap();
 }
 
 /// Ports and nodes change constantly: the cloud never gets two concurrent changes of one load balancer, which it would refuse.
@@ -336,12 +330,9 @@ async fn changes_while_the_controller_is_down(bed: &mut Bed) {
     bed.cluster.pods.get(CONTROLLER).unwrap().start().unwrap();
 
     is_gone(bed, "deleted").await;
-    bed.until_service("type", "is released", |it| {
-        ensure!(it.metadata.finalizers.is_none() && address(it).is_none(), "{it:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    bed.wait_service("type", "is released", |it| it.metadata.finalizers.is_none() && address(it).is_none())
+        .await
+        .unwrap();
     bed.until_cloud("it serves the new port", |state| {
         let port = state.balancer("port")?.listeners.first().context("no listener")?.port;
         ensure!(port == 8080, "it listens on {port}");

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use adapter_sim::simcloud::counts::Counts;
 use adapter_sim::simcloud::{Access, Family, Operation};
-use anyhow::ensure;
 use e2e::{Bed, CONTROLLERS, node, service};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -284,12 +283,9 @@ impl Users {
             bed.address(service).await.unwrap();
         }
         let want = self.nodes.len();
-        bed.until_cloud(&format!("there are {want} routes"), |state| {
-            ensure!(state.routes.len() == want, "{}", state.routes.len());
-            Ok(())
-        })
-        .await
-        .unwrap();
+        bed.wait_cloud(&format!("there are {want} routes"), |state| state.routes.len() == want)
+            .await
+            .unwrap();
     }
 
     /// Checks that no node was initialised twice, no load balancer created twice, and that there are no warnings.
