@@ -9,7 +9,7 @@ use e2e_tools::bench::Scenario;
 
 use super::causes::cause;
 use super::listings::of_count;
-use super::result::{Report, Row, Size, Spent, Target, Usage, Who, quantity};
+use super::result::{Report, Row, Size, Target, Usage, Who, quantity};
 
 const HEAD: &str = "\
 # Benchmarks
@@ -301,23 +301,25 @@ impl Compared {
 
 /// The figures that both measurements have.
 fn figures(ours: &Row, peer: &Row) -> Vec<Compared> {
-    let count = |row: &Row, of: fn(&Spent) -> u64| of_count(of(&row.spent));
-    let sum = |row: &Row, of: fn(&Usage) -> f64| row.spent.processes.values().map(of).sum::<f64>();
-    let counts: [(&str, fn(&Spent) -> u64); 4] = [
-        ("vendor reads", |it| it.vendor.reads),
-        ("vendor writes", |it| it.vendor.writes),
-        ("throttled calls", |it| it.vendor.throttled),
-        ("API-server writes", Spent::api_total),
+    let figure = |what: &str, of: fn(&Row) -> f64, unit: &'static str| Compared {
+        what: what.to_owned(),
+        ours: of(ours),
+        peer: of(peer),
+        unit,
+    };
+    let mut all = vec![
+        figure("time", |it| it.spent.seconds, "s"),
+        figure("vendor reads", |it| of_count(it.spent.vendor.reads), ""),
+        figure("vendor writes", |it| of_count(it.spent.vendor.writes), ""),
+        figure("throttled calls", |it| of_count(it.spent.vendor.throttled), ""),
+        figure("API-server writes", |it| of_count(it.spent.api_total()), ""),
+        figure("peak memory of all", |it| it.spent.processes.values().map(|it| it.peak_mib).sum(), "MiB"),
+        figure("CPU time of all", |it| it.spent.processes.values().map(|it| it.cpu_seconds).sum(), "s"),
     ];
-    let sums: [(&str, fn(&Usage) -> f64, &str); 2] =
-        [("peak memory of all", |it| it.peak_mib, "MiB"), ("CPU time of all", |it| it.cpu_seconds, "s")];
-    let figure = |what: &str, ours, peer, unit| Compared { what: what.to_owned(), ours, peer, unit };
-    let mut all = vec![figure("time", ours.spent.seconds, peer.spent.seconds, "s")];
-    all.extend(counts.map(|(what, of)| figure(what, count(ours, of), count(peer, of), "")));
-    all.extend(sums.map(|(what, of, unit)| figure(what, sum(ours, of), sum(peer, of), unit)));
     for (what, waits) in &ours.waits {
-        let theirs = peer.waits.get(what);
-        all.extend(theirs.map(|theirs| figure(&format!("{what}, p99"), waits.p99, theirs.p99, "s")));
+        if let Some(theirs) = peer.waits.get(what) {
+            all.push(Compared { what: format!("{what}, p99"), ours: waits.p99, peer: theirs.p99, unit: "s" });
+        }
     }
     all
 }

@@ -101,7 +101,7 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
         "label selector, as of `kubectl get --selector`" => return Ok(None),
         "number" => return number(annotation.line("Unit: ")?).map(Some),
         words if words.starts_with('`') => return Ok(Some(one_of(words))),
-        other => bail!("unknown type {other:?}: add a pattern in codegen/src/admission.rs"),
+        other => bail!("unknown type {other:?}: add a pattern in xtask/src/codegen/admission.rs"),
     };
     Ok(Some((pattern.to_owned(), says.to_owned())))
 }

@@ -19,12 +19,13 @@ const STARTS: [(&str, &str); 5] = [
     ("xtask", "e2e"),
 ];
 /// Folders outside of packages, and folders whose files other packages read; each with the packages whose tests read it.
-const READS: [(&str, &[&str]); 6] = [
+const READS: [(&str, &[&str]); 7] = [
     ("docs/", &["adapter-openstack", "cloudctl", "e2e", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
     ("adapters/sim/README.md", &["adapter-sim"]),
     ("examples/", &["e2e", "xtask"]),
     ("adapters/skeleton/", &["xtask"]),
+    ("cloud-api-proto/proto/", &["xtask"]),
     ("service-controller/src/plan/annotations/", &["e2e"]),
 ];
 /// Files that no test reads.
