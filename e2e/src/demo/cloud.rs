@@ -7,6 +7,7 @@ use std::time::Duration;
 use adapter_conformance::proxy::Call;
 use adapter_sim::simcloud::model::{self, ProvisioningStatus, RouteStatus};
 use adapter_sim::simcloud::{Access, Family};
+use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -109,8 +110,27 @@ impl Cloud {
         match self {
             Self::Sim(cloud) => cloud.create_numbered("node-{n}", count).await.map(drop),
             // Nova adds a number to the name only if it creates several servers.
-            Self::OpenStack(cloud) if count == 1 => cloud.project.create_servers("node-1", 1).await.map(drop),
+            Self::OpenStack(_) if count == 1 => self.create_instance("node-1").await,
             Self::OpenStack(cloud) => cloud.project.create_servers("node", count).await.map(drop),
+        }
+    }
+
+    pub(super) async fn create_instance(&self, name: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Sim(cloud) => cloud.create_instance(name).await.map(drop),
+            Self::OpenStack(cloud) => cloud.project.create_servers(name, 1).await.map(drop),
+        }
+    }
+
+    pub(super) async fn delete_instance(&self, name: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Sim(cloud) => {
+                let instances = cloud.state().await?.instances;
+                let instance = instances.iter().find(|it| it.name == name);
+                let instance = instance.with_context(|| format!("instance {name} does not exist"))?;
+                cloud.delete_instance(&instance.id).await
+            }
+            Self::OpenStack(cloud) => cloud.project.delete_server(name).await,
         }
     }
 

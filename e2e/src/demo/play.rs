@@ -66,6 +66,8 @@ impl Play {
         self.step("routes", title, stage, steps::routes_exist).await?;
         let title = "a Service of type LoadBalancer gets an address and its members";
         self.step("service", title, stage, steps::service_is_created).await?;
+        let title = "another node joins, gets its route and becomes a member, and leaves";
+        self.step("one more node", title, stage, steps::node_joins_and_leaves).await?;
         let title = "the adapter is killed while it creates a second load balancer";
         self.step("adapter killed", title, stage, steps::adapter_is_killed).await?;
         let title = "all three controllers are restarted and find nothing to do";

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use tokio::task::JoinSet;
 
 use crate::metrics::sum;
-use crate::{ADAPTER, CONTROLLERS, events_on, eventually, node, seconds, service};
+use crate::{ADAPTER, CONTROLLERS, delete_node, events_on, eventually, node, seconds, service};
 
 use super::cost::Cost;
 use super::facts;
@@ -43,10 +43,7 @@ pub(super) async fn nodes_join(stage: &mut Stage, count: usize) -> anyhow::Resul
         done.context("a kubelet panicked")??;
     }
     stage.nodes = count;
-    let lines = eventually("all nodes are initialised", patience(stage), || async {
-        nodes(stage).await?.iter().map(facts::initialised).collect::<anyhow::Result<Vec<_>>>()
-    });
-    show_some(stage, &lines.await?, "nodes");
+    show_some(stage, &all_initialised(stage).await?, "nodes");
     // Route calls, which begin at the same time, are counted in their own step.
     let after = stage.counts().await?;
     let cost = |families: &[Family]| Cost::between(&stage.before_nodes, &after, families);
@@ -64,13 +61,7 @@ pub(super) async fn nodes_join(stage: &mut Stage, count: usize) -> anyhow::Resul
 
 /// Waits for the routes of all nodes. Routes are created while nodes are initialised, so all route calls since then are counted here.
 pub(super) async fn routes_exist(stage: &mut Stage) -> anyhow::Result<Cost> {
-    let routes = eventually("all nodes have their routes", patience(stage), || async {
-        nodes(stage).await?.iter().try_for_each(facts::connected)?;
-        let routes = stage.cluster.cloud.routes().await?;
-        ensure!(routes.len() == stage.nodes, "{} active routes for {} nodes", routes.len(), stage.nodes);
-        Ok(routes)
-    });
-    show_some(stage, &routes.await?, "routes");
+    show_some(stage, &all_routed(stage).await?, "routes");
     stage.output.note(format!("NetworkUnavailable is False on all {} nodes", stage.nodes));
     Ok(Cost::between(&stage.before_nodes, &stage.counts().await?, &[Family::Network]))
 }
@@ -90,6 +81,26 @@ pub(super) async fn service_is_created(stage: &mut Stage) -> anyhow::Result<Cost
     service(FIRST).port(80).port(443).create(&stage.client()).await?;
     balanced(stage, FIRST).await?;
     stage.cost_since(&before).await
+}
+
+/// Adds a node, and removes it as users do: first the Node object, then the instance. Its route and its membership follow.
+pub(super) async fn node_joins_and_leaves(stage: &mut Stage) -> anyhow::Result<Cost> {
+    let name = format!("node-{}", stage.nodes + 1);
+    stage.cluster.cloud.create_instance(&name).await?;
+    let before = stage.counts().await?;
+    register(&stage.client(), stage.nodes + 1).await?;
+    stage.nodes += 1;
+    all_initialised(stage).await?;
+    all_routed(stage).await?;
+    balanced(stage, FIRST).await?;
+    stage.output.command(&format!("kubectl delete node {name}"));
+    delete_node(&stage.client(), &name).await?;
+    stage.nodes -= 1;
+    all_routed(stage).await?;
+    balanced(stage, FIRST).await?;
+    let cost = stage.cost_since(&before).await?;
+    stage.cluster.cloud.delete_instance(&name).await?;
+    Ok(cost)
 }
 
 /// Kills the adapter while it creates a load balancer: no request is lost, and no object is created twice.
@@ -209,6 +220,25 @@ async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<String> {
         stage.nodes
     ));
     Ok(id)
+}
+
+/// Waits until all nodes are initialised. Returns a line for each.
+async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
+    eventually("all nodes are initialised", patience(stage), || async {
+        nodes(stage).await?.iter().map(facts::initialised).collect()
+    })
+    .await
+}
+
+/// Waits until the cloud has the routes of all nodes. Returns a line for each.
+async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<String>> {
+    eventually("all nodes have their routes", patience(stage), || async {
+        nodes(stage).await?.iter().try_for_each(facts::connected)?;
+        let routes = stage.cluster.cloud.routes().await?;
+        ensure!(routes.len() == stage.nodes, "{} active routes for {} nodes", routes.len(), stage.nodes);
+        Ok(routes)
+    })
+    .await
 }
 
 async fn nodes(stage: &Stage) -> anyhow::Result<Vec<Node>> {

@@ -10,7 +10,7 @@ const ABOUT: &str = "Shows the controllers and the adapter at work, on a real co
 // Each paragraph is one line, because clap wraps it to the width of the terminal.
 const LONG_ABOUT: &str = "Shows the controllers and the adapter at work, on a real control plane.
 
-Starts etcd, kube-apiserver and a simulated cloud on loopback (or uses OpenStack, see --cloud), installs the chart with Helm, and runs the four processes with the flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets its load balancer, the adapter is killed while it creates a load balancer, the controllers are restarted, and the Services are deleted. Each step prints its results, its duration and its vendor calls, as counted by the cloud; a table at the end summarises them.
+Starts etcd, kube-apiserver and a simulated cloud on loopback (or uses OpenStack, see --cloud), installs the chart with Helm, and runs the four processes with the flags, environment and ServiceAccounts that the chart gives them. Then nodes join, a Service gets its load balancer, another node joins and leaves, the adapter is killed while it creates a load balancer, the controllers are restarted, and the Services are deleted. Each step prints its results, its duration and its vendor calls, as counted by the cloud; a table at the end summarises them.
 
 With --cloud openstack the cloud is the one of `cargo xtask openstack`: if it does not run, it is started, and stopped at the end. The demo has a project of its own there, and removes it with everything in it.
 
