@@ -66,11 +66,11 @@ pub struct Change {
 }
 
 /// Reads all plans, and what another cloud controller manager left.
-pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<AdoptReport, Usage> {
+pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<AdoptReport, Usage> {
     let mut session = Session::open(common, &Component::CONTROLLERS, now).await?;
     let gathered = gather::all(&mut session).await;
     let (former, lacking) = match &session.cluster {
-        Some(cluster) => former::look(cluster, now).await,
+        Some(cluster) => former::read(cluster, now).await,
         None => (Former::unread("not connected to the API server"), Vec::new()),
     };
     session.missing.extend(lacking);
@@ -120,16 +120,16 @@ fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing
         all.push("no plan was read".to_owned());
     }
     for it in planners {
-        let who = format!("{} {}", it.controller, it.process);
+        let name = format!("{} {}", it.controller, it.process);
         if !it.dry_run {
             all.push(format!(
-                "{who}: already runs without --dry-run, so its plan shows only the remaining \
+                "{name}: already runs without --dry-run, so its plan shows only the remaining \
                 changes: install it with --set dryRun=true before you use `adopt`"
             ));
         }
         if !it.is_complete() {
             all.push(format!(
-                "{who}: has reconciled {} of {} objects so far: try again later",
+                "{name}: has reconciled {} of {} objects so far: try again later",
                 it.looked_at, it.of
             ));
         }

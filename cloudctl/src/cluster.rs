@@ -3,8 +3,16 @@
 use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
 
 use cloud_lease::without_secrets;
-use futures::FutureExt as _;
-use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
+use futures::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        coordination::v1::{Lease, LeaseSpec},
+        core::v1::Pod,
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
 use kube::{
     Api, Client,
     api::{ListParams, PartialObjectMeta},
@@ -19,12 +27,14 @@ use crate::{
 };
 
 /// Time limit for a request to the API server.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for a connection to the API server.
-const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
-const OURS: &str = "app.kubernetes.io/name=cloud-controllers";
+const CHART_LABEL: &str = "app.kubernetes.io/name=cloud-controllers";
 
+/// Seconds since the last renewal after which a Lease counts as not held. This is longer than any Lease lasts, because clocks differ.
+const LEASE_EXPIRY_SECONDS: i64 = 30;
 /// The resource that the program must read to find the pages.
 const PODS: &str = "pods";
 
@@ -63,7 +73,7 @@ impl Cluster {
         context: Option<&str>,
     ) -> Result<Self, Unconnected> {
         let mut config = config(kubeconfig, context).await?;
-        config.connect_timeout = Some(CONNECTED_WITHIN);
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
         let (home, url) = (config.default_namespace.clone(), config.cluster_url.to_string());
         let client = Client::try_from(config);
         let client = client.map_err(|error| {
@@ -101,7 +111,8 @@ impl Cluster {
     /// Lists the pods of the release, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
-        let pods = self.ask(PODS, async { api.list(&ListParams::default().labels(OURS)).await }).await?;
+        let pods =
+            self.ask(PODS, async { api.list(&ListParams::default().labels(CHART_LABEL)).await }).await?;
         Ok(pods.items)
     }
 
@@ -111,8 +122,8 @@ impl Cluster {
         namespace: &str,
     ) -> Result<Vec<PartialObjectMeta<Deployment>>, Missing> {
         let api: Api<Deployment> = self.namespaced(namespace);
-        let ours = ListParams::default().labels(OURS);
-        Ok(self.ask("deployments", async { api.list_metadata(&ours).await }).await?.items)
+        let of_chart = ListParams::default().labels(CHART_LABEL);
+        Ok(self.ask("deployments", async { api.list_metadata(&of_chart).await }).await?.items)
     }
 
     /// Lists all Leases in a namespace.
@@ -127,16 +138,16 @@ impl Cluster {
         what: &str,
         question: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Missing> {
-        if let Some(told) = self.away.get() {
-            return Err(told.clone());
+        if let Some(known) = self.away.get() {
+            return Err(known.clone());
         }
         let away = |why: String| {
             let why = format!("{} does not answer: {why}", self.url);
             self.away.get_or_init(|| Missing::new(API_SERVER, why)).clone()
         };
-        match timeout(ANSWERED_WITHIN, question).await {
+        match timeout(REQUEST_TIMEOUT, question).await {
             Ok(Ok(answer)) => Ok(answer),
-            Err(_late) => Err(away(format!("timed out after {}s", ANSWERED_WITHIN.as_secs()))),
+            Err(_late) => Err(away(format!("timed out after {}s", REQUEST_TIMEOUT.as_secs()))),
             Ok(Err(kube::Error::Api(status))) if status.code == 401 => Err(Missing::new(
                 API_SERVER,
                 format!("{} rejects these credentials: log in again, or choose another --context", self.url),
@@ -155,22 +166,30 @@ impl Cluster {
     /// Reads a page of a pod, by port-forward.
     pub(crate) async fn page(
         &self,
-        (namespace, pod): (&str, &str),
+        namespace: &str,
+        pod: &str,
         port: u16,
         path: &str,
     ) -> Result<HttpResponse, String> {
         let pods: Api<Pod> = self.namespaced(namespace);
         let mut forward = pods.portforward(pod, &[port]).await.map_err(|error| refused(&error, namespace))?;
-        let told = forward.take_error(port);
+        let error = forward.take_error(port);
         let Some(stream) = forward.take_stream(port) else {
             return Err("the port-forward has no stream".to_owned());
         };
         let answer = http::get(stream, pod, path).await;
         // The kubelet's error is more precise than the broken connection.
-        let told = told.and_then(|told| told.now_or_never()).flatten();
+        let of_kubelet = error.and_then(FutureExt::now_or_never).flatten();
         forward.abort();
-        answer.map_err(|error| told.unwrap_or_else(|| error.to_string()))
+        answer.map_err(|error| of_kubelet.unwrap_or(error))
     }
+}
+
+/// Whether a Lease has a holder that renewed it recently.
+pub(crate) fn is_held(spec: &LeaseSpec, now: Timestamp) -> bool {
+    let renewed = spec.renew_time.as_ref();
+    renewed.is_some_and(|MicroTime(at)| now.duration_since(*at).as_secs() <= LEASE_EXPIRY_SECONDS)
+        && spec.holder_identity.as_ref().is_some_and(|holder| !holder.is_empty())
 }
 
 /// Advises what to do if a permission is missing. With `--url`, the permission to list pods is not needed.
@@ -215,8 +234,7 @@ fn root(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = causes(error).find_map(without_secrets) {
         return words;
     }
-    let text = in_time(&causes(error).last().unwrap_or(error).to_string());
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+    http::plain(in_time(&causes(error).last().unwrap_or(error).to_string()))
 }
 
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -225,7 +243,7 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 
 /// Replaces the text of an expired deadline by a text that names the time limit.
 fn in_time(text: &str) -> String {
-    text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECTED_WITHIN.as_secs()))
+    text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECT_TIMEOUT.as_secs()))
 }
 
 #[cfg(test)]
@@ -239,10 +257,10 @@ mod tests {
         let no = json!({ "kind": "Status", "code": 403, "message": "it is forbidden" });
         let cluster = Cluster::answering(403, &no);
         let why = |missing: Missing| missing.why;
-        let told = "it is forbidden: bind the roles of docs/cloudctl.md";
-        assert_eq!(cluster.leases("ccm").await.map_err(why).expect_err("refused"), told);
+        let wanted = "it is forbidden: bind the roles of docs/cloudctl.md";
+        assert_eq!(cluster.leases("ccm").await.map_err(why).expect_err("refused"), wanted);
         let pods = cluster.pods(Some("ccm")).await.map_err(why).expect_err("refused");
-        assert_eq!(pods, format!("{told}, or use --url COMPONENT=URL"));
+        assert_eq!(pods, format!("{wanted}, or use --url COMPONENT=URL"));
     }
 
     #[test]

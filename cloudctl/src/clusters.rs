@@ -24,7 +24,7 @@ pub struct ClustersReport {
 }
 
 /// Reads the adapter's page.
-pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<ClustersReport, Usage> {
+pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<ClustersReport, Usage> {
     let mut session = Session::open(common, &[Component::CloudAdapter], now).await?;
     let pages = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     if !pages.is_empty() && !pages.iter().any(|it| it.content.leader) {

@@ -20,8 +20,8 @@ const NO_FILES: u8 = 4;
 pub(crate) fn complete(mut command: Command, words: &[&str]) -> String {
     command.build();
     let (last, before) = words.split_last().map_or(("", words), |(last, before)| (*last, before));
-    let place = Position::after(&command, before);
-    let (candidates, directive) = place.candidates(last);
+    let position = Position::after(&command, before);
+    let (candidates, directive) = position.candidates(last);
     let mut text = String::new();
     for (name, help) in candidates.into_iter().filter(|(name, _)| name.starts_with(last)) {
         // Writing to a String cannot fail.
@@ -42,20 +42,20 @@ struct Position<'a> {
 
 impl<'a> Position<'a> {
     fn after(root: &'a Command, words: &[&str]) -> Self {
-        let mut place = Self { command: root, flag: None, arguments: 0 };
+        let mut position = Self { command: root, flag: None, arguments: 0 };
         for word in words {
-            if place.flag.take().is_some() {
+            if position.flag.take().is_some() {
                 continue;
             }
             if word.starts_with('-') {
-                place.flag = flag(place.command, word);
-            } else if let Some(command) = place.command.find_subcommand(word) {
-                (place.command, place.arguments) = (command, 0);
+                position.flag = flag(position.command, word);
+            } else if let Some(command) = position.command.find_subcommand(word) {
+                (position.command, position.arguments) = (command, 0);
             } else {
-                place.arguments += 1;
+                position.arguments += 1;
             }
         }
-        place
+        position
     }
 
     /// Returns all matching candidates with their help, and whether file names are allowed.
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn commands_flags_and_values_are_completed() {
-        for (words, told) in [
+        for (words, expected) in [
             (&["ex"][..], &["explain", ":4"][..]),
             (&["explain", "n"], &["node", ":4"]),
             (&["orphans", "--de"], &["--delete", ":4"]),
@@ -140,7 +140,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(next(words), told, "{words:?}");
+            assert_eq!(next(words), expected, "{words:?}");
         }
         assert!(next(&[""]).len() > 8 && next(&[]) == next(&[""]));
         assert!(complete(Options::command(), &["ado"]).starts_with("adopt\tShow what another"));

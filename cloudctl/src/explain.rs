@@ -11,7 +11,7 @@ use telemetry::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanatio
 
 use crate::{
     missing::Missing,
-    objects::{self, ObjectEvent as Event},
+    objects::{self, ObjectEvent},
     options::{Common, Component},
     session::{Page, Session, Usage},
     status::ProcessReport,
@@ -66,7 +66,7 @@ pub struct ExplainReport {
     /// The part of the budget that delays the object.
     pub budget: Option<OfBudget>,
     /// The latest Events of the controllers about the object, oldest first.
-    pub events: Vec<Event>,
+    pub events: Vec<ObjectEvent>,
     /// Why no controller has the object, with similar names.
     pub unknown: Option<String>,
     /// What could not be read.
@@ -86,13 +86,13 @@ pub struct OfBudget {
 }
 
 /// Reads the pages of all replicas and of the adapter, and objects from the API server.
-pub(crate) async fn look(common: &Common, what: &What, now: Timestamp) -> Result<ExplainReport, Usage> {
+pub(crate) async fn read(common: &Common, what: &What, now: Timestamp) -> Result<ExplainReport, Usage> {
     let controllers: &[Component] = match what {
         What::Node { .. } => &[Component::NodeController, Component::RouteController],
         What::Service { .. } => &[Component::ServiceController],
     };
     if let (What::Service { name }, Some(_)) = (what, &common.namespace) {
-        name.settled().map_err(Usage)?;
+        name.require_namespace().map_err(Usage)?;
     }
     let components = [&[Component::CloudAdapter][..], controllers].concat();
     let mut session = Session::open(common, &components, now).await?;

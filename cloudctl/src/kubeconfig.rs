@@ -85,9 +85,9 @@ fn read(file: &Path) -> Result<Kubeconfig, String> {
 /// Formats the error without the parser's own text, which quotes surrounding lines and values.
 fn fault(error: &KubeconfigError) -> String {
     if let KubeconfigError::Parse(error) = error {
-        let place = error.location();
-        let place = place.map(|at| format!(": see line {}, column {}", at.line(), at.column()));
-        return format!("is not a valid kubeconfig{}", place.unwrap_or_default());
+        let location = error.location();
+        let location = location.map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+        return format!("is not a valid kubeconfig{}", location.unwrap_or_default());
     }
     if let KubeconfigError::ReadConfig(source, _path) = error {
         return format!("cannot be read: {}", plain(source));

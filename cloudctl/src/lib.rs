@@ -35,7 +35,7 @@ pub use self::{
     clusters::ClustersReport,
     explain::{ExplainReport, OfBudget},
     missing::Missing,
-    objects::ObjectEvent as ToldEvent,
+    objects::ObjectEvent,
     orphans::{OrphansReport, Outcome},
     plan::{PlanReport, Planned, Planner, Price},
     program::run,

@@ -17,7 +17,7 @@ use crate::{cluster::Cluster, missing::Missing};
 const REPORTERS: [&str; 4] =
     ["cloud-node-controller", "cloud-node-lifecycle-controller", "route_controller", "service-controller"];
 /// Maximum number of suggested names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The name of a Service, optionally with its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
 
 impl Key {
     /// Refuses a name without a namespace if `-n` is set, because kubectl users would expect `-n` to be the object's namespace.
-    pub(crate) fn settled(&self) -> Result<(), String> {
+    pub(crate) fn require_namespace(&self) -> Result<(), String> {
         let Self { namespace, name } = self;
         if namespace.is_some() {
             return Ok(());
@@ -138,9 +138,9 @@ pub(crate) async fn events(cluster: &Cluster, object: &Object) -> Result<Vec<Obj
     let about = ListParams::default().fields(&about);
     let events = cluster.ask("events", async { events.list(&about).await }).await?;
     let about = events.items.into_iter().filter(|event| is_about(event, uid.as_deref()));
-    let mut told: Vec<ObjectEvent> = about.filter_map(told).collect();
-    told.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
-    Ok(told)
+    let mut events: Vec<ObjectEvent> = about.filter_map(of_controller).collect();
+    events.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
+    Ok(events)
 }
 
 /// Returns the UID of the current object with this name, if there is one.
@@ -166,7 +166,7 @@ fn is_about(event: &Event, uid: Option<&str>) -> bool {
 }
 
 /// Converts an Event of a controller. Returns `None` for Events of other components.
-fn told(event: Event) -> Option<ObjectEvent> {
+fn of_controller(event: Event) -> Option<ObjectEvent> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;
     let in_series = event.series.as_ref().and_then(|it| it.last_observed_time.clone());
     let at = in_series.or(event.event_time).map(|MicroTime(at)| at);
@@ -191,7 +191,7 @@ pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
             let all = cluster.ask("services", async { services.list(&ListParams::default()).await }).await;
             let seen = all.map(|all| {
                 let it = all.items.iter().find(|it| it.name_any() == *name);
-                (all.items.iter().map(|it| it.name_any()).collect(), it.and_then(not_ours))
+                (all.items.iter().map(|it| it.name_any()).collect(), it.and_then(why_unmanaged))
             });
             unknown(object, seen)
         }
@@ -199,7 +199,7 @@ pub(crate) async fn why_unknown(cluster: &Cluster, object: &Object) -> String {
 }
 
 /// Returns why the controllers do not manage a Service.
-fn not_ours(service: &Service) -> Option<String> {
+fn why_unmanaged(service: &Service) -> Option<String> {
     let spec = service.spec.as_ref()?;
     let of_type = spec.type_.as_deref().unwrap_or("ClusterIP");
     if of_type != "LoadBalancer" {
@@ -211,7 +211,7 @@ fn not_ours(service: &Service) -> Option<String> {
 
 /// Formats the explanation as a sentence. `seen`: the existing names, and why this object is not managed.
 fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>) -> String {
-    let (names, not_ours) = match seen {
+    let (names, unmanaged) = match seen {
         Ok(seen) => seen,
         Err(why) => {
             return format!(
@@ -221,17 +221,17 @@ fn unknown(object: &Object, seen: Result<(Vec<String>, Option<String>), Missing>
         }
     };
     if names.iter().any(|it| it == object.name()) {
-        let why = not_ours.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
+        let why = unmanaged.unwrap_or_else(|| "their caches may not be complete yet".to_owned());
         return format!("the object exists, but none of the controllers that were read has it: {why}");
     }
     let near: Vec<&str> =
-        similar(object.name(), names.iter().map(String::as_str)).into_iter().take(NAMED).collect();
+        similar(object.name(), names.iter().map(String::as_str)).into_iter().take(MAX_NAMED).collect();
     let meant = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-    let place = match object {
+    let namespace = match object {
         Object::Node(_) => String::new(),
         Object::Service { namespace, .. } => format!(" in namespace {namespace}"),
     };
-    format!("no object has this name{place}{meant}")
+    format!("no object has this name{namespace}{meant}")
 }
 
 #[cfg(test)]
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn a_service_has_a_namespace() {
-        let at_home = Object::service(&key("web").expect("a key"), "shop");
-        assert_eq!(at_home.to_string(), "Service shop/web");
+        let web = Object::service(&key("web").expect("a key"), "shop");
+        assert_eq!(web.to_string(), "Service shop/web");
         assert_eq!(Object::service(&key("a/web").expect("a key"), "shop").key(), "a/web");
         for wrong in ["", "a/", "/a", "a/b/c", "Web", "a b", "a?b"] {
             assert!(key(wrong).is_err(), "{wrong}");
@@ -254,7 +254,7 @@ mod tests {
     fn an_unknown_name_is_explained() {
         let web = Object::service(&key("web").expect("a key"), "shop");
         let names = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        for (seen, told) in [
+        for (seen, text) in [
             (
                 Ok((names(&["web-1", "db", "webs"]), None)),
                 "no object has this name in namespace shop; similar names: webs, web-1",
@@ -270,14 +270,14 @@ mod tests {
                 not known: forbidden",
             ),
         ] {
-            assert_eq!(unknown(&web, seen), told);
+            assert_eq!(unknown(&web, seen), text);
         }
     }
 
     #[test]
     fn an_unmanaged_service_has_a_reason() {
         let service = |spec| serde_json::from_value::<Service>(json!({ "spec": spec })).expect("a Service");
-        let why = |spec| not_ours(&service(spec)).unwrap_or_default();
+        let why = |spec| why_unmanaged(&service(spec)).unwrap_or_default();
         assert!(why(json!({})).contains("type is ClusterIP"));
         assert!(why(json!({ "type": "LoadBalancer", "loadBalancerClass": "a/b" })).contains("its class a/b"));
         assert_eq!(why(json!({ "type": "LoadBalancer" })), "");
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn events_of_others_are_left_out() {
         let event = |from| {
-            told(serde_json::from_value(json!({
+            of_controller(serde_json::from_value(json!({
                 "metadata": {}, "involvedObject": {}, "reason": "Why", "type": "Warning", "message": "words",
                 "reportingComponent": from, "eventTime": "2026-01-02T03:04:05.000000Z",
                 "series": { "count": 3, "lastObservedTime": "2026-01-02T03:05:05.000000Z" },
@@ -307,9 +307,9 @@ mod tests {
             .expect("an Event"))
         };
         assert_eq!(event("kubelet"), None);
-        let ours = event("service-controller").expect("ours");
+        let event = event("service-controller").expect("an Event of a controller");
         assert_eq!(
-            (ours.count, ours.at.map(|at| at.to_string())),
+            (event.count, event.at.map(|at| at.to_string())),
             (3, Some("2026-01-02T03:05:05Z".to_owned()))
         );
     }

@@ -193,19 +193,16 @@ mod tests {
     fn flags_are_consistent_and_documented() {
         Options::command().debug_assert();
         let help = Options::command().render_help().to_string();
-        for told in ["cloudctl explain service default/web", "Exit codes", "[default: kube-system]"] {
-            assert!(help.contains(told), "{told}: {help}");
+        for text in ["cloudctl explain service default/web", "Exit codes", "[default: kube-system]"] {
+            assert!(help.contains(text), "{text}: {help}");
         }
     }
 
     #[test]
     fn a_place_is_a_component_and_a_url() {
-        let place: PagesUrl = "cloud-adapter=http://[::1]:10273/".parse().expect("a place");
-        assert_eq!(
-            place,
-            PagesUrl { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() }
-        );
-        for (text, told) in [
+        let url: PagesUrl = "cloud-adapter=http://[::1]:10273/".parse().expect("a URL");
+        assert_eq!(url, PagesUrl { component: Component::CloudAdapter, authority: "[::1]:10273".to_owned() });
+        for (text, wanted) in [
             ("http://10.0.0.1:1", "unknown component 'http://"),
             ("cloud-adapter", "COMPONENT=URL"),
             ("adapter=http://a:1", "node-controller, route-controller"),
@@ -215,7 +212,7 @@ mod tests {
             ("cloud-adapter=http://a:1/status", "http://HOST:PORT"),
         ] {
             let refused = text.parse::<PagesUrl>().expect_err(text);
-            assert!(refused.contains(told) || text.starts_with("http"), "{text}: {refused}");
+            assert!(refused.contains(wanted) || text.starts_with("http"), "{text}: {refused}");
         }
     }
 }

@@ -63,11 +63,11 @@ pub struct OrphansReport {
 
 /// Reads the pages of service-controller, and the releases.
 pub(crate) async fn list(session: &mut Session) -> OrphansReport {
-    let mut seen = look(session).await;
+    let mut seen = read_pages(session).await;
     match releases::read(session).await {
         Ok(released) => seen.stale = stale(released, &seen),
         Err(why) if !seen.missing.contains(&why) => seen.missing.push(why),
-        Err(_told) => (),
+        Err(_known) => (),
     }
     seen
 }
@@ -82,7 +82,7 @@ fn stale(mut released: BTreeMap<String, String>, seen: &OrphansReport) -> BTreeM
 }
 
 /// Reads the pages of service-controller.
-async fn look(session: &mut Session) -> OrphansReport {
+async fn read_pages(session: &mut Session) -> OrphansReport {
     let of = [Component::ServiceController];
     let pages = session.pages::<ControllerStatus>(&of, "/status").await;
     report(session, pages)

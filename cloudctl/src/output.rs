@@ -102,7 +102,7 @@ impl Paper {
     }
 
     /// Adds a list under a heading, for example of missing things. Adds nothing if the list is empty.
-    pub(crate) fn list(&mut self, (title, tone): (&str, Tone), lines: impl IntoIterator<Item = String>) {
+    pub(crate) fn list(&mut self, title: &str, tone: Tone, lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
             return;
@@ -126,7 +126,7 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
             let mut paper = Paper::new(color);
             report.show(&mut paper);
             let missing = report.missing().iter().map(|it| format!("{}: {}", it.source, it.why));
-            paper.list(("Missing", Tone::Bad), missing);
+            paper.list("Missing", Tone::Bad, missing);
             Ok(paper.text())
         }
         Format::Json => {

@@ -51,7 +51,7 @@ pub struct Planned {
 }
 
 /// Reads all plans.
-pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<PlanReport, Usage> {
+pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<PlanReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
     let gathered = gather::all(&mut session).await;

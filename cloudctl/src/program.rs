@@ -82,14 +82,14 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     let now = Timestamp::now();
     let common = &options.common;
     match &options.command {
-        Command::Status => finish(options, &status::look(common, now).await?),
-        Command::Plan => finish(options, &plan::look(common, now).await?),
-        Command::Adopt => finish(options, &adopt::look(common, now).await?),
+        Command::Status => finish(options, &status::read(common, now).await?),
+        Command::Plan => finish(options, &plan::read(common, now).await?),
+        Command::Adopt => finish(options, &adopt::read(common, now).await?),
         Command::Orphans(args) => orphans(options, args, now).await,
-        Command::Clusters => finish(options, &clusters::look(common, now).await?),
+        Command::Clusters => finish(options, &clusters::read(common, now).await?),
         Command::Completions { shell } => completions(*shell),
         Command::Limits(args) => finish(options, &args.report()?),
-        Command::Explain(args) => finish(options, &explain::look(common, &args.what, now).await?),
+        Command::Explain(args) => finish(options, &explain::read(common, &args.what, now).await?),
     }
 }
 

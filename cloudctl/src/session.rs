@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// Time limit for a page that needs no calls.
-const PAGE_WITHIN: Duration = Duration::from_secs(5);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a page for which the process has to call the adapter.
-const TRIED_WITHIN: Duration = Duration::from_secs(15);
+const PLAN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Number of pages that are read at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
 /// The label that names a pod's component.
@@ -92,8 +92,8 @@ impl Session {
         };
         let mut processes: Vec<Process> = common.url.iter().map(Process::at).collect();
         processes.retain(|process| components.contains(&process.component));
-        let placed = |component: &&Component| common.url.iter().any(|place| place.component == **component);
-        let by_pod: Vec<Component> = components.iter().filter(|it| !placed(it)).copied().collect();
+        let has_url = |component: &&Component| common.url.iter().any(|it| it.component == **component);
+        let by_pod: Vec<Component> = components.iter().filter(|it| !has_url(it)).copied().collect();
         if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
             match pods(cluster, common.namespace()).await {
                 Ok(pods) => {
@@ -133,7 +133,7 @@ impl Session {
             (process, content)
         });
         let read: Vec<(Process, Result<T, Missing>)> =
-            stream::iter(reading).buffered(AT_ONCE).collect().await;
+            stream::iter(reading).buffered(MAX_CONCURRENT).collect().await;
         let mut all = Vec::new();
         for (process, content) in read {
             match content {
@@ -151,14 +151,12 @@ impl Session {
     }
 
     async fn get(&self, process: &Process, path: &str) -> Result<HttpResponse, String> {
-        let within = if path.starts_with("/plan") { TRIED_WITHIN } else { PAGE_WITHIN };
+        let within = if path.starts_with("/plan") { PLAN_TIMEOUT } else { PAGE_TIMEOUT };
         let got = async {
             match (&process.reach, &self.cluster) {
-                (Reach::Url, _) => {
-                    http::get_from(&process.name, path).await.map_err(|error| error.to_string())
-                }
+                (Reach::Url, _) => http::get_from(&process.name, path).await,
                 (Reach::Pod { namespace, port }, Some(cluster)) => {
-                    cluster.page((namespace, &process.name), *port, path).await
+                    cluster.page(namespace, &process.name, *port, path).await
                 }
                 (Reach::Pod { .. }, None) => Err("not connected to the API server".to_owned()),
             }
@@ -171,8 +169,8 @@ impl Session {
 
 impl Process {
     /// Creates a process whose pages are at a URL.
-    fn at(place: &PagesUrl) -> Self {
-        Self { component: place.component, name: place.authority.clone(), reach: Reach::Url }
+    fn at(url: &PagesUrl) -> Self {
+        Self { component: url.component, name: url.authority.clone(), reach: Reach::Url }
     }
 
     /// Whether the process is a pod in the namespace of the release.

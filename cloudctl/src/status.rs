@@ -10,20 +10,17 @@ use serde::{Deserialize, Serialize};
 use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting};
 
 use crate::{
+    cluster::is_held,
     missing::Missing,
     options::{Common, Component},
     session::{Page, Process, Session, Usage},
     words,
 };
 
-/// Age of the last renewal, in seconds, after which a Lease counts as not held: three times as long as a holder may rely on it, because
-/// clocks differ.
-const LAPSED: i64 = 30;
-
 /// If an object is out of sync for this long, the report lists it as not well.
-const LONG: SignedDuration = SignedDuration::from_mins(5);
+const LONG_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Maximum number of such objects that are named for each controller.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The status of the adapter and the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +69,7 @@ pub struct Shard {
 }
 
 /// Reads all pages and all Leases.
-pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport, Usage> {
+pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
@@ -89,28 +86,29 @@ pub(crate) async fn look(common: &Common, now: Timestamp) -> Result<StatusReport
     if named && !controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
         session.missing.extend(elsewhere(&session.namespace, &leases));
     }
-    Ok(report(&session, (adapters, controllers), &leases))
+    Ok(report(&session, adapters, controllers, &leases))
 }
 
 /// Returns why the given namespace may be wrong. If all pages are at URLs, no other check finds such a mistake. `None`: a controller has
 /// Leases in the namespace.
 fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
     let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
-    let ours = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
+    let found = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
     let why = format!(
         "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use -n NAMESPACE"
     );
-    (!ours).then(|| Missing::new("leases", why))
+    (!found).then(|| Missing::new("leases", why))
 }
 
 /// Builds the report.
 fn report(
     session: &Session,
-    (adapters, controllers): (Vec<Page<AdapterStatus>>, Vec<Page<ControllerStatus>>),
+    adapters: Vec<Page<AdapterStatus>>,
+    controllers: Vec<Page<ControllerStatus>>,
     leases: &[Lease],
 ) -> StatusReport {
-    let adapters = told(adapters);
-    let controllers = told(controllers);
+    let adapters = reports(adapters);
+    let controllers = reports(controllers);
     let shards = shards(&controllers, leases, session.now);
     let missing = session.lacks();
     let mut troubles = Vec::new();
@@ -123,7 +121,7 @@ fn report(
     StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
 }
 
-fn told<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
+fn reports<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
     pages.into_iter().map(|it| ProcessReport { process: it.process.name, page: it.content }).collect()
 }
 
@@ -155,9 +153,9 @@ fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard
     let rest = lease.metadata.name.as_deref()?.strip_prefix(component.lease())?;
     let shard = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
     let spec = lease.spec.clone().unwrap_or_default();
-    let renewed = spec.renew_time.map(|MicroTime(at)| at);
-    let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= LAPSED);
-    let holder = spec.holder_identity.filter(|it| !it.is_empty() && fresh);
+    let renewed = spec.renew_time.as_ref().map(|MicroTime(at)| *at);
+    let held = is_held(&spec, now);
+    let holder = spec.holder_identity.filter(|_| held);
     let since = spec.acquire_time.map(|MicroTime(at)| at).filter(|_| holder.is_some());
     Some(Shard { controller: component.name().to_owned(), shard, holder, since, renewed })
 }
@@ -209,7 +207,7 @@ fn long_waits(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
     now: Timestamp,
 ) -> Vec<String> {
-    let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG);
+    let old = |it: &&Waiting| it.since.is_some_and(|since| now.duration_since(since) >= LONG_WAIT);
     let all: Vec<&Waiting> = page.waits.iter().filter(old).filter(|_| !page.dry_run).collect();
     let line = |it: &&Waiting| {
         let Waiting { kind, key, since, waits_for, .. } = it;
@@ -220,11 +218,11 @@ fn long_waits(
             age(now, *since)
         )
     };
-    let mut lines: Vec<String> = all.iter().take(NAMED).map(line).collect();
-    let more = all.len().saturating_sub(NAMED);
+    let mut lines: Vec<String> = all.iter().take(MAX_NAMED).map(line).collect();
+    let more = all.len().saturating_sub(MAX_NAMED);
     if more > 0 {
         let least = if all.len() == page.waits.len() { "at least " } else { "" };
-        let long = words::duration(LONG.as_secs_f64());
+        let long = words::duration(LONG_WAIT.as_secs_f64());
         lines.push(format!("{} {process}: {least}{more} more for longer than {long}", page.controller));
     }
     lines

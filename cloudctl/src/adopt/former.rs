@@ -13,7 +13,10 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster::Cluster, missing::Missing};
+use crate::{
+    cluster::{Cluster, is_held},
+    missing::Missing,
+};
 
 /// Namespace and name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
 const NAMESPACE: &str = "kube-system";
@@ -22,10 +25,8 @@ const NAME: &str = "cloud-controller-manager";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Seconds since the last renewal of its Lease after which the other controller counts as stopped: twice the duration of the Lease.
-const LAPSED: i64 = 30;
 /// The label of the pods of this project's chart.
-const OURS: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
+const CHART_LABEL: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
 
 /// The resources that are read.
 pub(super) const LEASES: &str = "leases";
@@ -69,8 +70,8 @@ pub struct FormerLease {
     pub running: bool,
 }
 
-/// Looks for another cloud controller manager, and for what it left.
-pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
+/// Reads what another cloud controller manager left.
+pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
     let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {
         unread.insert(what.to_owned(), why.why.clone());
@@ -83,7 +84,9 @@ pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Miss
     }
     let pods: Api<Pod> = cluster.namespaced(NAMESPACE);
     match cluster.ask(PODS, async { pods.list(&ListParams::default()).await }).await {
-        Ok(all) => former.pods = all.items.iter().filter(|it| is_one(it)).map(|it| it.name_any()).collect(),
+        Ok(all) => {
+            former.pods = all.items.iter().filter(|it| is_former_ccm(it)).map(|it| it.name_any()).collect();
+        }
         Err(why) => lacks(PODS, why),
     }
     let services: Api<Service> = cluster.all();
@@ -94,7 +97,8 @@ pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Miss
     let nodes: Api<Node> = cluster.all();
     match cluster.ask(NODES, async { nodes.list(&ListParams::default()).await }).await {
         Ok(all) => {
-            former.uninitialised = all.items.iter().filter(|it| is_new(it)).map(|it| it.name_any()).collect();
+            former.uninitialised =
+                all.items.iter().filter(|it| is_uninitialised(it)).map(|it| it.name_any()).collect();
         }
         Err(why) => lacks(NODES, why),
     }
@@ -103,15 +107,16 @@ pub(super) async fn look(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Miss
 
 fn lease(lease: Lease, now: Timestamp) -> FormerLease {
     let spec = lease.spec.unwrap_or_default();
-    let holder = spec.holder_identity.unwrap_or_default();
-    let renewed = spec.renew_time.map(|MicroTime(at)| at);
-    let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= LAPSED);
-    FormerLease { running: fresh && !holder.is_empty(), holder, renewed }
+    FormerLease {
+        running: is_held(&spec, now),
+        holder: spec.holder_identity.unwrap_or_default(),
+        renewed: spec.renew_time.map(|MicroTime(at)| at),
+    }
 }
 
 /// Whether a pod looks like the former cloud controller manager, by its program or its cloud provider.
-fn is_one(pod: &Pod) -> bool {
-    if pod.labels().get(OURS.0).is_some_and(|it| it == OURS.1) {
+fn is_former_ccm(pod: &Pod) -> bool {
+    if pod.labels().get(CHART_LABEL.0).is_some_and(|it| it == CHART_LABEL.1) {
         return false;
     }
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -131,7 +136,7 @@ fn key(service: &Service) -> String {
     format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
 }
 
-fn is_new(node: &Node) -> bool {
+fn is_uninitialised(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == UNINITIALIZED)
 }
@@ -159,14 +164,13 @@ mod tests {
     fn a_former_ccm_is_recognised_by_its_command() {
         let pod = |label: &str, command: &[&str], args: &[&str]| {
             let container = json!({ "name": "it", "command": command, "args": args });
-            let pod =
-                json!({ "metadata": { "labels": { OURS.0: label } }, "spec": { "containers": [container] } });
+            let pod = json!({ "metadata": { "labels": { CHART_LABEL.0: label } }, "spec": { "containers": [container] } });
             serde_json::from_value::<Pod>(pod).expect("a pod")
         };
-        assert!(is_one(&pod("ccm", &["/bin/openstack-cloud-controller-manager"], &[])));
-        assert!(is_one(&pod("ccm", &[], &["--v=2", "--cloud-provider=openstack"])));
-        assert!(!is_one(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
-        assert!(!is_one(&pod("cloud-controllers", &[], &["--cloud-provider=openstack"])));
+        assert!(is_former_ccm(&pod("ccm", &["/bin/openstack-cloud-controller-manager"], &[])));
+        assert!(is_former_ccm(&pod("ccm", &[], &["--v=2", "--cloud-provider=openstack"])));
+        assert!(!is_former_ccm(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
+        assert!(!is_former_ccm(&pod("cloud-controllers", &[], &["--cloud-provider=openstack"])));
     }
 
     #[test]
@@ -177,11 +181,11 @@ mod tests {
         };
         assert!(service("LoadBalancer", FINALIZER));
         assert!(!service("ClusterIP", FINALIZER));
-        assert!(!service("LoadBalancer", "somebody/else"));
+        assert!(!service("LoadBalancer", "another/controller"));
         let node = |key: &str| {
             let node =
                 json!({ "metadata": {}, "spec": { "taints": [{ "key": key, "effect": "NoSchedule" }] } });
-            is_new(&serde_json::from_value(node).expect("a node"))
+            is_uninitialised(&serde_json::from_value(node).expect("a node"))
         };
         assert!(node(UNINITIALIZED) && !node("node.kubernetes.io/not-ready"));
     }

@@ -65,7 +65,7 @@ fn adapter() -> Page<AdapterStatus> {
 #[test]
 fn the_shard_holder_and_the_budget_are_shown() {
     let mut report = report(&web(), now(), (vec![elsewhere(), waits()], vec![adapter()]));
-    report.events = vec![objects::ObjectEvent {
+    report.events = vec![ObjectEvent {
         at: Some("2026-01-02T03:02:05Z".parse().expect("a time")),
         r#type: "Warning".to_owned(),
         reason: "SyncLoadBalancerFailed".to_owned(),

@@ -18,9 +18,9 @@ use crate::limits::{
 };
 
 /// If listings use more than this share of a family's rate, too little is left for changes.
-const MUCH: f64 = 0.2;
+const LISTINGS_SHARE: f64 = 0.2;
 /// Queue limits above this are rounded up to whole thousands.
-const PLACES: usize = 1_024;
+const QUEUE_STEP: usize = 1_024;
 
 /// A change to the file, and its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,7 +50,8 @@ enum Change {
 /// Returns all advice. `within`: how long one bucket alone may take. `refused`: number of calls that the full queue refused.
 pub(crate) fn advise(
     question: &Question,
-    (cases, within): (&[Case], Duration),
+    cases: &[Case],
+    within: Duration,
     refused: u64,
     steady: &Steady,
 ) -> Vec<Advice> {
@@ -89,7 +90,7 @@ pub(crate) fn applied(question: &Question, advice: &[Advice]) -> Option<Question
 fn queue(question: &Question, refused: u64) -> Option<Advice> {
     let mut queue = question.config.limits.queue;
     let services = usize::try_from(question.services).unwrap_or(usize::MAX);
-    let wanted = services.div_ceil(PLACES).saturating_mul(PLACES);
+    let wanted = services.div_ceil(QUEUE_STEP).saturating_mul(QUEUE_STEP);
     let (key, places) =
         if queue.per_leaf < wanted { ("perLeaf", &mut queue.per_leaf) } else { ("total", &mut queue.total) };
     *places = places.saturating_mul(2).max(wanted);
@@ -106,12 +107,12 @@ fn queue(question: &Question, refused: u64) -> Option<Advice> {
 }
 
 /// Advises on an account whose rate is lower than the sum of the rates of its families, so that the families cannot all reach their rates
-/// at once. `said`: the advice so far.
-fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
+/// at once. `earlier`: the advice so far.
+fn account(question: &Question, earlier: &[Advice]) -> Option<Advice> {
     let buckets = &question.config.limits.buckets;
-    let account = buckets.get("account").filter(|_| limit(said, "account").is_none())?;
+    let account = buckets.get("account").filter(|_| limit(earlier, "account").is_none())?;
     let families = buckets.iter().filter(|(_, bucket)| bucket.parent.as_deref() == Some("account"));
-    let sum: f64 = families.map(|(name, bucket)| limit(said, name).unwrap_or(bucket.limit).rate).sum();
+    let sum: f64 = families.map(|(name, bucket)| limit(earlier, name).unwrap_or(bucket.limit).rate).sum();
     let rate = account.limit.rate;
     (rate < sum).then(|| {
         let (burst, also) = with_burst(question, "account", account.limit.burst);
@@ -133,11 +134,11 @@ fn account(question: &Question, said: &[Advice]) -> Option<Advice> {
 
 /// Advises on a bucket whose burst is smaller than the writes of one Service. A bucket with other advice is skipped, because that advice
 /// includes the burst.
-fn bursts(question: &Question, said: &[Advice]) -> Vec<Advice> {
+fn bursts(question: &Question, earlier: &[Advice]) -> Vec<Advice> {
     let families = question.config.limits.buckets.iter().filter_map(|(name, bucket)| {
         let (key, limit) = (bucket_key(name), bucket.limit);
         let writes = writes(question, name);
-        (limit.burst < writes && said.iter().all(|one| one.key != key)).then(|| {
+        (limit.burst < writes && earlier.iter().all(|one| one.key != key)).then(|| {
             let wanted = RateLimit { burst: writes, ..limit };
             Advice {
                 text: format!(
@@ -174,7 +175,7 @@ fn with_burst(question: &Question, bucket: &str, burst: u32) -> (u32, String) {
 
 /// Advises on listings that use a large share of a family's rate.
 fn listings(question: &Question, steady: &Steady) -> Vec<Advice> {
-    let much = steady.families.iter().filter(|family| family.share >= MUCH);
+    let much = steady.families.iter().filter(|family| family.share >= LISTINGS_SHARE);
     let of = |listed: &Listed, family: &str| {
         let calls = listed.calls.iter().find(|calls| calls.family == family);
         calls.map_or(0.0, |calls| f64::from(calls.reads) / listed.every_seconds)
@@ -210,8 +211,8 @@ fn mode(question: &Question) -> Option<Advice> {
 }
 
 /// The advised limit of a bucket.
-fn limit(said: &[Advice], name: &str) -> Option<RateLimit> {
-    said.iter().find_map(|one| match &one.change {
+fn limit(earlier: &[Advice], name: &str) -> Option<RateLimit> {
+    earlier.iter().find_map(|one| match &one.change {
         Change::Limit(bucket, limit) if bucket == name => Some(*limit),
         Change::Limit(..) | Change::InFlight(..) | Change::Queue(_) | Change::Nothing => None,
     })

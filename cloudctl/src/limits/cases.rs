@@ -10,7 +10,7 @@ use crate::limits::{
 /// A case that takes longer gets advice.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 /// Margin of an advised rate, so that some of it remains for other calls.
-const ROOM: f64 = 1.1;
+const HEADROOM: f64 = 1.1;
 /// In effect unlimited: a file must not contain a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
@@ -42,7 +42,8 @@ impl Case {
     /// `waited`: how long users wait, or `None` if the wait never ends. `run` simulates the case under other limits.
     pub(crate) fn of(
         question: &Question,
-        (kind, scenario): (Kind, &Scenario),
+        kind: Kind,
+        scenario: &Scenario,
         waited: Option<f64>,
         run: impl Fn(&Question) -> Scenario,
     ) -> Self {
@@ -87,7 +88,7 @@ fn enough(question: &Question, run: &Scenario) -> Question {
 
 /// Returns the rate at which this number of calls is finished in this time.
 fn rate(calls: f64, within: Duration) -> f64 {
-    calls * ROOM / within.as_secs_f64()
+    calls * HEADROOM / within.as_secs_f64()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 calls")]

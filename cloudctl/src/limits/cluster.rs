@@ -17,7 +17,7 @@ use self::{balancers::Balancer, listings::Listing};
 use crate::limits::{
     Question,
     cloud::{Collection, Model, Stock},
-    world::{Asked, Caller, World},
+    world::{Caller, Request, World},
 };
 
 /// A run that takes longer than this in virtual time is aborted.
@@ -33,19 +33,19 @@ pub(crate) enum ClusterEvent {
     /// A collection is due for a refresh.
     Refresh(Collection),
     /// The service-controller passes a Service to the adapter.
-    HandIn(usize),
+    Submit(usize),
     /// A load balancer was written, or was read by a separate call.
     Written(usize),
     Read(usize),
     /// A load balancer is due for a poll.
     Poll(usize),
     /// A call of a batch of routes was answered.
-    Laid,
+    RouteCallAnswered,
 }
 
 /// The initial state of a run, and the events in it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plot {
+pub(crate) struct Setup {
     /// The adapter starts, and its controllers with it.
     pub(crate) starts: bool,
     /// The objects in the cloud at the beginning.
@@ -59,7 +59,7 @@ pub(crate) struct Plot {
     /// Number of load balancers that the node joins.
     pub(crate) join: u32,
     /// Number of routes to create.
-    pub(crate) lay: u32,
+    pub(crate) routes: u32,
 }
 
 /// When each part of the desired state was reached. `None`: the part is not reached yet.
@@ -87,41 +87,41 @@ pub(crate) struct Cluster {
     listings: BTreeMap<Collection, Listing>,
     balancers: Vec<Balancer>,
     /// Number of load balancers that are not in sync.
-    unsettled: usize,
+    out_of_sync: usize,
     /// Number of those load balancers that users wait for, as opposed to nodes.
     awaited: usize,
     pub(crate) starts: bool,
     starting: Vec<Operation>,
     /// Number of routes that are still to be created, and the remaining calls of the batch in progress.
-    to_lay: u32,
-    laying: Option<Vec<Operation>>,
+    routes_left: u32,
+    route_calls: Option<Vec<Operation>>,
     pub(crate) reached: Milestones,
 }
 
 impl Cluster {
-    pub(crate) fn new(question: &Question, plot: &Plot) -> Self {
+    pub(crate) fn new(question: &Question, setup: &Setup) -> Self {
         let limits =
             cloud_budget::Config { mode: cloud_budget::Mode::Enforce, ..question.config.limits.clone() };
         let mut cluster = Self {
             model: question.cloud.model(),
             cache: question.config.cache.clone(),
-            world: World::new(limits, plot.starts),
-            stock: plot.stock,
+            world: World::new(limits, setup.starts),
+            stock: setup.stock,
             listings: Collection::ALL.into_iter().map(|what| (what, Listing::default())).collect(),
             balancers: Vec::new(),
-            unsettled: 0,
+            out_of_sync: 0,
             awaited: 0,
-            starts: plot.starts,
+            starts: setup.starts,
             starting: question.cloud.model().start.iter().rev().copied().collect(),
-            to_lay: plot.lay,
-            laying: None,
+            routes_left: setup.routes,
+            route_calls: None,
             reached: Milestones::default(),
         };
-        cluster.cast(plot);
-        if plot.starts {
+        cluster.add_load_balancers(setup);
+        if setup.starts {
             cluster.start();
         } else {
-            cluster.go_on(plot.node);
+            cluster.begin_in_sync(setup.node);
         }
         cluster
     }
@@ -129,16 +129,16 @@ impl Cluster {
     /// Runs until everything has converged, but no longer than `until`.
     pub(crate) fn converge(&mut self, until: Time) {
         while self.reached.all().is_none()
-            && let Some(news) = self.world.next(until)
+            && let Some(event) = self.world.next(until)
         {
-            self.hear(news);
+            self.handle(event);
         }
     }
 
     /// Runs until `until`.
     pub(crate) fn run(&mut self, until: Time) {
-        while let Some(news) = self.world.next(until) {
-            self.hear(news);
+        while let Some(event) = self.world.next(until) {
+            self.handle(event);
         }
     }
 
@@ -148,16 +148,16 @@ impl Cluster {
         users.filter_map(|balancer| Some(balancer.ready?.since(balancer.began))).collect()
     }
 
-    fn hear(&mut self, news: ClusterEvent) {
-        match news {
+    fn handle(&mut self, event: ClusterEvent) {
+        match event {
             ClusterEvent::Started => self.start(),
             ClusterEvent::Page(what) => self.page(what),
             ClusterEvent::Refresh(what) => self.refresh(what),
-            ClusterEvent::HandIn(at) => self.begin(at),
+            ClusterEvent::Submit(at) => self.begin(at),
             ClusterEvent::Written(at) => self.written(at),
             ClusterEvent::Read(at) => self.act(at),
-            ClusterEvent::Poll(at) => self.look(at, true),
-            ClusterEvent::Laid => self.lay(),
+            ClusterEvent::Poll(at) => self.read_balancer(at, true),
+            ClusterEvent::RouteCallAnswered => self.send_route_call(),
         }
     }
 
@@ -166,14 +166,14 @@ impl Cluster {
         match self.starting.pop() {
             Some(operation) => {
                 let caller = adapter("self-check", Class::Lifecycle);
-                self.world.submit(Asked { operation, caller, news: ClusterEvent::Started });
+                self.world.submit(Request { operation, caller, answered: ClusterEvent::Started });
             }
             None => Collection::ALL.into_iter().for_each(|what| self.refresh(what)),
         }
     }
 
     /// Begins with all objects known. For a joining node, the adapter lists instances live, and the other changes follow.
-    fn go_on(&mut self, node: bool) {
+    fn begin_in_sync(&mut self, node: bool) {
         let now = self.world.now();
         for what in Collection::ALL {
             let listing = self.listings.entry(what).or_default();
@@ -183,10 +183,10 @@ impl Cluster {
             self.schedule(what);
         }
         if node {
-            self.look_for_node();
+            self.list_for_node();
         } else {
             self.reached.nodes = Some(now);
-            self.settle();
+            self.record_milestones();
         }
     }
 
@@ -198,24 +198,24 @@ impl Cluster {
                 self.reached.nodes = Some(now);
                 // The new node joins existing load balancers after this listing; at a start they are listed first.
                 if !self.starts {
-                    self.hand_in_all();
+                    self.submit_services();
                 }
             }
-            Collection::LoadBalancers if first => self.hand_in_all(),
+            Collection::LoadBalancers if first => self.submit_services(),
             Collection::Instances | Collection::LoadBalancers | Collection::Routes => (),
         }
-        if self.reached.nodes.is_some() && self.knows(Collection::Routes) && self.laying.is_none() {
-            self.lay_first();
+        if self.reached.nodes.is_some() && self.knows(Collection::Routes) && self.route_calls.is_none() {
+            self.begin_route_batch();
         }
-        self.settle();
+        self.record_milestones();
     }
 
-    fn settle(&mut self) {
+    fn record_milestones(&mut self) {
         let now = self.world.now();
-        if self.to_lay == 0 && self.laying.is_none() && self.knows(Collection::Routes) {
+        if self.routes_left == 0 && self.route_calls.is_none() && self.knows(Collection::Routes) {
             self.reached.routes.get_or_insert(now);
         }
-        if self.unsettled == 0 && self.knows(Collection::LoadBalancers) {
+        if self.out_of_sync == 0 && self.knows(Collection::LoadBalancers) {
             self.reached.balancers.get_or_insert(now);
         }
     }
@@ -243,5 +243,5 @@ pub(crate) fn settings(
 
 /// Describes a caller in the adapter itself.
 fn adapter(what: &str, class: Class) -> Caller {
-    Caller { class, controller: "adapter", object: Arc::from(what), user: false, again: false }
+    Caller { class, controller: "adapter", object: Arc::from(what), user: false, periodic: false }
 }

@@ -218,8 +218,8 @@ fn buckets(cluster: &Cluster, question: &Question, lasted: f64) -> Vec<BucketUse
         let used = part(bucket.calls, rate * lasted + burst);
         let pays = |family: &str| bucket.name == "account" || bucket.name == family;
         let families = cluster.world.tally.families.iter().filter(|(family, _)| pays(family.word()));
-        let again: u64 = families.map(|(_, calls)| u64::from(calls.again)).sum();
-        let (calls, awaited) = (bucket.calls, bucket.calls.saturating_sub(again));
+        let periodic: u64 = families.map(|(_, calls)| u64::from(calls.periodic)).sum();
+        let (calls, awaited) = (bucket.calls, bucket.calls.saturating_sub(periodic));
         BucketUse { bucket: bucket.name, rate: rounded(rate, 1_000.0), calls, awaited, used }
     });
     buckets.filter(|bucket| bucket.calls > 0).collect()
@@ -234,7 +234,7 @@ fn in_flight<'a>(
     cluster.world.tally.families.iter().map(move |(family, calls)| {
         let word = family.word();
         let most = most_in_flight(question, word);
-        let used = calls.under_way.as_secs_f64() / (f64::from(most) * lasted);
+        let used = calls.in_progress.as_secs_f64() / (f64::from(most) * lasted);
         Bound { key: format!("limits.concurrency.{word}"), used: rounded(used.min(1.0), 1_000.0) }
     })
 }

@@ -9,7 +9,7 @@ use crate::limits::{
     advice::{self, advise},
     cases::{Case, Kind, PATIENCE},
     cloud::{Collection, Stock},
-    cluster::{Cluster, LONGEST, Plot, settings},
+    cluster::{Cluster, LONGEST, Setup, settings},
     quantiles::{Quantiles, rounded, seconds},
     report::{FamilyShare, Listed, Report, Scenario, Steady, Users},
 };
@@ -30,7 +30,7 @@ const WITHIN: [Duration; 5] = [
 ];
 
 /// The simulated events that end. Each begins with a new cluster.
-struct Ends {
+struct Results {
     bootstrap: Scenario,
     users: Option<Users>,
     joins: Scenario,
@@ -39,55 +39,55 @@ struct Ends {
 
 /// Simulates all events, and gives advice.
 pub(crate) fn simulate(question: &Question) -> Report {
-    let ends = ends(question);
+    let results = run_all(question);
     let steady = steady(question);
-    let (advice, advised_bootstrap) = advised(question, &ends, &steady);
+    let (advice, advised_bootstrap) = advised(question, &results, &steady);
     Report {
         cloud: question.cloud,
         nodes: question.nodes,
         services: question.services,
         routes: question.routes,
         assumed: question.config.assumed.clone(),
-        bootstrap: ends.bootstrap,
-        users: ends.users,
+        bootstrap: results.bootstrap,
+        users: results.users,
         steady,
-        joins: ends.joins,
+        joins: results.joins,
         advice,
         advised_bootstrap,
     }
 }
 
-fn ends(question: &Question) -> Ends {
+fn run_all(question: &Question) -> Results {
     let bootstrap = bootstrap(question);
-    let (users, meanwhile) = match bootstrap.converged_seconds {
+    let (users, with_users) = match bootstrap.converged_seconds {
         Some(lasts) => users(question, Duration::from_secs_f64(lasts)),
         None => (None, bootstrap.clone()),
     };
     let joins = joins(question);
     let ready = users.as_ref().map(|users| users.ready.p99_seconds);
     let cases = [
-        Case::of(question, (Kind::Start, &bootstrap), bootstrap.converged_seconds, self::bootstrap),
-        Case::of(question, (Kind::Users, &meanwhile), ready, |other| self::users(other, PATIENCE).1),
-        Case::of(question, (Kind::Joins, &joins), joins.converged_seconds, self::joins),
+        Case::of(question, Kind::Start, &bootstrap, bootstrap.converged_seconds, self::bootstrap),
+        Case::of(question, Kind::Users, &with_users, ready, |other| self::users(other, PATIENCE).1),
+        Case::of(question, Kind::Joins, &joins, joins.converged_seconds, self::joins),
     ];
-    Ends { bootstrap, users, joins, cases }
+    Results { bootstrap, users, joins, cases }
 }
 
 /// Returns the advice, and a start with all of it followed. If no rate is sufficient, other limits or the latency of the calls determine
 /// the duration.
-fn advised(question: &Question, ends: &Ends, steady: &Steady) -> (Vec<Advice>, Option<Scenario>) {
-    let refused = ends.bootstrap.refused.max(ends.joins.refused);
+fn advised(question: &Question, results: &Results, steady: &Steady) -> (Vec<Advice>, Option<Scenario>) {
+    let refused = results.bootstrap.refused.max(results.joins.refused);
     let mut first = None;
     for within in WITHIN {
-        let advice = advise(question, (&ends.cases, within), refused, steady);
-        let after = advice::applied(question, &advice).map(|better| self::ends(&better));
-        let cases = &after.as_ref().unwrap_or(ends).cases;
+        let advice = advise(question, &results.cases, within, refused, steady);
+        let after = advice::applied(question, &advice).map(|better| run_all(&better));
+        let cases = &after.as_ref().unwrap_or(results).cases;
         let late = cases.iter().any(|case| case.late);
-        let said = (advice, after.map(|after| after.bootstrap));
+        let result = (advice, after.map(|after| after.bootstrap));
         if !late {
-            return said;
+            return result;
         }
-        first.get_or_insert(said);
+        first.get_or_insert(result);
     }
     first.unwrap_or_default()
 }
@@ -102,7 +102,7 @@ fn bootstrap(question: &Question) -> Scenario {
 /// Simulates the same start, during which users create Services. `lasts`: the duration of the start.
 fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     let users = (1..=USERS).map(|user| lasts * user / (USERS + 1)).collect();
-    let mut cluster = Cluster::new(question, &Plot { users, ..beginning(question) });
+    let mut cluster = Cluster::new(question, &Setup { users, ..beginning(question) });
     cluster.converge(Time::ZERO + LONGEST);
     let (wait, ready) =
         (Quantiles::of(&cluster.world.tally.user_waits), Quantiles::of(&cluster.user_times()));
@@ -110,15 +110,15 @@ fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     (users, Scenario::of(&cluster, question))
 }
 
-fn beginning(question: &Question) -> Plot {
+fn beginning(question: &Question) -> Setup {
     let &Question { nodes, services, routes, .. } = question;
     let stock = Stock { nodes, ..Stock::default() };
-    Plot { starts: true, stock, create: services, lay: routes, ..Plot::default() }
+    Setup { starts: true, stock, create: services, routes, ..Setup::default() }
 }
 
 /// Simulates an average hour, in which nothing changes and every collection is listed periodically.
 fn steady(question: &Question) -> Steady {
-    let mut cluster = Cluster::new(question, &Plot { stock: settled(question), ..Plot::default() });
+    let mut cluster = Cluster::new(question, &Setup { stock: settled(question), ..Setup::default() });
     let listings = Collection::ALL.map(|what| {
         let period = cluster.period(what);
         let size = settings(&question.config.cache, what).page_size;
@@ -141,9 +141,9 @@ fn steady(question: &Question) -> Steady {
 fn joins(question: &Question) -> Scenario {
     let stock = settled(question);
     let stock = Stock { nodes: stock.nodes + 1, ..stock };
-    let lay = u32::from(question.routes > 0);
-    let plot = Plot { stock, node: true, join: question.services, lay, ..Plot::default() };
-    let mut cluster = Cluster::new(question, &plot);
+    let routes = u32::from(question.routes > 0);
+    let setup = Setup { stock, node: true, join: question.services, routes, ..Setup::default() };
+    let mut cluster = Cluster::new(question, &setup);
     cluster.converge(Time::ZERO + LONGEST);
     Scenario::of(&cluster, question)
 }

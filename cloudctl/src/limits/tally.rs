@@ -25,26 +25,21 @@ pub(crate) struct Calls {
     pub(crate) reads: u32,
     pub(crate) writes: u32,
     /// Number of calls of periodic listings, which nothing waits for.
-    pub(crate) again: u32,
+    pub(crate) periodic: u32,
     /// Total time that the vendor took to answer these calls.
-    pub(crate) under_way: Duration,
+    pub(crate) in_progress: Duration,
 }
 
 impl Tally {
-    pub(crate) fn sent(
-        &mut self,
-        operation: Operation,
-        caller: &Caller,
-        (wait, latency): (Duration, Duration),
-    ) {
+    pub(crate) fn sent(&mut self, operation: Operation, caller: &Caller, wait: Duration, latency: Duration) {
         let calls = self.families.entry(operation.family).or_default();
         if operation.write {
             calls.writes += 1;
         } else {
             calls.reads += 1;
         }
-        calls.again += u32::from(caller.again);
-        calls.under_way += latency;
+        calls.periodic += u32::from(caller.periodic);
+        calls.in_progress += latency;
         self.waits.entry(caller.class).or_default().push(wait);
         if caller.user {
             self.user_waits.push(wait);

@@ -21,46 +21,47 @@ pub(crate) struct Caller {
     /// Whether the waits of these calls are also counted separately, as waits of users.
     pub(crate) user: bool,
     /// Whether the call belongs to a periodic listing, which nothing waits for.
-    pub(crate) again: bool,
+    pub(crate) periodic: bool,
 }
 
-/// A requested call. `news` tells the model what the answer means.
+/// A requested call.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked<N> {
+pub(crate) struct Request<E> {
     pub(crate) operation: Operation,
     pub(crate) caller: Caller,
-    pub(crate) news: N,
+    /// The event that the answer causes.
+    pub(crate) answered: E,
 }
 
 /// An event at a certain time.
 #[derive(Debug)]
-enum Event<N> {
+enum Event<E> {
     Answered(Ticket),
     /// A refused call is submitted again, after the delay that the scheduler named.
-    Again(Asked<N>, Time),
-    Due(N),
+    Retry(Request<E>, Time),
+    Timer(E),
 }
 
 /// The simulated world of one run.
 #[derive(Debug)]
-pub(crate) struct World<N> {
+pub(crate) struct World<E> {
     scheduler: Scheduler,
     now: Time,
-    agenda: BTreeMap<(Time, u64), Event<N>>,
+    events: BTreeMap<(Time, u64), Event<E>>,
     last: u64,
-    calls: BTreeMap<Ticket, (Asked<N>, Time)>,
+    calls: BTreeMap<Ticket, (Request<E>, Time)>,
     pub(crate) tally: Tally,
 }
 
-impl<N: Clone> World<N> {
+impl<E: Clone> World<E> {
     /// Begins with full buckets; at a start with empty ones, because the previous process may have used them up.
     pub(crate) fn new(config: Config, starts: bool) -> Self {
         let mut scheduler = Scheduler::new(config, Time::ZERO);
         if starts {
             scheduler.empty(Time::ZERO);
         }
-        let (agenda, calls) = (BTreeMap::new(), BTreeMap::new());
-        Self { scheduler, now: Time::ZERO, agenda, last: 0, calls, tally: Tally::default() }
+        let (events, calls) = (BTreeMap::new(), BTreeMap::new());
+        Self { scheduler, now: Time::ZERO, events, last: 0, calls, tally: Tally::default() }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -72,47 +73,47 @@ impl<N: Clone> World<N> {
     }
 
     /// Queues a call. Returns `None` if the call was refused, and is retried later.
-    pub(crate) fn submit(&mut self, asked: Asked<N>) -> Option<Ticket> {
-        self.hand_in(asked, self.now)
+    pub(crate) fn submit(&mut self, request: Request<E>) -> Option<Ticket> {
+        self.enqueue(request, self.now)
     }
 
     /// Gives a queued call the priority of another caller that now waits for the same call.
     pub(crate) fn raise(&mut self, ticket: Ticket, caller: &Caller) {
-        if let Some((asked, _)) = self.calls.get_mut(&ticket) {
-            asked.caller = caller.clone();
-            self.scheduler.raise(self.now, ticket, call(asked));
+        if let Some((request, _)) = self.calls.get_mut(&ticket) {
+            request.caller = caller.clone();
+            self.scheduler.raise(self.now, ticket, call(request));
         }
     }
 
     /// Schedules a timer.
-    pub(crate) fn due(&mut self, at: Time, news: N) {
-        self.note(at, Event::Due(news));
+    pub(crate) fn schedule(&mut self, at: Time, event: E) {
+        self.push(at, Event::Timer(event));
     }
 
     /// Returns the next event: an answered call or a timer. `None`: nothing more happens until then.
-    pub(crate) fn next(&mut self, until: Time) -> Option<N> {
+    pub(crate) fn next(&mut self, until: Time) -> Option<E> {
         loop {
             let wake = self.send();
-            let noted = self.agenda.first_key_value().map(|((at, _), _)| *at);
-            let Some(at) = wake.into_iter().chain(noted).min().filter(|at| *at <= until) else {
+            let scheduled = self.events.first_key_value().map(|((at, _), _)| *at);
+            let Some(at) = wake.into_iter().chain(scheduled).min().filter(|at| *at <= until) else {
                 self.now = until;
                 return None;
             };
             self.now = self.now.max(at);
-            if noted != Some(at) {
+            if scheduled != Some(at) {
                 continue;
             }
-            match self.agenda.pop_first()?.1 {
-                Event::Due(news) => return Some(news),
-                Event::Again(asked, since) => {
-                    self.hand_in(asked, since);
+            match self.events.pop_first()?.1 {
+                Event::Timer(event) => return Some(event),
+                Event::Retry(request, since) => {
+                    self.enqueue(request, since);
                 }
                 Event::Answered(ticket) => {
-                    let (asked, _) = self.calls.remove(&ticket)?;
-                    let latency = latency(asked.operation);
+                    let (request, _) = self.calls.remove(&ticket)?;
+                    let latency = latency(request.operation);
                     let answer = CallResult { outcome: Outcome::Answered, latency, hint: None };
                     self.scheduler.answered(self.now, ticket, answer);
-                    return Some(asked.news);
+                    return Some(request.answered);
                 }
             }
         }
@@ -125,41 +126,41 @@ impl<N: Clone> World<N> {
                 // Prevents an endless loop if the scheduler asks to be called again at once.
                 Decision::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
                 Decision::Send { ticket, .. } => {
-                    let Some((asked, since)) = self.calls.get(&ticket) else { continue };
-                    let latency = latency(asked.operation);
-                    self.tally.sent(asked.operation, &asked.caller, (self.now.since(*since), latency));
-                    self.note(self.now + latency, Event::Answered(ticket));
+                    let Some((request, since)) = self.calls.get(&ticket) else { continue };
+                    let latency = latency(request.operation);
+                    self.tally.sent(request.operation, &request.caller, self.now.since(*since), latency);
+                    self.push(self.now + latency, Event::Answered(ticket));
                 }
                 Decision::Refuse(ticket, refusal) => {
-                    if let Some((asked, since)) = self.calls.remove(&ticket) {
-                        self.come_back((asked, since), refusal.retry_after);
+                    if let Some((request, since)) = self.calls.remove(&ticket) {
+                        self.retry_later(request, since, refusal.retry_after);
                     }
                 }
             }
         }
     }
 
-    fn hand_in(&mut self, asked: Asked<N>, since: Time) -> Option<Ticket> {
-        match self.scheduler.submit(self.now, call(&asked)) {
+    fn enqueue(&mut self, request: Request<E>, since: Time) -> Option<Ticket> {
+        match self.scheduler.submit(self.now, call(&request)) {
             Ok(ticket) => {
-                self.calls.insert(ticket, (asked, since));
+                self.calls.insert(ticket, (request, since));
                 Some(ticket)
             }
             Err(refusal) => {
-                self.come_back((asked, since), refusal.retry_after);
+                self.retry_later(request, since, refusal.retry_after);
                 None
             }
         }
     }
 
-    fn come_back(&mut self, (asked, since): (Asked<N>, Time), later: Duration) {
+    fn retry_later(&mut self, request: Request<E>, since: Time, later: Duration) {
         self.tally.refused += 1;
-        self.note(self.now + later, Event::Again(asked, since));
+        self.push(self.now + later, Event::Retry(request, since));
     }
 
-    fn note(&mut self, at: Time, event: Event<N>) {
+    fn push(&mut self, at: Time, event: Event<E>) {
         self.last += 1;
-        self.agenda.insert((at, self.last), event);
+        self.events.insert((at, self.last), event);
     }
 }
 
@@ -168,12 +169,12 @@ fn latency(operation: Operation) -> Duration {
 }
 
 /// Builds a call as the adapter does. The call has no deadline, because the adapter continues its work after a request has ended.
-fn call<N>(asked: &Asked<N>) -> Call {
-    let Caller { class, controller, object, .. } = &asked.caller;
+fn call<E>(request: &Request<E>) -> Call {
+    let Caller { class, controller, object, .. } = &request.caller;
     let urgent = *class == Class::Interactive && *controller == "service-controller";
     Call {
-        family: asked.operation.family.word(),
-        operation: asked.operation.name,
+        family: request.operation.family.word(),
+        operation: request.operation.name,
         class: *class,
         controller,
         reserve: *class == Class::Traffic || urgent,

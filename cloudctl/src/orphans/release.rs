@@ -12,8 +12,8 @@ use telemetry::report::Orphan;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    OrphansArgs, OrphansReport, is_doubted, list, look,
-    releases::{NAME, nobody_reads, write},
+    OrphansArgs, OrphansReport, is_doubted, list, read_pages,
+    releases::{NAME, why_not_read, write},
     table::table,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Interval between reads of the pages.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Report for Outcome {
             let there = if self.gaps.is_empty() { "still exists" } else { "may still exist" };
             paper.toned(Tone::Bad, &format!("{}, {}: {there}{why}", it.uid, it.key));
         }
-        paper.list(("Not known", Tone::Warn), self.gaps.iter().cloned());
+        paper.list("Not known", Tone::Warn, self.gaps.iter().cloned());
         if self.refused {
             paper.line("Nothing was deleted.");
         }
@@ -90,9 +90,9 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     missing.extend(seen.missing);
     if chosen.is_empty() {
         let outcome = Outcome { gone: stale, missing, gaps: seen.gaps, ..Outcome::default() };
-        return Ok(take_back(session, outcome).await);
+        return Ok(withdraw(session, outcome).await);
     }
-    if let Some(why) = nobody_reads(session).await {
+    if let Some(why) = why_not_read(session).await {
         missing.push(why);
         return Ok(Outcome { missing, refused: true, ..Outcome::default() });
     }
@@ -124,7 +124,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     };
     outcome.gone.extend(stale);
     outcome.missing.extend(missing);
-    Ok(take_back(session, outcome).await)
+    Ok(withdraw(session, outcome).await)
 }
 
 /// Returns the existing orphans that the user selected, and the selected UIDs that do not exist.
@@ -174,16 +174,16 @@ async fn gone(session: &mut Session, chosen: &[Orphan], limit: Duration, outcome
     loop {
         // Pages that could not be read earlier may be readable now.
         session.missing.clear();
-        let seen = look(session).await;
+        let seen = read_pages(session).await;
         *outcome = judged(chosen, &seen, &mut unseen);
         if outcome.left.len() < before {
             before = outcome.left.len();
             say(&format!("{} of {} are deleted", outcome.gone.len(), chosen.len()));
         }
-        if outcome.left.is_empty() || Instant::now() + LOOK_EVERY >= end {
+        if outcome.left.is_empty() || Instant::now() + POLL_INTERVAL >= end {
             return;
         }
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -215,16 +215,16 @@ fn judged(chosen: &[Orphan], seen: &OrphansReport, unseen: &mut BTreeSet<String>
 }
 
 /// Removes the releases of deleted load balancers from the ConfigMap, and reports which releases stay.
-async fn take_back(session: &Session, mut outcome: Outcome) -> Outcome {
+async fn withdraw(session: &Session, mut outcome: Outcome) -> Outcome {
     if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
         let keys: BTreeMap<&str, Value> =
             outcome.gone.iter().map(|uid| (uid.as_str(), Value::Null)).collect();
         outcome.missing.extend(write(cluster, &session.namespace, &json!(keys)).await.err());
     }
     if !outcome.left.is_empty() {
-        let place = format!("ConfigMap {}/{NAME}", session.namespace);
+        let map = format!("ConfigMap {}/{NAME}", session.namespace);
         say(&format!(
-            "{place} still releases {}: service-controller will delete them as soon as possible; \
+            "{map} still releases {}: service-controller will delete them as soon as possible; \
             remove their keys to keep them",
             outcome.left.len()
         ));
@@ -291,7 +291,7 @@ mod tests {
         let unread = OrphansReport { missing: vec![Missing::new("pod", "away")], ..seen(&[]) };
         assert_eq!(judged(&both, &unread, &mut unseen).left, both);
         let unheld = OrphansReport { gaps: vec!["no replica holds the shard".to_owned()], ..seen(&[]) };
-        for _look in 0..3 {
+        for _read in 0..3 {
             let outcome = judged(&both, &unheld, &mut unseen);
             assert_eq!((&outcome.gone[..], &outcome.left[..]), (&[][..], &both[..]));
             assert!(!outcome.is_well());

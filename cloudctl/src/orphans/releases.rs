@@ -43,7 +43,7 @@ pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> R
 }
 
 /// Returns why no service-controller would read a release in this namespace. `None`: a service-controller runs in it.
-pub(super) async fn nobody_reads(session: &Session) -> Option<Missing> {
+pub(super) async fn why_not_read(session: &Session) -> Option<Missing> {
     let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
     if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
         return None;
@@ -89,20 +89,20 @@ mod tests {
     #[tokio::test]
     async fn a_release_needs_a_service_controller_in_the_namespace() {
         let others = ["cloud-node-controller", "cloud-adapter"];
-        let why = nobody_reads(&session(200, &others)).await.expect("no service-controller reads it");
+        let why = why_not_read(&session(200, &others)).await.expect("no service-controller reads it");
         assert!(
             why.source == "leases" && why.why.contains("in ccm") && why.why.contains("-n NAMESPACE"),
             "{why:?}"
         );
         let shard = ["cloud-node-controller", "cloud-service-controller-1"];
-        assert_eq!(nobody_reads(&session(200, &shard)).await, None);
+        assert_eq!(why_not_read(&session(200, &shard)).await, None);
     }
 
     #[tokio::test]
     async fn unreadable_leases_are_reported() {
-        let why = nobody_reads(&session(403, &[])).await.expect("the Leases may not be read");
+        let why = why_not_read(&session(403, &[])).await.expect("the Leases may not be read");
         assert!(why.source == "leases" && why.why.starts_with("leases is forbidden: "), "{why:?}");
         let without = Session { cluster: None, ..session(200, &[]) };
-        assert_eq!(nobody_reads(&without).await, None, "the missing connection is reported already");
+        assert_eq!(why_not_read(&without).await, None, "the missing connection is reported already");
     }
 }

@@ -25,8 +25,8 @@ impl Report for OrphansReport {
             .stale
             .iter()
             .map(|(uid, key)| format!("{uid}, {key}: `cloudctl orphans --delete {uid}` removes the release"));
-        paper.list(("Released, but the load balancer no longer exists", Tone::Warn), stale);
-        paper.list(("Not known yet", Tone::Warn), self.gaps.iter().cloned());
+        paper.list("Released, but the load balancer no longer exists", Tone::Warn, stale);
+        paper.list("Not known yet", Tone::Warn, self.gaps.iter().cloned());
     }
 
     fn missing(&self) -> &[Missing] {

@@ -92,5 +92,5 @@ fn incomplete(report: &PlanReport, paper: &mut Paper) {
             it.controller, it.process, it.looked_at, it.of
         )
     });
-    paper.list(("Not complete yet", Tone::Warn), report.gaps.iter().cloned().chain(lacking));
+    paper.list("Not complete yet", Tone::Warn, report.gaps.iter().cloned().chain(lacking));
 }

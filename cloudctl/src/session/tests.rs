@@ -25,8 +25,8 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
         pod("cloud-adapter", "ca", "Running", "metrics"),
         pod("self-test", "test", "Running", "http"),
     ];
-    let wanted = [Component::CloudAdapter, Component::NodeController, Component::ServiceController];
-    let (found, missing) = of_pods(&pods, &wanted, "ccm");
+    let components = [Component::CloudAdapter, Component::NodeController, Component::ServiceController];
+    let (found, missing) = of_pods(&pods, &components, "ccm");
     let found: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(found, ["sc-1"]);
     let missing: Vec<String> = missing.iter().map(|it| format!("{}: {}", it.source, it.why)).collect();
@@ -76,7 +76,7 @@ fn a_page_about_an_unknown_object_is_read() {
 
 #[test]
 fn an_invalid_page_is_reported_with_its_cause() {
-    for (status, body, told) in [
+    for (status, body, wanted) in [
         (StatusCode::NOT_FOUND, "", "it has no /status: it is older than this cloudctl"),
         (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -89,7 +89,7 @@ fn an_invalid_page_is_reported_with_its_cause() {
         (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "it has no /status"),
     ] {
         let refused = read::<ControllerStatus>(SERVICES, &answer(status, body), "/status").expect_err(body);
-        assert!(refused.starts_with(told), "{refused}");
+        assert!(refused.starts_with(wanted), "{refused}");
     }
 }
 

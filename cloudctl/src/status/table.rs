@@ -26,7 +26,7 @@ impl Report for StatusReport {
         if !self.shards.is_empty() {
             shards(self, paper);
         }
-        paper.list(("Not well", Tone::Bad), self.troubles.iter().cloned());
+        paper.list("Not well", Tone::Bad, self.troubles.iter().cloned());
     }
 
     fn missing(&self) -> &[Missing] {

@@ -58,19 +58,19 @@ fn whole() -> StatusReport {
         ),
         lease("cloud-service-controller-2", &json!({})),
         lease("cloud-service-controller-x", &json!({})),
-        lease("somebody-else", &json!({ "holderIdentity": "it" })),
+        lease("another-program", &json!({ "holderIdentity": "it" })),
     ];
     let adapters = vec![page(Component::CloudAdapter, "ca-1", adapter())];
     let controllers = vec![page(Component::ServiceController, "sc-1", controller(&[0]))];
     let missing = vec![Missing::new("route-controller", "no pod"), Missing::new("leases", "why")];
-    report(&session(missing), (adapters, controllers), &leases)
+    report(&session(missing), adapters, controllers, &leases)
 }
 
 #[test]
 fn a_namespace_without_controller_leases_is_reported() {
     let one = |name| [lease(name, &json!({}))];
     assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
-    for leases in [&one("cloud-adapter")[..], &one("somebody-else"), &[]] {
+    for leases in [&one("cloud-adapter")[..], &one("another-program"), &[]] {
         let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
         assert!(why.contains("in nope: if the chart is installed elsewhere, use -n"), "{why}");
     }
@@ -130,7 +130,7 @@ fn long_waits_are_troubles_and_the_oldest_are_named() {
         let mut page_of = ControllerStatus { held_back: Vec::new(), dry_run, shards: 1, ..controller(&[0]) };
         page_of.waits = serde_json::from_value(waits.into()).expect("waits");
         let controllers = vec![page(Component::ServiceController, "sc-1", page_of)];
-        report(&session(Vec::new()), (Vec::new(), controllers), &[]).troubles
+        report(&session(Vec::new()), Vec::new(), controllers, &[]).troubles
     };
     let mut waits = vec![
         wait(1, "2026-01-02T02:04:05Z", Some("no quota")),
@@ -167,7 +167,7 @@ fn without_leases_holders_come_from_the_pages() {
         page(Component::ServiceController, "sc-1", controller(&[1])),
         page(Component::ServiceController, "sc-2", controller(&[])),
     ];
-    let shards = report(&session(Vec::new()), (Vec::new(), controllers), &[]).shards;
+    let shards = report(&session(Vec::new()), Vec::new(), controllers, &[]).shards;
     let shards: Vec<_> = shards.iter().map(|it| (it.shard, it.holder.as_deref())).collect();
     assert_eq!(shards, [(0, None), (1, Some("sc-1"))]);
 }
@@ -176,7 +176,7 @@ fn without_leases_holders_come_from_the_pages() {
 fn a_lone_standby_adapter_is_a_trouble() {
     let standby = AdapterStatus { leader: false, breakers: Vec::new(), snapshots: Vec::new(), ..adapter() };
     let report =
-        report(&session(Vec::new()), (vec![page(Component::CloudAdapter, "ca-2", standby)], Vec::new()), &[]);
+        report(&session(Vec::new()), vec![page(Component::CloudAdapter, "ca-2", standby)], Vec::new(), &[]);
     assert_eq!(report.troubles, ["cloud-adapter: no replica leads, so no vendor calls are made"]);
 }
 
@@ -185,12 +185,12 @@ fn unheld_shards_are_troubles() {
     let of = |shards, leases: &[Lease]| {
         let standby = ControllerStatus { shards, held_back: Vec::new(), ..controller(&[]) };
         let standby = page(Component::ServiceController, "sc-2", standby);
-        report(&session(Vec::new()), (Vec::new(), vec![standby]), leases).troubles
+        report(&session(Vec::new()), Vec::new(), vec![standby], leases).troubles
     };
-    let nobody = "shard 0 of service-controller: no replica holds it, so its objects are not reconciled";
-    let others = lease("somebody-else", &json!({ "holderIdentity": "it" }));
-    assert_eq!(of(1, &[others]), [nobody], "the shard has no Lease yet");
-    assert_eq!(of(1, &[]), [nobody]);
+    let unheld = "shard 0 of service-controller: no replica holds it, so its objects are not reconciled";
+    let others = lease("another-program", &json!({ "holderIdentity": "it" }));
+    assert_eq!(of(1, &[others]), [unheld], "the shard has no Lease yet");
+    assert_eq!(of(1, &[]), [unheld]);
     let idle = "service-controller sc-2: it holds no shard, and no holder of a shard is known";
     assert_eq!(of(0, &[]), [idle]);
     let held = json!({ "holderIdentity": "sc-1", "renewTime": "2026-01-02T03:04:03.000000Z" });

@@ -14,7 +14,7 @@ use crate::limits::{
 };
 
 /// The share of the permitted calls in flight that a rate may need, so that some of them remain for slower calls.
-const ROOM: f64 = 1.1;
+const HEADROOM: f64 = 1.1;
 
 /// What is known about a bucket whose rate is too low.
 struct Short {
@@ -105,7 +105,7 @@ fn in_flight(question: &Question, case: &Case, faster: impl Fn(&str) -> Option<f
         let key = format!("limits.concurrency.{family}");
         let binds = case.bound_by.as_ref().is_some_and(|bound| bound.key == key);
         let rate = faster(family).or(Some(limits.buckets.get(family)?.limit.rate).filter(|_| binds))?;
-        let wanted = whole(rate * WRITE.as_secs_f64() * ROOM);
+        let wanted = whole(rate * WRITE.as_secs_f64() * HEADROOM);
         (wanted > most).then(|| Advice {
             text: format!(
                 "a limit of {most} for calls in flight of {family} allows {}/s, because a write \

@@ -6,12 +6,12 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Time};
 
 use super::{
-    Cluster, ClusterEvent, Plot,
+    Cluster, ClusterEvent, Setup,
     listings::{Reader, tick_after},
 };
 use crate::limits::{
     cloud::Collection,
-    world::{Asked, Caller},
+    world::{Caller, Request},
 };
 
 /// Number of Services that the service-controller reconciles at once, and how long it waits for each at most before it takes the next one.
@@ -33,21 +33,21 @@ pub(super) struct Balancer {
 }
 
 impl Cluster {
-    /// Adds the load balancers of the plot.
-    pub(super) fn cast(&mut self, plot: &Plot) {
+    /// Adds the load balancers of the setup.
+    pub(super) fn add_load_balancers(&mut self, setup: &Setup) {
         let creation: VecDeque<_> = self.model.creation.iter().copied().collect();
         let kinds =
-            [(plot.create, creation.clone(), false), (plot.join, [self.model.membership].into(), true)];
+            [(setup.create, creation.clone(), false), (setup.join, [self.model.membership].into(), true)];
         for (count, writes, joins) in kinds {
             for _ in 0..count {
                 self.add(writes.clone(), joins, false);
             }
         }
-        for after in &plot.users {
+        for after in &setup.users {
             let at = self.add(creation.clone(), false, true);
-            self.world.due(Time::ZERO + *after, ClusterEvent::HandIn(at));
+            self.world.schedule(Time::ZERO + *after, ClusterEvent::Submit(at));
         }
-        self.unsettled = self.balancers.len();
+        self.out_of_sync = self.balancers.len();
     }
 
     fn add(&mut self, writes: VecDeque<Operation>, joins: bool, user: bool) -> usize {
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// Passes Services from the service-controller to the adapter, with limited concurrency.
-    pub(super) fn hand_in_all(&mut self) {
+    pub(super) fn submit_services(&mut self) {
         let now = self.world.now();
         let waiting = self.balancers.iter().enumerate().filter(|(_, balancer)| !balancer.user);
         let waiting: Vec<usize> = waiting.map(|(at, _)| at).collect();
@@ -66,7 +66,7 @@ impl Cluster {
         for (turn, at) in waiting.into_iter().enumerate() {
             let rounds = u32::try_from(turn).unwrap_or(u32::MAX) / AT_ONCE;
             after = after.max(PATIENCE.saturating_mul(rounds));
-            self.world.due(now + after, ClusterEvent::HandIn(at));
+            self.world.schedule(now + after, ClusterEvent::Submit(at));
         }
     }
 
@@ -80,23 +80,20 @@ impl Cluster {
             return self.act(at);
         }
         self.awaited += 1;
-        self.look(at, false);
+        self.read_balancer(at, false);
     }
 
     /// Reads the state of a load balancer. `polls`: whether this read follows a write.
-    pub(super) fn look(&mut self, at: usize, polls: bool) {
+    pub(super) fn read_balancer(&mut self, at: usize, polls: bool) {
         if let Some((find, get)) = self.model.single_reads
             && self.is_worth_a_read(at)
         {
-            return self.send(
-                at,
-                if polls { get } else { find },
-                (Class::Interactive, ClusterEvent::Read(at)),
-            );
+            let read = if polls { get } else { find };
+            return self.send(at, read, Class::Interactive, ClusterEvent::Read(at));
         }
         let class = if polls { Class::Lifecycle } else { Class::Interactive };
         if let Some(caller) = self.caller(at, class) {
-            self.read(Collection::LoadBalancers, self.world.now(), (caller, Reader::Balancer(at)));
+            self.read(Collection::LoadBalancers, self.world.now(), caller, Reader::Balancer(at));
         }
     }
 
@@ -115,16 +112,16 @@ impl Cluster {
         let untouched = self.model.creation.len();
         let Some(balancer) = self.balancers.get_mut(at) else { return };
         if !balancer.joins && balancer.writes.len() == untouched && self.starts && now < earliest {
-            return self.world.due(tick_after(earliest, poll), ClusterEvent::Poll(at));
+            return self.world.schedule(tick_after(earliest, poll), ClusterEvent::Poll(at));
         }
         let class = if balancer.joins { Class::Traffic } else { Class::Interactive };
         match balancer.writes.pop_front() {
-            Some(write) => self.send(at, write, (class, ClusterEvent::Written(at))),
+            Some(write) => self.send(at, write, class, ClusterEvent::Written(at)),
             None => {
                 balancer.ready = Some(now);
                 self.awaited -= usize::from(!balancer.joins);
-                self.unsettled -= 1;
-                self.settle();
+                self.out_of_sync -= 1;
+                self.record_milestones();
             }
         }
     }
@@ -138,12 +135,12 @@ impl Cluster {
             self.stock.balancers += u32::from(!balancer.joins);
             self.stock.unread += u32::from(self.model.reads_members);
         }
-        self.world.due(tick_after(now, poll), ClusterEvent::Poll(at));
+        self.world.schedule(tick_after(now, poll), ClusterEvent::Poll(at));
     }
 
-    fn send(&mut self, at: usize, operation: Operation, (class, news): (Class, ClusterEvent)) {
+    fn send(&mut self, at: usize, operation: Operation, class: Class, answered: ClusterEvent) {
         if let Some(caller) = self.caller(at, class) {
-            self.world.submit(Asked { operation, caller, news });
+            self.world.submit(Request { operation, caller, answered });
         }
     }
 
@@ -154,7 +151,7 @@ impl Cluster {
             controller: "service-controller",
             object: Arc::clone(object),
             user: *user,
-            again: false,
+            periodic: false,
         })
     }
 }

@@ -9,7 +9,7 @@ use cloud_budget::{Class, Ticket, Time};
 use super::{Cluster, ClusterEvent, adapter, page_size, settings};
 use crate::limits::{
     cloud::Collection,
-    world::{Asked, Caller},
+    world::{Caller, Request},
 };
 
 /// The adapter's listing of a collection.
@@ -19,13 +19,13 @@ pub(super) struct Listing {
     pub(super) observed: Option<Time>,
     /// Number of calls that the last listing needed.
     pub(super) pages: usize,
-    under_way: Option<UnderWay>,
+    in_progress: Option<InProgress>,
     waiting: Vec<Waiter>,
 }
 
 /// A listing in progress.
 #[derive(Debug)]
-struct UnderWay {
+struct InProgress {
     began: Time,
     /// The remaining pages, in reverse order.
     left: Vec<Operation>,
@@ -58,36 +58,35 @@ pub(super) enum Reader {
 impl Cluster {
     /// Lists a collection because its refresh is due.
     pub(super) fn refresh(&mut self, what: Collection) {
-        let again = self.knows(what);
-        let caller = Caller { again, ..adapter("refresh", Class::Background) };
-        self.read(what, self.world.now(), (caller, Reader::Refresher));
+        let caller = Caller { periodic: self.knows(what), ..adapter("refresh", Class::Background) };
+        self.read(what, self.world.now(), caller, Reader::Refresher);
     }
 
     /// Lists instances live for a new node, however recent the last listing is.
-    pub(super) fn look_for_node(&mut self) {
+    pub(super) fn list_for_node(&mut self) {
         let caller = Caller { controller: "node-controller", ..adapter("nodes", Class::Interactive) };
-        self.wait(Collection::Instances, self.world.now(), (caller, Reader::Nodes));
+        self.wait(Collection::Instances, self.world.now(), caller, Reader::Nodes);
     }
 
     /// Reads from a listing that began at `bound` or later.
-    pub(super) fn read(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
+    pub(super) fn read(&mut self, what: Collection, bound: Time, caller: Caller, reader: Reader) {
         let listing = self.listings.entry(what).or_default();
         if listing.observed.is_some_and(|observed| observed >= bound) {
             return self.served(what, reader);
         }
-        self.wait(what, bound, (caller, reader));
+        self.wait(what, bound, caller, reader);
     }
 
     /// Waits for a listing, and begins one if no listing is in progress.
-    fn wait(&mut self, what: Collection, bound: Time, (caller, reader): (Caller, Reader)) {
+    fn wait(&mut self, what: Collection, bound: Time, caller: Caller, reader: Reader) {
         let listing = self.listings.entry(what).or_default();
         let urgent = caller.clone();
         listing.waiting.push(Waiter { bound, caller, reader });
-        match &mut listing.under_way {
+        match &mut listing.in_progress {
             None => self.list(what),
-            Some(under_way) if under_way.caller.class < urgent.class => {
-                under_way.caller = urgent.clone();
-                if let Some(ticket) = under_way.ticket {
+            Some(in_progress) if in_progress.caller.class < urgent.class => {
+                in_progress.caller = urgent.clone();
+                if let Some(ticket) = in_progress.ticket {
                     self.world.raise(ticket, &urgent);
                 }
             }
@@ -101,7 +100,7 @@ impl Cluster {
             return;
         }
         let listing = self.listings.entry(what).or_default();
-        let Some(UnderWay { began, .. }) = listing.under_way.take() else { return };
+        let Some(InProgress { began, .. }) = listing.in_progress.take() else { return };
         let first = listing.observed.replace(began).is_none();
         let (done, waiting) = listing.waiting.drain(..).partition(|waiter| waiter.bound <= began);
         listing.waiting = waiting;
@@ -114,7 +113,7 @@ impl Cluster {
             self.served(what, waiter.reader);
         }
         let waits =
-            self.listings.get(&what).is_some_and(|one| one.under_way.is_none() && !one.waiting.is_empty());
+            self.listings.get(&what).is_some_and(|one| one.in_progress.is_none() && !one.waiting.is_empty());
         if waits {
             self.list(what);
         }
@@ -129,17 +128,18 @@ impl Cluster {
         listing.pages = left.len();
         let most = listing.waiting.iter().rev().max_by_key(|waiter| waiter.caller.class);
         let Some(caller) = most.map(|waiter| waiter.caller.clone()) else { return };
-        listing.under_way = Some(UnderWay { began, left, caller, ticket: None });
+        listing.in_progress = Some(InProgress { began, left, caller, ticket: None });
         self.next_page(what);
     }
 
     /// Requests the next page, if there is one.
     fn next_page(&mut self, what: Collection) -> bool {
         let listing = self.listings.entry(what).or_default();
-        let Some(under_way) = &mut listing.under_way else { return false };
-        let Some(operation) = under_way.left.pop() else { return false };
-        let caller = under_way.caller.clone();
-        under_way.ticket = self.world.submit(Asked { operation, caller, news: ClusterEvent::Page(what) });
+        let Some(in_progress) = &mut listing.in_progress else { return false };
+        let Some(operation) = in_progress.left.pop() else { return false };
+        let caller = in_progress.caller.clone();
+        in_progress.ticket =
+            self.world.submit(Request { operation, caller, answered: ClusterEvent::Page(what) });
         true
     }
 
@@ -148,7 +148,7 @@ impl Cluster {
             Reader::Refresher => self.schedule(what),
             Reader::Balancer(at) => self.act(at),
             Reader::Nodes => (),
-            Reader::Routes => self.lay_next(),
+            Reader::Routes => self.end_route_batch(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Cluster {
         let period = self.period(what);
         let observed = self.listings.get(&what).and_then(|listing| listing.observed).unwrap_or_default();
         let at = tick_after(observed, period);
-        self.world.due(at.max(self.world.now()), ClusterEvent::Refresh(what));
+        self.world.schedule(at.max(self.world.now()), ClusterEvent::Refresh(what));
     }
 
     /// The refresh interval of a collection.

@@ -7,45 +7,45 @@ use cloud_budget::Class;
 use super::{Cluster, ClusterEvent, listings::Reader};
 use crate::limits::{
     cloud::Collection,
-    world::{Asked, Caller},
+    world::{Caller, Request},
 };
 
 impl Cluster {
     /// Begins with the first batch.
-    pub(super) fn lay_first(&mut self) {
-        let batch = self.to_lay.min(self.model.route_batch);
+    pub(super) fn begin_route_batch(&mut self) {
+        let batch = self.routes_left.min(self.model.route_batch);
         if batch > 0 {
-            self.laying = Some((self.model.create_routes)(batch).into_iter().rev().collect());
-            self.to_lay -= batch;
+            self.route_calls = Some((self.model.create_routes)(batch).into_iter().rev().collect());
+            self.routes_left -= batch;
             self.stock.routes += batch;
-            self.lay();
+            self.send_route_call();
         }
     }
 
     /// Sends the next call of the batch, if there is one.
-    pub(super) fn lay(&mut self) {
+    pub(super) fn send_route_call(&mut self) {
         let caller = Caller {
             class: Class::Traffic,
             controller: "route-controller",
             object: Arc::from("routes"),
             user: false,
-            again: false,
+            periodic: false,
         };
-        match self.laying.as_mut().and_then(Vec::pop) {
+        match self.route_calls.as_mut().and_then(Vec::pop) {
             Some(operation) => {
-                self.world.submit(Asked { operation, caller, news: ClusterEvent::Laid });
+                self.world.submit(Request { operation, caller, answered: ClusterEvent::RouteCallAnswered });
             }
             None if self.model.lists_created_routes => {
-                self.read(Collection::Routes, self.world.now(), (caller, Reader::Routes));
+                self.read(Collection::Routes, self.world.now(), caller, Reader::Routes);
             }
-            None => self.lay_next(),
+            None => self.end_route_batch(),
         }
     }
 
     /// Ends a batch, and begins the next one.
-    pub(super) fn lay_next(&mut self) {
-        self.laying = None;
-        self.lay_first();
-        self.settle();
+    pub(super) fn end_route_batch(&mut self) {
+        self.route_calls = None;
+        self.begin_route_batch();
+        self.record_milestones();
     }
 }
