@@ -9,9 +9,10 @@ mod tests;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cloud_adapter_security::Address;
 use jiff::fmt::friendly::SpanParser;
+use telemetry::logging::{LogFormat, check_filter};
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
@@ -84,18 +85,7 @@ fn connection_age(text: &str) -> Result<Duration, String> {
 
 /// Checks a log filter when flags are parsed, so that an invalid one is refused at the start.
 fn filter(text: &str) -> Result<String, String> {
-    telemetry::log_level::check(text, "info,cloud_adapter=debug").map(|()| text.to_owned())
-}
-
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text if the output is a terminal, else JSON.
-    Auto,
-    /// Human-readable text.
-    Text,
-    /// One JSON object per line.
-    Json,
+    check_filter(text, "info,cloud_adapter=debug").map(|()| text.to_owned())
 }
 
 /// The checked configuration file.

@@ -30,8 +30,10 @@ mod strings;
 mod urgency;
 pub mod vendor;
 
+pub use telemetry::logging::LogFormat;
+
 pub use self::{
-    config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, LogFormat, Options},
+    config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, Options},
     grants::{Grant, Grants},
     load_balancers::rehearsal::{Foretold, Request, foretell},
     process::{WrongUsage, run, run_through},

@@ -1,18 +1,14 @@
 //! The common parts of every adapter's `main`: crypto provider, log and traces, signals, exit code.
 
-use std::{future::Future, io::IsTerminal as _, process::ExitCode};
+use std::{future::Future, process::ExitCode};
 
-use anyhow::Context as _;
-use telemetry::traces::{NOT_IN_THE_LOG, Traces};
+use telemetry::logging::Logging;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tracing_subscriber::{
-    EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
-};
 
 use crate::{
-    config::{ConfigError, LogFormat, Options},
+    config::{ConfigError, Options},
     driver::Driver,
     server::Adapter,
 };
@@ -46,9 +42,9 @@ pub fn run_through<D: Driver, F>(
 where
     F: Future<Output = anyhow::Result<D>>,
 {
-    let traces = Traces::from_environment(&program(), env!("CARGO_PKG_VERSION"));
-    let ended = log(options, &traces).and_then(|()| start(options, driver, front));
-    let code = match ended {
+    let logging = Logging { format: options.log_format, filter: options.log_level.clone(), flat: false };
+    let traces = logging.start(&program());
+    let code = match start(options, driver, front) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -100,25 +96,10 @@ where
     })
 }
 
-fn log(options: &Options, traces: &Traces) -> anyhow::Result<()> {
-    let filter =
-        EnvFilter::try_new(format!("{NOT_IN_THE_LOG},{}", options.log_level)).with_context(|| {
-            format!("invalid --log-level {:?}: use info, debug or target=level", options.log_level)
-        })?;
-    let log = fmt::layer().with_writer(std::io::stderr);
-    let terminal = std::io::stderr().is_terminal();
-    let log = match options.log_format {
-        LogFormat::Auto if !terminal => log.json().with_filter(filter).boxed(),
-        LogFormat::Auto | LogFormat::Text => log.with_ansi(terminal).with_filter(filter).boxed(),
-        LogFormat::Json => log.json().with_filter(filter).boxed(),
-    };
-    registry().with(traces.layer()).with(log).init();
-    traces.tell();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use anyhow::Context as _;
+
     use super::*;
 
     #[test]

@@ -12,8 +12,11 @@ mod pages;
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use adapter_client::Connection;
-use clap::{Arg, ArgAction, Parser, ValueEnum, builder::BoolishValueParser, error::ErrorKind};
-use telemetry::{log_level, pages::Readers};
+use clap::{Arg, ArgAction, Parser, builder::BoolishValueParser, error::ErrorKind};
+use telemetry::{
+    logging::{LogFormat, check_filter},
+    pages::Readers,
+};
 
 pub use self::{
     adapter::AdapterArgs,
@@ -106,17 +109,6 @@ fn switches(flag: Arg) -> Arg {
         .default_missing_value("true")
 }
 
-/// Format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// One human-readable line, coloured on a terminal.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// The shared flags, checked.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
@@ -142,7 +134,7 @@ pub struct CommonConfig {
     pub readers: Readers,
     /// Format of log lines.
     pub log_format: LogFormat,
-    /// Log filter; a valid [`EnvFilter`](tracing_subscriber::EnvFilter).
+    /// Log filter that [`check_filter`] accepts.
     pub log_level: String,
 }
 
@@ -169,7 +161,7 @@ impl CommonArgs {
         let level = faults.check(
             "--log-level <FILTER>",
             &self.log_level,
-            log_level::check(&self.log_level, "info,kube=debug"),
+            check_filter(&self.log_level, "info,kube=debug"),
         );
         let kubeconfig = self.kubeconfig(faults);
         let kube_api_rate = self.rate(faults);

@@ -4,7 +4,6 @@
 //! process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
 //! taken its only Lease.
 
-mod logging;
 mod metrics;
 mod pulse;
 mod scope;
@@ -18,7 +17,10 @@ use std::{
 
 use anyhow::Context as _;
 use kube::Client;
-use telemetry::pages::{self, Listener, Pages, Readers, Tls};
+use telemetry::{
+    logging::Logging,
+    pages::{self, Listener, Pages, Readers, Tls},
+};
 use tokio::{
     runtime::Handle,
     signal::unix::{SignalKind, signal},
@@ -40,6 +42,9 @@ use crate::{
     mirror::kubernetes::Listing,
 };
 
+/// Silences kube's client, which logs each failed attempt as an error, since the mirrors already log outages. A user's directive comes
+/// later and takes precedence.
+const QUIETER: &str = "kube_client::client::builder=off";
 /// Time limit for work in progress after a stop.
 const GRACE: Duration = Duration::from_secs(20);
 /// Additional time limits: first for Events and pages, then for the Lease. All limits together, with a second for the last traces, are
@@ -259,7 +264,8 @@ where
     F: FnOnce(Process) -> R,
     R: Future<Output = anyhow::Result<()>>,
 {
-    let traces = logging::start(names.controller, config);
+    let filter = format!("{QUIETER},{}", config.log_level);
+    let traces = Logging { format: config.log_format, filter, flat: true }.start(names.controller);
     let code = match serve(names, config, controller) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,9 +3,10 @@
 //! - [`pages`] serves metrics, probes and status pages.
 //! - [`report`] defines the contents of the status pages.
 //! - [`traces`] sends OpenTelemetry traces.
-//! - [`log_level`] checks the flag of that name, and [`nearest()`] finds the word that a user probably meant.
+//! - [`logging`] installs the log, and starts traces.
+//! - [`nearest()`] finds the word that a user probably meant.
 
-pub mod log_level;
+pub mod logging;
 mod nearest;
 pub mod pages;
 pub mod report;

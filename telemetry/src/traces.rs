@@ -40,7 +40,7 @@ pub use crate::span;
 /// The target of the spans of traces, and of nothing else. Log lines of this crate have another target.
 pub const TARGET: &str = "trace_span";
 /// Directive for log filters that hides the spans of traces from the context of log lines.
-pub const NOT_IN_THE_LOG: &str = "trace_span=off";
+pub(crate) const NOT_IN_THE_LOG: &str = "trace_span=off";
 
 /// Time limit for sending the remaining spans when the process ends.
 const LAST: Duration = Duration::from_secs(1);
@@ -64,13 +64,13 @@ impl Traces {
     /// Configures traces from the environment. `service`: the service name, unless a variable sets one.
     ///
     /// Starts the thread that sends spans, which connects to nothing until there is a span. Does not fail: if a variable is invalid, traces
-    /// are disabled and [`Self::tell`] logs the errors.
-    #[must_use]
-    pub fn from_environment(service: &str, version: &'static str) -> Self {
+    /// are disabled and [`Self::log_setting`] logs the errors.
+    pub(crate) fn from_environment(service: &str) -> Self {
         Self(match settings::read(&settings::environment) {
             Ok(Setting::Off) => State::Off,
             Ok(Setting::On { endpoint, names_service }) => {
-                let resource = Resource::builder().with_attribute(KeyValue::new("service.version", version));
+                let resource = Resource::builder()
+                    .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
                 let named =
                     if names_service { resource } else { resource.with_service_name(service.to_owned()) };
                 match SpanExporter::builder().with_http().build() {
@@ -83,7 +83,7 @@ impl Traces {
     }
 
     /// The layer to add to the subscriber. `None`: traces are disabled.
-    pub fn layer<S>(&self) -> Option<TraceLayer<S>>
+    pub(crate) fn layer<S>(&self) -> Option<TraceLayer<S>>
     where
         S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync + 'static,
     {
@@ -94,7 +94,7 @@ impl Traces {
     }
 
     /// Logs the result of the configuration. The subscriber must be installed.
-    pub fn tell(&self) {
+    pub(crate) fn log_setting(&self) {
         match &self.0 {
             State::Off => (),
             State::Wrong(faults) => warn!(error = faults, "Traces are disabled: invalid OTEL_* variables"),
@@ -115,7 +115,7 @@ impl Traces {
 }
 
 /// The layer that turns spans into traces.
-pub type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
+pub(crate) type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
 fn provider(exporter: SpanExporter, resource: Resource) -> SdkTracerProvider {
     SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(Telling::new(exporter)).build()
