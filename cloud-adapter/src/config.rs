@@ -10,13 +10,14 @@ mod tests;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use cloud_adapter_security::Address;
 use jiff::fmt::friendly::SpanParser;
 use telemetry::logging::{LogFormat, check_filter};
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
-use crate::{driver::VendorLimit, grants::Grant, security::SecurityOptions, standby::ReplicaOptions};
+use crate::{
+    auth::Address, driver::VendorLimit, grants::Grant, security::SecurityOptions, standby::ReplicaOptions,
+};
 
 const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
 const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use tonic::{Extensions, metadata::MetadataMap};
 
 use crate::{
+    auth::Caller,
     strings,
     vendor::{Purpose, Session, Vendor},
 };
-use cloud_adapter_security::Caller;
 
 /// The caller, the priority and the deadline of a request.
 #[derive(Clone, Debug)]

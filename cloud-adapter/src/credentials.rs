@@ -4,13 +4,13 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use cloud_adapter_security::reload::{self, Follow};
 use cloud_api_proto::v1alpha1::Scope;
 use tokio::sync::watch;
 
 use crate::{
     driver::{CredentialsFile, Driver, Fault},
     leadership::Duty,
+    reload::{self, Follow},
     rpc::Rpc,
 };
 

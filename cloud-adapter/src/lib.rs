@@ -1,9 +1,12 @@
 //! The adapter *runtime*: the parts of a cloud adapter that are the same for all clouds.
 //!
 //! A vendor implements [`driver::Driver`]. This crate is the gRPC server around that driver: budgeted access to the vendor ([`vendor`]),
-//! shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`), routes, existence, health,
+//! access control (`auth`), shared listings and their watches (`snapshot`), convergence tasks that outlive the call (`load_balancers`), routes, existence, health,
 //! metrics and the status page (`page`). It uses Kubernetes only for the Lease by which replicas elect a leader (`standby`, `leadership`).
 
+// Public only for its tests over real connections.
+#[doc(hidden)]
+pub mod auth;
 mod clock;
 mod config;
 mod context;
@@ -18,6 +21,7 @@ mod load_balancers;
 pub mod metrics;
 mod page;
 mod process;
+mod reload;
 mod routes;
 mod rpc;
 mod security;
@@ -27,6 +31,9 @@ mod snapshot;
 mod standby;
 mod status;
 mod strings;
+#[cfg(any(test, feature = "testing"))]
+#[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a failure here fails the test")]
+pub mod testing;
 mod urgency;
 pub mod vendor;
 

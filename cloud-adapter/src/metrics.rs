@@ -40,7 +40,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     sources: Sources,
-    security: cloud_adapter_security::Metrics,
+    security: crate::auth::Metrics,
     vendor_calls: Family<CallLabels, Counter>,
     vendor_call_duration: Family<Labels<2>, Histogram>,
     queue_wait: Family<Labels<2>, Histogram>,
@@ -188,7 +188,7 @@ impl Metrics {
             config_reloads: counted(page, "config_reload", "Reloads of changed files, by result"),
             config_refused: gauged(page, "config_refused", "1: the file is invalid and not in use"),
             rpc_duration: timed(page, "rpc_duration", "Answered requests; a watch counts when it ends"),
-            security: cloud_adapter_security::Metrics::register(page),
+            security: crate::auth::Metrics::register(page),
             sources,
             registry: Arc::default(),
         };
@@ -208,7 +208,7 @@ impl Metrics {
     }
 
     /// The metrics of the gRPC port.
-    pub(crate) fn security(&self) -> cloud_adapter_security::Metrics {
+    pub(crate) fn security(&self) -> crate::auth::Metrics {
         self.security.clone()
     }
 

@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cloud_adapter_security::rules;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{Fence, Priority, RequestContext, Reset, Scope},
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Extensions, Status, metadata::MetadataMap};
 
 use crate::{
+    auth::rules,
     clock::Clock,
     context::{self, Context},
     driver::{Item, VendorError},
@@ -205,10 +205,7 @@ impl Rpc {
         Self {
             vendor,
             clock: Clock::starting_at(std::time::SystemTime::UNIX_EPOCH),
-            access: Access {
-                cluster_id: None,
-                refusals: cloud_adapter_security::Refusals::new(metrics.security()),
-            },
+            access: Access { cluster_id: None, refusals: crate::auth::Refusals::new(metrics.security()) },
             metrics,
             instance_id: "test".into(),
             scope: Arc::new(watch::Sender::new(None)),

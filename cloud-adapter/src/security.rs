@@ -9,10 +9,15 @@ use std::sync::{
 
 pub use self::options::{AuthenticationKind, SecurityOptions};
 use self::options::{Callers, Settings, TokenKeys};
-use crate::{clock::wall, metrics::Metrics, process::WrongUsage};
-use cloud_adapter_security::{
-    Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Occasion, Refusals, Terms, Times,
-    Tls, reload,
+use crate::{
+    auth::{
+        Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Occasion, Refusals, Terms, Times,
+        Tls,
+    },
+    clock::wall,
+    metrics::Metrics,
+    process::WrongUsage,
+    reload,
 };
 
 /// The layers between the port and the services.

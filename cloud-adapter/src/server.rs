@@ -8,7 +8,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use cloud_adapter_security::{Address, Guard, Port};
 use cloud_api_proto::{
     DESCRIPTOR_SET,
     v1alpha1::{
@@ -24,6 +23,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tower::{Layer as _, util::MapResponse};
 
 use crate::{
+    auth::{Address, Guard, Port},
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options},
     credentials::{self, Untried},

@@ -16,7 +16,7 @@ pub(crate) fn classed(asked: &Purpose, class: Priority) -> Purpose {
 
 #[cfg(test)]
 mod tests {
-    use cloud_adapter_security::{Caller, Role};
+    use crate::auth::{Caller, Role};
 
     use super::*;
 

@@ -26,7 +26,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::Priority;
 use cloud_budget::{Call, Config, Deadlines};
 use tokio::{
@@ -54,6 +53,7 @@ pub use self::{
     operation::{Family, Operation},
 };
 use crate::{
+    auth::{Caller, Role},
     driver::{Classify, Fault, VendorError},
     metrics::Metrics,
 };

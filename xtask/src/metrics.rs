@@ -7,14 +7,8 @@ use anyhow::{Context, ensure};
 use crate::cargo;
 
 /// Programs with common metrics. The first program of each list is compared with the others.
-const CRATES: [&str; 6] = [
-    "cloud-adapter-security",
-    "cloud-adapter",
-    "controller-core",
-    "node-controller",
-    "service-controller",
-    "route-controller",
-];
+const CRATES: [&str; 5] =
+    ["cloud-adapter", "controller-core", "node-controller", "service-controller", "route-controller"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
@@ -22,7 +16,16 @@ pub(crate) struct Args {}
 pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
     for name in CRATES {
         let written = Command::new(cargo::program())
-            .args(["test", "--quiet", "--package", name, "--lib", "--", "in_the_reference"])
+            .args([
+                "test",
+                "--quiet",
+                "--package",
+                name,
+                "--lib",
+                "--",
+                "in_the_reference",
+                "--test-threads=1",
+            ])
             .env("UPDATE_REFERENCE", "1")
             .current_dir(cargo::root())
             .status()

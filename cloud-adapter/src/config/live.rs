@@ -2,11 +2,14 @@
 
 use std::{convert::Infallible, path::PathBuf, str, sync::Arc};
 
-use cloud_adapter_security::reload::{self, Follow, ReloadError};
 use tokio::sync::watch;
 
 use super::{Config, ConfigError};
-use crate::{driver::VendorLimit, metrics::Metrics};
+use crate::{
+    driver::VendorLimit,
+    metrics::Metrics,
+    reload::{self, Follow, ReloadError},
+};
 
 type Parse = Box<dyn Fn(&[Vec<u8>]) -> Result<Config, String> + Send + Sync>;
 

@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cloud_adapter_security::Role;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -21,6 +20,7 @@ use super::{
     validate,
 };
 use crate::{
+    auth::Role,
     context::Context,
     driver::{DesiredLoadBalancer, Driver, Heir, Item as _, LoadBalancerRecord, planned},
     vendor::{Purpose, QueuePosition},

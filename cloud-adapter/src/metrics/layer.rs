@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, DESCRIPTOR_SET};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -21,6 +20,7 @@ use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{Metrics, RpcLabels};
+use crate::auth::{Caller, Role};
 
 /// The label for paths outside the contract, since callers could choose any number of such paths.
 const OTHER: &str = "other";

@@ -1,6 +1,5 @@
 use std::{collections::BTreeSet, convert::Infallible};
 
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, Reason};
 use cloud_budget::{BreakerState, BucketReport, LeafReport};
 use insta::assert_snapshot;
@@ -12,7 +11,10 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer as _, ServiceExt as _};
 
 use super::*;
-use crate::vendor::Family as VendorFamily;
+use crate::{
+    auth::{Caller, Role},
+    vendor::Family as VendorFamily,
+};
 
 const LIST: Operation = Operation::read(VendorFamily::Compute, "ListInstances");
 
@@ -286,7 +288,7 @@ fn the_chart_asks_for_metrics_that_there_are() {
 }
 
 #[test]
-fn adapter_metrics_match_the_reference() {
+fn metrics_of_the_adapter_are_in_the_reference() {
     let page = eventful().render().expect("a page");
     doc_tools::reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
 }

@@ -1,6 +1,5 @@
 //! Tests a request that waits to write, with paused time.
 
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, NextHop, Priority, RequestContext, RouteKey, RouteUpsert,
     route_service_server::RouteService as _,
@@ -10,6 +9,7 @@ use tonic::Request;
 
 use super::*;
 use crate::{
+    auth::{Caller, Role},
     config::CollectionSettings,
     driver::testing::WriteOnly,
     metrics::Metrics,

@@ -3,8 +3,9 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
-use cloud_adapter_security::{Address, Identities, Identity, ServerIdentity, TlsFiles};
 use telemetry::pages::Readers;
+
+use crate::auth::{Address, Identities, Identity, ServerIdentity, TlsFiles};
 
 /// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";

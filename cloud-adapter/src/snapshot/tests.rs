@@ -9,12 +9,12 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use cloud_adapter_security::Caller;
 use cloud_api_proto::v1alpha1::{Instance, Priority};
 use tokio::time::{Duration, Instant, advance};
 
 use super::{Frame, LookedUp, Snapshot, WatchOptions, Watcher, checksum};
 use crate::{
+    auth::Caller,
     config::CollectionSettings,
     driver::{Classify, Collection, Cursor, Fault, Page, VendorError},
     leadership::Replica,

@@ -10,14 +10,16 @@ use std::{
     time::Duration,
 };
 
-use cloud_adapter_security::Caller;
 use cloud_api_proto::AdapterError;
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch as signal, time::Instant};
 
 use super::{Change, Snapshot, watch_slots::WatchSlot};
-use crate::driver::{Item, VendorError};
+use crate::{
+    auth::Caller,
+    driver::{Item, VendorError},
+};
 
 /// Maximum number of items in one message.
 const CHUNK: usize = 512;

@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{AdapterError, Reason};
+
+use crate::auth::{Caller, Role};
 
 /// Maximum number of watches of a collection. A message has at most 1 MiB, so clients that do not read use at most 256 MiB.
 const WATCHES_MAX: usize = 256;

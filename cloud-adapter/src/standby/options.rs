@@ -177,9 +177,9 @@ impl ReplicaOptions {
 
 async fn kubernetes(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
-        Some(path) => cloud_adapter_security::configuration(path)
-            .await
-            .map_err(|why| WrongUsage(format!("--kubeconfig {why}")))?,
+        Some(path) => {
+            crate::auth::configuration(path).await.map_err(|why| WrongUsage(format!("--kubeconfig {why}")))?
+        }
         None => Config::incluster().map_err(|error| {
             WrongUsage(format!(
                 "--replicas active-standby: no API server: {error}: set --kubeconfig outside of a pod"

@@ -1,11 +1,13 @@
 //! Translates between the terms of the adapter and of the scheduler. This module is pure.
 
-use cloud_adapter_security::Role;
 use cloud_api_proto::v1alpha1::Priority;
 use cloud_budget::{Call, Class, Outcome, Refusal, RefusalReason, Time};
 
 use super::{Operation, Purpose};
-use crate::driver::{Fault, VendorError};
+use crate::{
+    auth::Role,
+    driver::{Fault, VendorError},
+};
 
 /// The class of a priority. An unspecified priority is background.
 pub(super) fn class(priority: Priority) -> Class {

@@ -20,7 +20,7 @@ const STARTS: [(&str, &str); 5] = [
 ];
 /// Folders outside of packages, and folders whose files other packages read; each with the packages whose tests read it.
 const READS: [(&str, &[&str]); 7] = [
-    ("docs/", &["adapter-openstack", "cloudctl", "e2e", "service-controller", "xtask"]),
+    ("docs/", &["adapter-openstack", "cloud-adapter", "cloudctl", "e2e", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),
     ("adapters/sim/README.md", &["adapter-sim"]),
     ("examples/", &["e2e", "xtask"]),

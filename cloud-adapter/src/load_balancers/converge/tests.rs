@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cloud_adapter_security::{Caller, Role};
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
@@ -16,6 +15,7 @@ use super::{
     *,
 };
 use crate::{
+    auth::{Caller, Role},
     config::CollectionSettings,
     driver::{
         DesiredLoadBalancer, Heir, Inheritance,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cloud_adapter_security::testing::{Ca, ISSUER, TokenKey, jwks};
+use cloud_adapter::testing::{Ca, ISSUER, TokenKey, jwks};
 use serde_json::{Map, Value, json};
 
 use super::{hooks, lane::Lane};

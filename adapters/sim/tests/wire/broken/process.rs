@@ -6,7 +6,7 @@ use std::{
 };
 
 use adapter_sim::{broken::Fault, simcloud::Operation};
-use cloud_adapter_security::testing::{AUDIENCE, Ca, ISSUER, TokenKey, jwks};
+use cloud_adapter::testing::{AUDIENCE, Ca, ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
     AdapterError,
     v1alpha1::{

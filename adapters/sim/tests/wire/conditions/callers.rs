@@ -1,6 +1,6 @@
 //! Callers without permission, and callers without an identity.
 
-use cloud_adapter_security::testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks};
+use cloud_adapter::testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks};
 use cloud_api_proto::v1alpha1::{
     DeleteLoadBalancerRequest, GetInfoRequest, RequestContext, adapter_service_client::AdapterServiceClient,
     load_balancer_service_client::LoadBalancerServiceClient,

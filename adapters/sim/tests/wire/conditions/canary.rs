@@ -15,7 +15,7 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
-use cloud_adapter_security::testing::{AUDIENCE, TokenKey, claims};
+use cloud_adapter::testing::{AUDIENCE, TokenKey, claims};
 use cloud_api_proto::v1alpha1::{
     BatchGetInstancesRequest, DeleteLoadBalancerRequest, GetInfoRequest, InstanceRef, RequestContext,
     WatchStatusRequest, adapter_service_client::AdapterServiceClient, instance_ref::Ref,

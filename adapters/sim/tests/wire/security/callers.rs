@@ -1,6 +1,6 @@
 //! Decisions that depend on the content of a request, and flags that control which callers may connect.
 
-use cloud_adapter_security::testing::{ISSUER, TokenKey, jwks};
+use cloud_adapter::testing::{ISSUER, TokenKey, jwks};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{

@@ -1,10 +1,12 @@
 //! Tests of flights whose calls are queued.
 
-use cloud_adapter_security::{Caller, Role};
 use tokio::time::timeout;
 
 use super::*;
-use crate::vendor::tests as wire;
+use crate::{
+    auth::{Caller, Role},
+    vendor::tests as wire,
+};
 
 /// A batch or a page contains a third of all instances, so all instances take three calls. In a storm, the first call of a flow is sent at
 /// once. The others are queued fairly; those of low priority get a ninth of the rate.

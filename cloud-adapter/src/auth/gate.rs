@@ -3,7 +3,7 @@
 use cloud_api_proto::AdapterError;
 use http::{Extensions, HeaderMap};
 
-use crate::{
+use crate::auth::{
     Bearers, Caller, Identities, Role, ServiceAccount,
     bearer::unauthenticated,
     connection::Peer,

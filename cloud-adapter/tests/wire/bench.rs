@@ -10,9 +10,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cloud_adapter_security::{
-    Address, Authentication, Caller, Gate, Guard, Identities, Identity, Metrics, Port, Refusals,
-    ServerIdentity, Terms, Times, Tls, TlsFiles,
+use cloud_adapter::{
+    auth::{
+        Address, Authentication, Caller, Gate, Guard, Identities, Identity, Metrics, Port, Refusals,
+        ServerIdentity, Terms, Times, Tls, TlsFiles,
+    },
     testing::{Ca, Pair},
 };
 use cloud_api_proto::AdapterError;

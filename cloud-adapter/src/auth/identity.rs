@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use crate::Role;
+use crate::auth::Role;
 
 /// A Kubernetes ServiceAccount: the identity of a caller, independent of how the caller proved it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

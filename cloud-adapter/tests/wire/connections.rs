@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cloud_adapter_security::{Times, TlsFiles, testing::Ca};
+use cloud_adapter::{
+    auth::{Times, TlsFiles},
+    testing::Ca,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::Role;
+use crate::auth::Role;
 
 /// Metrics of callers and connections. Clones share their state.
 #[derive(Clone, Default)]
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_lists_all_metrics_of_callers() {
+    fn metrics_of_the_port_are_in_the_reference() {
         let mut registry = Registry::with_prefix("cloud_adapter");
         let metrics = Metrics::register(&mut registry);
         metrics.refused(None, "NO_TOKEN");

@@ -12,8 +12,8 @@ use axum::{
     response::IntoResponse,
     routing::{get, post},
 };
-use cloud_adapter_security::{
-    ApiServer, Authentication, Bearers, KeySource, Keys,
+use cloud_adapter::{
+    auth::{ApiServer, Authentication, Bearers, KeySource, Keys},
     testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks},
 };
 use cloud_api_proto::Reason;

@@ -1,9 +1,9 @@
-//! Access control of the cloud adapter: TLS, identities, and the permissions of each identity.
+//! Access control: TLS, identities, and the permissions of each identity.
 //!
-//! Well-known crates do all cryptography and token parsing; this crate decides what they must check.
+//! Well-known crates do all cryptography and token parsing; this module decides what they must check.
 //!
 //! Modules in reading order: `caller`, `identity` and `rules` define roles and permissions; `token`, `jwks`, `api_server`, `bearer` and
-//! `spiffe` authenticate callers; `tls` and [`reload`] keep certificates current; `gate` decides whether to admit a request, and `guard`
+//! `spiffe` authenticate callers; `tls` keeps certificates current; `gate` decides whether to admit a request, and `guard`
 //! calls `gate` in front of the services; `port` accepts connections and limits their cost.
 
 mod api_server;
@@ -18,12 +18,8 @@ mod jwks;
 mod metrics;
 mod port;
 mod refusals;
-pub mod reload;
 pub mod rules;
 mod spiffe;
-#[cfg(any(test, feature = "testing"))]
-#[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a failure here fails the test")]
-pub mod testing;
 mod tls;
 mod token;
 

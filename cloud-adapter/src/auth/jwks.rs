@@ -7,7 +7,10 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{ApiServer, KeySet, reload};
+use crate::{
+    auth::{ApiServer, KeySet},
+    reload,
+};
 
 /// Longest interval between two reads from the API server, so that a revoked key does not stay valid forever.
 const EVERY: Duration = Duration::from_hours(1);

@@ -11,7 +11,7 @@ use jsonwebtoken::{Header, Validation, decode, decode_header, errors::ErrorKind,
 use serde::Deserialize;
 
 pub use self::keys::{KeySet, KeySetError};
-use crate::ServiceAccount;
+use crate::auth::ServiceAccount;
 
 /// Tolerated difference between the clocks of the API server and the adapter, in seconds.
 const LEEWAY: u64 = 10;

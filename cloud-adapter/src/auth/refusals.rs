@@ -8,7 +8,7 @@ use std::{
 use cloud_api_proto::AdapterError;
 use tokio::time::Instant;
 
-use crate::{Caller, metrics::Metrics};
+use crate::auth::{Caller, metrics::Metrics};
 
 /// Number of log lines that may be written at once, and the time after which one more may be written.
 const LINES: u32 = 10;

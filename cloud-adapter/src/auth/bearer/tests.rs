@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    KeySource,
+    auth::KeySource,
     testing::{AUDIENCE, ISSUER, TokenKey, claims, jwks},
 };
 

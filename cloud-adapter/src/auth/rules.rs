@@ -3,7 +3,7 @@
 
 use cloud_api_proto::{AdapterError, Reason};
 
-use crate::{Caller, Role};
+use crate::auth::{Caller, Role};
 
 /// The services on the gRPC port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
-use crate::ServiceAccount;
+use crate::auth::ServiceAccount;
 
 /// Parses the only URI of a certificate as a SPIFFE ID. The handshake has verified the chain. Source: SPIFFE, "X.509-SVID", section 2:
 /// exactly one URI.

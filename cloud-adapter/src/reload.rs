@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 /// Default interval between reads. Each is a cheap local read of a few kilobytes.
-pub const EVERY: Duration = Duration::from_secs(5);
+pub(crate) const EVERY: Duration = Duration::from_secs(5);
 
 /// Why new file contents are not used.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum ReloadError<E> {
 }
 
 /// Files that belong together, such as a certificate and its key, and the value parsed from them.
-pub struct Follow<T, P> {
+pub(crate) struct Follow<T, P> {
     paths: Vec<PathBuf>,
     parse: P,
     current: watch::Sender<Arc<T>>,
@@ -60,7 +60,7 @@ where
     E: fmt::Display,
 {
     /// Reads the files for the first time. `parse` gets their contents in the order of `paths`.
-    pub fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
+    pub(crate) fn start(paths: impl IntoIterator<Item = PathBuf>, parse: P) -> Result<Self, ReloadError<E>> {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let contents = read(&paths).map_err(|(path, kind)| ReloadError::Read { path, kind })?;
         let value = parse(&contents).map_err(|error| ReloadError::Parse { paths: names(&paths), error })?;
@@ -70,12 +70,12 @@ where
 
     /// The current value and its updates.
     #[must_use]
-    pub fn current(&self) -> watch::Receiver<Arc<T>> {
+    pub(crate) fn current(&self) -> watch::Receiver<Arc<T>> {
         self.current.subscribe()
     }
 
     /// Reads the files periodically; never returns. Calls `told` for every change, with the new value or the reason why it is not used.
-    pub async fn run(mut self, every: Duration, told: impl Fn(Result<&T, &ReloadError<E>>)) {
+    pub(crate) async fn run(mut self, every: Duration, told: impl Fn(Result<&T, &ReloadError<E>>)) {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cloud_adapter_security::{
-    Authentication, Bearers, KeySource, Keys, Role, ServerIdentity, TlsFiles, rules,
+use cloud_adapter::{
+    auth::{Authentication, Bearers, KeySource, Keys, Role, ServerIdentity, TlsFiles, rules},
     testing::{AUDIENCE, Ca, ISSUER, TokenKey, claims, jwks},
 };
 use cloud_api_proto::Reason;

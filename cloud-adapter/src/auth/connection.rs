@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::{Service, ServiceExt as _};
 
-use crate::{ServiceAccount, metrics::Ended};
+use crate::auth::{ServiceAccount, metrics::Ended};
 
 /// Limits of one connection. Source: docs/security.md, "Network".
 const STREAMS: u32 = 100;

@@ -1,4 +1,4 @@
-//! The gate as a tower service: answers refused requests, and adds the [`crate::Caller`] to admitted requests.
+//! The gate as a tower service: answers refused requests, and adds the [`crate::auth::Caller`] to admitted requests.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower::Service;
 
-use crate::{
+use crate::auth::{
     Gate,
     body::{BodyMemory, Bounded},
     connection::Peer,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_adapter_security::{TlsFiles, testing::Ca};
+use cloud_adapter::{auth::TlsFiles, testing::Ca};
 
 use crate::bench::{Bench, Client, NAME, Setting, mount, mounted, until, wall};
 

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::body::Body;
 use tower::Service;
 
-use crate::{
+use crate::auth::{
     connection::{self, Newcomer, Peer, Times},
     metrics::{Ended, Metrics},
     spiffe,

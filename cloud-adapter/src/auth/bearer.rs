@@ -12,7 +12,7 @@ use jsonwebtoken::dangerous::insecure_decode_claims;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
+use crate::auth::{ApiServer, KeySet, Keys, ServiceAccount, TokenError, token};
 
 /// How long a positive review is cached. A token that the API server revokes in this time is still accepted.
 const REVIEW_GOOD: Duration = Duration::from_secs(30);
