@@ -258,7 +258,7 @@ mod tests {
         let schema = include_str!("../../helm/cloud-controllers/values.schema.json");
         let error = "shop:steal=x".parse::<Grant>().expect_err("no kind");
         let kinds =
-            error.split_once("expected ").map(|(_, kinds)| kinds.replace(" or ", ", ")).expect("told");
+            error.split_once("expected ").map(|(_, kinds)| kinds.replace(" or ", ", ")).expect("reported");
         for kind in kinds.split(", ") {
             let value = if kind == "addresses" { "192.0.2.0/28" } else { "x" };
             assert!(format!("shop:{kind}={value}").parse::<Grant>().is_ok(), "{kind}");

@@ -74,8 +74,8 @@ where
         self.current.subscribe()
     }
 
-    /// Reads the files periodically; never returns. Calls `told` for every change, with the new value or the reason why it is not used.
-    pub(crate) async fn run(mut self, every: Duration, told: impl Fn(Result<&T, &ReloadError<E>>)) {
+    /// Reads the files periodically; never returns. Calls `report` for every change, with the new value or the reason why it is not used.
+    pub(crate) async fn run(mut self, every: Duration, report: impl Fn(Result<&T, &ReloadError<E>>)) {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -83,10 +83,10 @@ where
             match self.look() {
                 None => (),
                 Some(Ok(value)) => {
-                    told(Ok(&value));
+                    report(Ok(&value));
                     self.current.send_replace(value);
                 }
-                Some(Err(error)) => told(Err(&error)),
+                Some(Err(error)) => report(Err(&error)),
             }
         }
     }
@@ -172,9 +172,9 @@ mod tests {
         let volume = Volume::with("1");
         let follow = Follow::start([volume.path()], number).expect("good");
         let current = follow.current();
-        let told = Mutex::new(Vec::new());
+        let reported = Mutex::new(Vec::new());
         let note = |result: Result<&u32, &ReloadError<String>>| {
-            told.lock().expect("whole").push(result.map_err(ToString::to_string).copied());
+            reported.lock().expect("whole").push(result.map_err(ToString::to_string).copied());
         };
         let script = async {
             let value = |wanted: u32| assert_eq!(**current.borrow(), wanted);
@@ -197,11 +197,11 @@ mod tests {
             () = follow.run(EVERY, note) => (),
             () = script => (),
         }
-        let told = told.into_inner().expect("whole");
-        assert_eq!(told.len(), 4, "each change is reported once: {told:?}");
-        assert_eq!((&told[0], &told[3]), (&Ok(2), &Ok(4)));
-        assert!(told[1].as_ref().is_err_and(|error| error.contains("three")), "{told:?}");
-        assert!(told[2].as_ref().is_err_and(|error| error.contains("not found")), "{told:?}");
+        let reported = reported.into_inner().expect("whole");
+        assert_eq!(reported.len(), 4, "each change is reported once: {reported:?}");
+        assert_eq!((&reported[0], &reported[3]), (&Ok(2), &Ok(4)));
+        assert!(reported[1].as_ref().is_err_and(|error| error.contains("three")), "{reported:?}");
+        assert!(reported[2].as_ref().is_err_and(|error| error.contains("not found")), "{reported:?}");
     }
 
     #[test]

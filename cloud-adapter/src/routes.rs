@@ -49,27 +49,27 @@ pub(crate) struct Applier<D> {
     pub(crate) fences: Fences,
     pub(crate) tracker: TaskTracker,
     pub(crate) replica: Replica,
-    pub(crate) turns: TableLock,
-    pub(crate) places: Places,
+    pub(crate) table_lock: TableLock,
+    pub(crate) slots: Slots,
     pub(crate) doubts: Doubts,
 }
 
-/// Limits the number of requests in progress. The request of a client that disconnects keeps its place until it is done, and may be
+/// Limits the number of requests in progress. The request of a client that disconnects keeps its slot until it is done, and may be
 /// repeated.
 #[derive(Debug)]
-pub(crate) struct Places(Arc<Semaphore>);
+pub(crate) struct Slots(Arc<Semaphore>);
 
-impl Default for Places {
+impl Default for Slots {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(ORDERS_MAX)))
     }
 }
 
-impl Places {
-    /// Reserves a place for one request, until the permit is dropped.
+impl Slots {
+    /// Reserves a slot for one request, until the permit is dropped.
     ///
     /// # Errors
-    /// Returns `QUEUE_FULL` if all places are taken.
+    /// Returns `QUEUE_FULL` if all slots are taken.
     fn take(&self) -> Result<OwnedSemaphorePermit, AdapterError> {
         Arc::clone(&self.0).try_acquire_owned().map_err(|_full| {
             let text = format!("{ORDERS_MAX} route requests are queued: retry later");
@@ -129,8 +129,8 @@ impl<D: Driver> Applier<D> {
     /// Returns the error of the listing, `STALE_FENCE`, or an error if this replica no longer leads. Errors of single routes are in their
     /// results.
     pub(crate) async fn apply(&self, order: &Order, session: &Session) -> Result<Applied, AdapterError> {
-        let _turn = self.turns.take(session.purpose().priority).await;
-        let session = &session.clone().hurried(self.turns.asked(), None);
+        let _lock = self.table_lock.take(session.purpose().priority).await;
+        let session = &session.clone().with_priority(self.table_lock.priority(), None);
         let term = self.replica.term()?;
         let mut verdicts = self.judge(order, term.since(), session).await?;
         if order.fence.is_none() {

@@ -230,7 +230,7 @@ mod tests {
     async fn leader_reports_scope_once_ready() {
         let error = |fault| Some(VendorError::new(fault, "as requested"));
         let (_fake, vendor) = vendor(&limits(1.0, 1));
-        for (name, health, leads, told) in [
+        for (name, health, leads, reported) in [
             ("starting", error(Fault::Unavailable), true, false),
             ("serving", None, true, true),
             ("refusals are served", error(Fault::Auth), true, true),
@@ -241,7 +241,7 @@ mod tests {
             if leads {
                 rpc.replica.lead(1);
             }
-            assert_eq!(rpc.served_scope().is_some(), told, "{name}");
+            assert_eq!(rpc.served_scope().is_some(), reported, "{name}");
         }
     }
 }

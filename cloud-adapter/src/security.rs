@@ -116,7 +116,7 @@ impl Fresh {
     pub(crate) async fn keep(self, metrics: Metrics) {
         let Self { tls, keys } = self;
         let refused = AtomicBool::new(false);
-        let told = |occasion, result: Result<(), String>| {
+        let report = |occasion, result: Result<(), String>| {
             count(&metrics, &refused, occasion, result.is_ok());
             match result {
                 Ok(()) => tracing::info!("Using the new certificate for new connections"),
@@ -127,7 +127,7 @@ impl Fresh {
         };
         let certificates = async {
             match tls {
-                Some(tls) => tls.run(reload::EVERY, told).await,
+                Some(tls) => tls.run(reload::EVERY, report).await,
                 None => std::future::pending().await,
             }
         };

@@ -237,8 +237,8 @@ impl<D: Driver> Adapter<D> {
             fences: crate::fence::Fences::default(),
             tracker: self.writes.clone(),
             replica: rpc.replica.clone(),
-            turns: routes::TableLock::default(),
-            places: routes::Places::default(),
+            table_lock: routes::TableLock::default(),
+            slots: routes::Slots::default(),
             doubts: routes::Doubts::default(),
         };
         let balancers = load_balancers::Service { converger, sets: Arc::default(), rpc: rpc.clone() };

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Maximum age of an interrupted listing that is continued, because cursors expire.
-const LEFT_FOR: Duration = Duration::from_secs(30);
+const CONTINUE_MAX: Duration = Duration::from_secs(30);
 
 /// The cached collection at a known time.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl<T: Item> Snapshot<T> {
     }
 
     /// Creates an empty snapshot whose age is a metric.
-    pub(crate) fn told(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
+    pub(crate) fn measured(settings: CollectionSettings, horizon: Duration, metrics: &Metrics) -> Arc<Self> {
         let snapshot = Arc::new(Self::new(settings, horizon, metrics.clone()));
         let weak = Arc::downgrade(&snapshot);
         let age = move || weak.upgrade().map(|snapshot| snapshot.age()).unwrap_or_default();
@@ -142,7 +142,7 @@ impl<T: Item> Snapshot<T> {
             self.saved(session, Coalesced::SingleFlight);
             return Err(error);
         }
-        let oldest = bound.unwrap_or_else(|| Self::no_older_than(LEFT_FOR));
+        let oldest = bound.unwrap_or_else(|| Self::no_older_than(CONTINUE_MAX));
         if under_way.as_ref().is_some_and(|left| left.began < oldest) {
             *under_way = None;
         }
@@ -263,8 +263,8 @@ impl<T: Item> Snapshot<T> {
     }
 
     /// Adds the results of look-ups by ID.
-    pub(crate) fn learn(&self, news: LookedUp<T>) {
-        self.change(|state| state.learn(news));
+    pub(crate) fn learn(&self, read: LookedUp<T>) {
+        self.change(|state| state.learn(read));
     }
 
     /// An item, if it exists, and the time at which the read that showed it began.
@@ -293,11 +293,11 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// A sample of keys that are far apart; different ones for each `turn`.
-    pub(crate) fn sample(&self, count: usize, turn: usize) -> Vec<String> {
+    /// A sample of keys that are far apart; different ones for each `round`.
+    pub(crate) fn sample(&self, count: usize, round: usize) -> Vec<String> {
         self.with(|state| {
             let stride = state.items.len().div_ceil(count.max(1)).max(1);
-            state.items.keys().skip(turn % stride).step_by(stride).take(count).cloned().collect()
+            state.items.keys().skip(round % stride).step_by(stride).take(count).cloned().collect()
         })
     }
 

@@ -41,9 +41,9 @@ impl<D: Driver> Snapshots<D> {
     /// Creates empty listings. `horizon` is the maximum time by which the vendor's reads lag behind writes.
     pub(crate) fn new(settings: &CacheSettings, horizon: Duration, metrics: &Metrics) -> Self {
         Self {
-            instances: Snapshot::told(settings.instances, horizon, metrics),
-            load_balancers: Snapshot::told(settings.load_balancers, horizon, metrics),
-            routes: Snapshot::told(settings.routes, horizon, metrics),
+            instances: Snapshot::measured(settings.instances, horizon, metrics),
+            load_balancers: Snapshot::measured(settings.load_balancers, horizon, metrics),
+            routes: Snapshot::measured(settings.routes, horizon, metrics),
         }
     }
 

@@ -6,10 +6,10 @@
 mod audit;
 mod dispatch;
 mod flight;
-mod hurry;
 mod meter;
 mod operation;
 mod position;
+mod priority;
 mod report;
 mod scrub;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub(crate) use self::{
 use self::{
     dispatch::{Dispatcher, Permit, Waiting},
     flight::{Flight, Job},
-    hurry::{Hurry, PriorityChange},
+    priority::{PriorityChange, RaisedPriority},
     trace::Sent,
     wire::{Transport, Wire},
     writes::Writes,
@@ -135,7 +135,7 @@ impl Vendor {
     /// Creates a session that counts its vendor calls on an existing meter.
     pub(crate) fn metered(self: &Arc<Self>, purpose: Purpose, meter: Arc<Meter>) -> Session {
         let vendor = Arc::clone(self);
-        Session { vendor, purpose, meter, self_check: false, waiters: None, hurry: None, place: None }
+        Session { vendor, purpose, meter, self_check: false, waiters: None, raised: None, position: None }
     }
 
     /// Creates a session for self-checks, whose calls are sent even while rejected credentials stop all others. The caller passes the
@@ -146,7 +146,7 @@ impl Vendor {
         Session { self_check: true, ..self.session(purpose) }
     }
 
-    /// Applies new limits. Queued calls keep their place.
+    /// Applies new limits. Queued calls keep their position.
     pub(crate) fn configure(&self, limits: &Config) {
         *self.deadlines.lock().unwrap_or_else(PoisonError::into_inner) = limits.deadline;
         self.dispatcher.change(|scheduler, now| scheduler.configure(now, limits.clone()));
@@ -225,9 +225,9 @@ pub struct Session {
     /// The waiters of shared work, which determine the purpose and the deadline.
     waiters: Option<Arc<Waiters>>,
     /// The priority of further waiters, which raises that of the calls without changing their purpose otherwise.
-    hurry: Option<Hurry>,
+    raised: Option<RaisedPriority>,
     /// The queue position of the current call, for reports.
-    place: Option<QueuePosition>,
+    position: Option<QueuePosition>,
 }
 
 impl Session {
@@ -251,21 +251,21 @@ impl Session {
         operation: Operation,
         request: VendorRequest,
     ) -> impl Future<Output = Result<VendorResponse, VendorError>> + Send {
-        let mut news = self.news();
+        let mut changes = self.priority_changes();
         let until = Instant::now() + WAITED_MAX;
         // Submitted outside of the future, because thousands of futures wait, and each would reserve memory for its request.
-        let submitted = self.submit((operation, until), request);
+        let submitted = self.submit(operation, until, request);
         async move {
             let mut waiting = submitted?;
-            let _stands = self.place.as_ref().map(|place| place.call(waiting.ticket()));
+            let _position = self.position.as_ref().map(|position| position.call(waiting.ticket()));
             loop {
                 if let Some(waiters) = &self.waiters {
-                    waiters.send_away(|deadline| waiting.late(deadline));
+                    waiters.refuse_late(|deadline| waiting.late(deadline));
                 }
                 tokio::select! {
                     biased;
                     answer = waiting.answer() => return answer,
-                    () = news.next() => {
+                    () = changes.next() => {
                         let (call, purpose) = self.on_behalf(operation, until);
                         waiting.raise(call, purpose);
                     }
@@ -277,21 +277,22 @@ impl Session {
 
     fn submit(
         &self,
-        (operation, until): (Operation, Instant),
+        operation: Operation,
+        until: Instant,
         request: VendorRequest,
     ) -> Result<Waiting<'_>, VendorError> {
         let (call, purpose) = self.on_behalf(operation, until);
         let meter = Arc::clone(&self.meter);
         let (span, sent) = (trace::begin(operation, &purpose.object), Sent::default());
         let refused = span.clone();
-        let job = |told| Job { operation, request, purpose, meter, throttled: None, span, sent, told };
+        let job = |reply| Job { operation, request, purpose, meter, throttled: None, span, sent, reply };
         let submitted = self.vendor.dispatcher.submit(call, job);
         submitted.inspect_err(|error| trace::end(&refused, &Sent::default(), Some(error)))
     }
 
     /// Notifications of events that may change the priority of queued calls.
-    fn news(&self) -> PriorityChange {
-        PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.hurry.as_ref())
+    fn priority_changes(&self) -> PriorityChange {
+        PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.raised.as_ref())
     }
 
     /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and has no
@@ -310,8 +311,8 @@ impl Session {
     fn payer(&self) -> Purpose {
         let payer = self.waiters.as_ref().and_then(|waiters| waiters.payer());
         let payer = payer.unwrap_or_else(|| self.purpose.clone());
-        match &self.hurry {
-            Some(hurry) => hurry.raise(payer),
+        match &self.raised {
+            Some(raised) => raised.raise(payer),
             None => payer,
         }
     }
@@ -325,21 +326,21 @@ impl Session {
     /// A session with the same budget and meter, for work that these waiters share.
     #[must_use]
     pub(crate) fn shared(&self, waiters: &Arc<Waiters>) -> Self {
-        let place = Some(waiters.place().clone());
-        let mut session = Self { waiters: Some(Arc::clone(waiters)), hurry: None, place, ..self.clone() };
+        let position = Some(waiters.position().clone());
+        let mut session = Self { waiters: Some(Arc::clone(waiters)), raised: None, position, ..self.clone() };
         session.purpose = session.payer();
         session
     }
 
-    /// A session with the priority that other waiters have `asked` for, for work of this class.
+    /// A session with the priority that other waiters have requested, for work of this class.
     #[must_use]
-    pub(crate) fn hurried(self, asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
-        Self { hurry: Some(Hurry::new(asked, class)), ..self }
+    pub(crate) fn with_priority(self, priority: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
+        Self { raised: Some(RaisedPriority::new(priority, class)), ..self }
     }
 
-    /// A session that records the queue position of its calls at `place`.
-    pub(crate) fn standing_at(self, place: &QueuePosition) -> Self {
-        Self { place: Some(place.clone()), ..self }
+    /// A session that records the queue position of its calls at `position`.
+    pub(crate) fn with_position(self, position: &QueuePosition) -> Self {
+        Self { position: Some(position.clone()), ..self }
     }
 
     /// The caller's deadline, if the work is not shared; the waiters of shared work have separate deadlines.

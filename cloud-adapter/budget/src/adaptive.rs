@@ -176,7 +176,7 @@ impl Follower {
     /// that floor, but never by more than the bucket regains until the vendor resets its count.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64, sent: u64) -> f64 {
         self.tick(now);
-        self.vendor.told(now, hint, sent, self.ceiling);
+        self.vendor.observe(now, hint, sent, self.ceiling);
         let remaining = foreign::count(hint.remaining);
         let kept = free_floor * hint.limit.map_or(remaining, foreign::count);
         let comes_back = hint.reset.unwrap_or_default().as_secs_f64() * self.rate();

@@ -94,14 +94,14 @@ impl Queue {
     }
 
     /// Whether the leaf and the object are below their bounds. The bound of the whole queue is not checked.
-    pub(crate) fn has_place(&self, call: &Call, limits: &QueueLimits) -> bool {
+    pub(crate) fn has_capacity(&self, call: &Call, limits: &QueueLimits) -> bool {
         self.leaf((call.class, call.controller))
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
     }
 
     /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent one of a namespace with more calls in the
     /// leaf. Therefore no namespace can block others, however many calls it submits.
-    pub(crate) fn place(&self, call: &Call, limits: &QueueLimits) -> Capacity {
+    pub(crate) fn capacity(&self, call: &Call, limits: &QueueLimits) -> Capacity {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
         let or_none = |ticket: Option<Ticket>| ticket.map_or(Capacity::None, Capacity::Of);

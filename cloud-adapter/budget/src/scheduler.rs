@@ -308,8 +308,8 @@ impl Scheduler {
     fn send_again(&mut self, now: Time, ticket: Ticket, flight: Flight) -> AfterCall {
         let Flight { call, path, again, abandoned } = flight;
         let limits = &self.config.queue;
-        let place = self.queue.len() < limits.total && self.queue.has_place(&call, limits);
-        if again || abandoned || !place || self.config.mode == Mode::Shadow {
+        let queued = self.queue.len() < limits.total && self.queue.has_capacity(&call, limits);
+        if again || abandoned || !queued || self.config.mode == Mode::Shadow {
             return AfterCall::Done;
         }
         let latency = self.latency(now, &call);

@@ -140,8 +140,8 @@ pub async fn configuration(kubeconfig: &Path) -> Result<Config, String> {
 /// Formats a parser error without the parser's own message, which quotes neighbouring lines that contain secrets.
 fn fault(error: &KubeconfigError) -> String {
     let KubeconfigError::Parse(error) = error else { return error.to_string() };
-    let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
-    format!("invalid kubeconfig{}", place.unwrap_or_default())
+    let location = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+    format!("invalid kubeconfig{}", location.unwrap_or_default())
 }
 
 /// Formats an error of the kube client without secrets.
@@ -169,8 +169,11 @@ mod tests {
     #[test]
     fn secrets_of_a_broken_kubeconfig_are_not_printed() {
         for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
-            let told = fault(&Kubeconfig::from_yaml(text).expect_err("YAML syntax"));
-            assert!(told.starts_with("invalid kubeconfig: see line ") && !told.contains("hunter2"), "{told}");
+            let reported = fault(&Kubeconfig::from_yaml(text).expect_err("YAML syntax"));
+            assert!(
+                reported.starts_with("invalid kubeconfig: see line ") && !reported.contains("hunter2"),
+                "{reported}"
+            );
         }
     }
 }

@@ -156,17 +156,17 @@ impl Port {
         S::Future: Send,
     {
         let tracker = TaskTracker::new();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
         let mut lobby = Lobby::default();
         let accept = async {
             loop {
-                if places.available_permits() == 0 {
+                if permits.available_permits() == 0 {
                     lobby.close_oldest();
                 }
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 let arrive = || {
                     let (terms, stop) = (terms.clone(), stop.clone());
-                    Arrival { terms, stop, place, newcomer: lobby.enter() }
+                    Arrival { terms, stop, permit, newcomer: lobby.enter() }
                 };
                 match self.accept().await {
                     Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
@@ -211,7 +211,7 @@ enum Stream {
 struct Arrival {
     terms: Terms,
     stop: CancellationToken,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     newcomer: Arc<Newcomer>,
 }
 
@@ -264,7 +264,7 @@ impl Arrival {
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let Self { terms, stop, place, newcomer } = self;
+        let Self { terms, stop, permit, newcomer } = self;
         let Terms { tls, trust_domain, times, metrics } = terms;
         let _counted = Counted::one_more(&metrics);
         let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
@@ -288,7 +288,7 @@ impl Arrival {
         if let Some(why) = ended {
             metrics.ended(why);
         }
-        drop(place);
+        drop(permit);
     }
 }
 

@@ -131,9 +131,9 @@ impl Tls {
         self.config.subscribe()
     }
 
-    /// Reads the files periodically and renews issued certificates; never returns. Calls `told` for every new certificate, and with the
+    /// Reads the files periodically and renews issued certificates; never returns. Calls `report` for every new certificate, and with the
     /// reason for every change that is not used.
-    pub async fn run(self, every: Duration, told: impl Fn(Occasion, Result<(), String>)) {
+    pub async fn run(self, every: Duration, report: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();
         let renew = async {
@@ -149,15 +149,15 @@ impl Tls {
                     Ok(fresh) => {
                         issued = if changed { source.read_at } else { wall() };
                         config.send_replace(fresh);
-                        told(occasion, Ok(()));
+                        report(occasion, Ok(()));
                     }
-                    Err(error) => told(occasion, Err(error.to_string())),
+                    Err(error) => report(occasion, Err(error.to_string())),
                 }
             }
         };
         let refused = |result: Result<&Source, &ReloadError<TlsError>>| {
             if let Err(error) = result {
-                told(Occasion::Changed, Err(error.to_string()));
+                report(Occasion::Changed, Err(error.to_string()));
             }
         };
         tokio::join!(follow.run(every, refused), renew);

@@ -65,7 +65,7 @@ impl LiveConfig {
 
     /// Reads the file periodically and calls `apply` with each new configuration; never ends.
     pub(crate) async fn run(self, metrics: &Metrics, apply: impl Fn(&Config)) -> Infallible {
-        let told = |result: Result<&Config, &ReloadError<String>>| {
+        let report = |result: Result<&Config, &ReloadError<String>>| {
             metrics.config_reload("limits", result.is_ok());
             match result {
                 Ok(config) => {
@@ -81,7 +81,7 @@ impl LiveConfig {
         if let Source::File(file) = self.source {
             // Exported as 0 from the start, so that a valid file can be distinguished from a missing metric.
             metrics.config_refused("limits", false);
-            file.run(reload::EVERY, told).await;
+            file.run(reload::EVERY, report).await;
         }
         std::future::pending().await
     }

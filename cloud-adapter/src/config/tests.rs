@@ -181,8 +181,11 @@ fn invalid_yaml_is_refused_with_its_place() {
 
 #[test]
 fn invalid_yaml_is_not_quoted() {
-    let told = faults("users:\n- name: a\n  password: hunter2\n   token: hunter2\n");
-    assert!(told.contains("line 4") && !told.contains("hunter2") && !told.contains('\n'), "{told}");
+    let reported = faults("users:\n- name: a\n  password: hunter2\n   token: hunter2\n");
+    assert!(
+        reported.contains("line 4") && !reported.contains("hunter2") && !reported.contains('\n'),
+        "{reported}"
+    );
 }
 
 #[test]

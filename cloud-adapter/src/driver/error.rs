@@ -67,7 +67,7 @@ const NAME_MAX: usize = 200;
 /// Maximum number of fields in an error: all IDs of one look-up may be invalid.
 const FIELDS_MAX: usize = 500;
 /// Maximum number of fields in an answer to the caller.
-const FIELDS_TOLD: usize = 4;
+const FIELDS_SHOWN: usize = 4;
 
 impl VendorError {
     /// Creates an error without vendor details.
@@ -159,7 +159,7 @@ impl Fault {
 impl From<VendorError> for AdapterError {
     fn from(error: VendorError) -> Self {
         let reason = error.fault.reason();
-        let fields = error.fields.into_iter().take(FIELDS_TOLD).map(|mut field| {
+        let fields = error.fields.into_iter().take(FIELDS_SHOWN).map(|mut field| {
             cut(&mut field, NAME_MAX);
             field
         });

@@ -82,7 +82,7 @@ pub(crate) struct LookUps<S> {
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
     /// Counter of flights, by which the witnesses rotate.
-    turn: AtomicUsize,
+    round: AtomicUsize,
 }
 
 /// IDs that are looked up together, and the callers that wait for them.
@@ -133,7 +133,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
             batch: batch.max(1),
             window: Mutex::default(),
             batches: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            round: AtomicUsize::new(0),
         }
     }
 

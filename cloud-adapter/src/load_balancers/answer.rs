@@ -31,7 +31,7 @@ pub(super) struct Waits {
 impl Waits {
     /// `what` describes what the task waits for. Conditions that block the task's own call, or all calls of the family, are reported first,
     /// because the task cannot progress before they end.
-    pub(super) fn told(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
+    pub(super) fn new(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
         let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
         let again = held.as_ref().map_or(about, |held| held.rest.max(about));
         match (budget, held.and_then(|held| held.pause)) {

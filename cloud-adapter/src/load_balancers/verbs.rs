@@ -155,7 +155,7 @@ impl<D: Driver> Service<D> {
     fn waits(&self, what: String, position: &QueuePosition) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
-        Waits::told(what, vendor.waits(position).as_ref(), held)
+        Waits::new(what, vendor.waits(position).as_ref(), held)
     }
 
     /// Returns the load balancer if no task for the key is running and a trusted listing shows that it is in sync. Cost: no vendor call.

@@ -253,12 +253,12 @@ async fn calls_join_their_callers_trace_but_watches_do_not() {
             request.header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         drop(layer.layer(service).oneshot(request.body(()).expect("a request")).await);
     }
-    let told = recorder.ended().into_iter().map(|span| {
+    let reported = recorder.ended().into_iter().map(|span| {
         let ours = span.span_context.trace_id().to_string() == "0af7651916cd43dd8448eb211c80319c";
         format!("{} {ours} {}", span.name, attribute(&span, "error.type"))
     });
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reported.collect::<Vec<_>>(),
         [
             "inside true ",
             "cloudadapter.v1alpha1.RouteService/ApplyRoutes true BUDGET_EXHAUSTED",

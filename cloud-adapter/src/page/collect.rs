@@ -61,7 +61,7 @@ impl Page {
     /// Returns the page, and the task that records the page's history and never ends.
     pub(crate) fn of<D: Driver>(sources: Sources<D>) -> (Self, impl Future<Output = ()> + Send + use<D>) {
         let (vendor, history) = (Arc::clone(&sources.rpc.vendor), Arc::<Mutex<History>>::default());
-        let told = Arc::clone(&history);
+        let shown = Arc::clone(&history);
         let keep = async move {
             let mut ticks = tokio::time::interval(STEP);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -73,7 +73,7 @@ impl Page {
                 history.lock().unwrap_or_else(PoisonError::into_inner).note(now, &report.buckets);
             }
         };
-        let status = move || sources.status(&told.lock().unwrap_or_else(PoisonError::into_inner));
+        let status = move || sources.status(&shown.lock().unwrap_or_else(PoisonError::into_inner));
         (Self(Arc::new(status)), keep)
     }
 
@@ -301,12 +301,12 @@ mod tests {
         let sources = sources();
         let replica = sources.rpc.replica.clone();
         let (page, _keep) = Page::of(sources);
-        let told = |page: &Page| (page.status().leader, page.status().leader_address);
-        assert_eq!(told(&page), (false, None));
+        let leader = |page: &Page| (page.status().leader, page.status().leader_address);
+        assert_eq!(leader(&page), (false, None));
         replica.stand_by(Some("18c2@10.0.0.2:8443".into()));
-        assert_eq!(told(&page), (false, Some("10.0.0.2:8443".to_owned())));
+        assert_eq!(leader(&page), (false, Some("10.0.0.2:8443".to_owned())));
         replica.lead(1);
-        assert_eq!(told(&page), (true, None));
+        assert_eq!(leader(&page), (true, None));
     }
 
     #[test]

@@ -51,13 +51,13 @@ impl History {
     /// The steps of a bucket, the newest first.
     pub(super) fn of(&self, bucket: &str, now: Time) -> Vec<BucketSample> {
         let Some(ring) = self.0.get(bucket) else { return Vec::new() };
-        let told = |Past { ended, calls, queued, rate }: &Past| BucketSample {
+        let sample = |Past { ended, calls, queued, rate }: &Past| BucketSample {
             seconds_ago: now.since(*ended).as_secs(),
             calls: *calls,
             queued: *queued,
             rate: *rate,
         };
-        ring.steps.iter().map(told).collect()
+        ring.steps.iter().map(sample).collect()
     }
 }
 

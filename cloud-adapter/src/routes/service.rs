@@ -91,10 +91,10 @@ impl<D: Driver> Service<D> {
         }
         let keys: Vec<RouteKey> = order.items.iter().map(Item::key).collect();
         let (applier, session) = (Arc::clone(&self.applier), context.session.patient().about(OBJECT));
-        let place = applier.places.take()?;
+        let slot = applier.slots.take()?;
         let task = async move {
             let applied = applier.apply(&order, &session).await;
-            drop(place);
+            drop(slot);
             applied
         };
         let span =

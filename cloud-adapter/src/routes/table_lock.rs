@@ -10,19 +10,19 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 pub(crate) struct TableLock {
     writing: Mutex<()>,
     waiting: std::sync::Mutex<Vec<Priority>>,
-    asked: watch::Sender<Priority>,
+    priority: watch::Sender<Priority>,
 }
 
 /// A waiting request, which is registered until this value is dropped.
 struct WaitingWriter<'a> {
-    turns: &'a TableLock,
+    lock: &'a TableLock,
     priority: Priority,
 }
 
 impl Default for TableLock {
     fn default() -> Self {
-        let asked = watch::Sender::new(Priority::Unspecified);
-        Self { writing: Mutex::default(), waiting: std::sync::Mutex::default(), asked }
+        let priority = watch::Sender::new(Priority::Unspecified);
+        Self { writing: Mutex::default(), waiting: std::sync::Mutex::default(), priority }
     }
 }
 
@@ -30,26 +30,26 @@ impl TableLock {
     /// Waits for the lock, which is released when the returned guard is dropped.
     pub(super) async fn take(&self, priority: Priority) -> MutexGuard<'_, ()> {
         self.change(|waiting| waiting.push(priority));
-        let _place = WaitingWriter { turns: self, priority };
+        let _waiting = WaitingWriter { lock: self, priority };
         self.writing.lock().await
     }
 
     /// The priority of the most urgent waiting request; unspecified if no request waits.
-    pub(super) fn asked(&self) -> watch::Receiver<Priority> {
-        self.asked.subscribe()
+    pub(super) fn priority(&self) -> watch::Receiver<Priority> {
+        self.priority.subscribe()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Priority>)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut waiting);
         let most = waiting.iter().copied().max().unwrap_or(Priority::Unspecified);
-        self.asked.send_if_modified(|asked| std::mem::replace(asked, most) != most);
+        self.priority.send_if_modified(|priority| std::mem::replace(priority, most) != most);
     }
 }
 
 impl Drop for WaitingWriter<'_> {
     fn drop(&mut self) {
-        self.turns.change(|waiting| {
+        self.lock.change(|waiting| {
             if let Some(at) = waiting.iter().position(|one| *one == self.priority) {
                 waiting.swap_remove(at);
             }
@@ -65,19 +65,19 @@ mod tests {
 
     #[tokio::test]
     async fn writer_sees_the_priority_of_waiters() {
-        let turns = TableLock::default();
-        let asked = turns.asked();
-        let writing = turns.take(Priority::Background).await;
-        assert_eq!(*asked.borrow(), Priority::Unspecified, "no request waits");
+        let lock = TableLock::default();
+        let priority = lock.priority();
+        let writing = lock.take(Priority::Background).await;
+        assert_eq!(*priority.borrow(), Priority::Unspecified, "no request waits");
         let (mut leisurely, mut urgent) =
-            (Box::pin(turns.take(Priority::Lifecycle)), Box::pin(turns.take(Priority::Traffic)));
+            (Box::pin(lock.take(Priority::Lifecycle)), Box::pin(lock.take(Priority::Traffic)));
         assert!((&mut leisurely).now_or_never().is_none() && (&mut urgent).now_or_never().is_none());
-        assert_eq!(*asked.borrow(), Priority::Traffic);
+        assert_eq!(*priority.borrow(), Priority::Traffic);
         drop(writing);
         let writing = leisurely.await;
-        assert_eq!(*asked.borrow(), Priority::Traffic, "later requests wait for this one, too");
+        assert_eq!(*priority.borrow(), Priority::Traffic, "later requests wait for this one, too");
         drop(urgent);
-        assert_eq!(*asked.borrow(), Priority::Unspecified, "no request waits any more");
+        assert_eq!(*priority.borrow(), Priority::Unspecified, "no request waits any more");
         drop(writing);
     }
 }

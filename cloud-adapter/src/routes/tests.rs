@@ -30,8 +30,8 @@ fn service(vendor: &Arc<Vendor>) -> Service<WriteOnly> {
         fences: Fences::default(),
         tracker: TaskTracker::new(),
         replica: rpc.replica.clone(),
-        turns: TableLock::default(),
-        places: Places::default(),
+        table_lock: TableLock::default(),
+        slots: Slots::default(),
         doubts: Doubts::default(),
     };
     Service { applier: Arc::new(applier), rpc }

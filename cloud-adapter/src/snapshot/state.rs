@@ -122,8 +122,8 @@ impl<T: Item> State<T> {
     }
 
     /// Applies results of look-ups, unless newer results are known.
-    pub(super) fn learn(&mut self, news: LookedUp<T>) {
-        let LookedUp { asked, found, gone } = news;
+    pub(super) fn learn(&mut self, read: LookedUp<T>) {
+        let LookedUp { asked, found, gone } = read;
         let known = |state: &Self, key: &str| state.items.contains_key(key);
         let stayed = found.iter().any(|item| known(self, item.key()));
         let left: Vec<String> = gone.into_iter().filter(|key| known(self, key)).collect();

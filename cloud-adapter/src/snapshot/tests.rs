@@ -286,7 +286,7 @@ async fn watch_ignores_errors_from_before_it() {
 #[tokio::test(start_paused = true)]
 async fn deadlines_of_waiters_are_independent() {
     let bed = Bed::new(&["a", "b", "c", "d", "e", "f", "g"]);
-    let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(20)), ..hurry() };
+    let purpose = Purpose { deadline: Some(Instant::now() + Duration::from_millis(20)), ..urgent() };
     let session = bed.vendor.session(purpose);
     let hasty = bed.snapshot.at_least(Some(Instant::now()), &*bed.source, &session);
     let (hasty, patient) = tokio::join!(hasty, bed.refresh());
@@ -294,7 +294,7 @@ async fn deadlines_of_waiters_are_independent() {
     assert_eq!(patient, Ok(7));
 }
 
-fn hurry() -> Purpose {
+fn urgent() -> Purpose {
     Purpose::own(Priority::Interactive, "test")
 }
 
@@ -356,8 +356,8 @@ async fn changes_during_a_listing_are_sent_after_it() {
     bed.refresh().await.expect("listed");
     let mut watcher = bed.watch(WatchOptions::default());
     assert_eq!(next(&mut watcher, 1).await, ["reset"]);
-    let told = next(&mut watcher, 1).await.remove(0);
-    assert!(told.starts_with("items i0000 ") && told.ends_with(" i0511"), "{told}");
+    let first = next(&mut watcher, 1).await.remove(0);
+    assert!(first.starts_with("items i0000 ") && first.ends_with(" i0511"), "{first}");
 
     bed.snapshot.remove("i0007");
     bed.snapshot.remove("i0600");
@@ -368,11 +368,11 @@ async fn changes_during_a_listing_are_sent_after_it() {
     let Some(Ok(Frame::Synced { count, checksum: sum, .. })) = watcher.next().await else {
         panic!("all items")
     };
-    let handed = format!("{told} {rest}").replace("items ", "");
+    let handed = format!("{first} {rest}").replace("items ", "");
     assert_eq!((count, sum), (1_000, checksum(handed.split(' '))), "the checksum of the items sent");
-    let news = next(&mut watcher, 4).await;
+    let changes = next(&mut watcher, 4).await;
     assert_eq!(
-        news,
+        changes,
         ["gone i0007", "gone i0600", "upsert i0007b", "upsert i0600b"],
         "the repeated change has no effect"
     );

@@ -69,7 +69,7 @@ type View<T, M> = Box<dyn Fn(&T) -> Option<M> + Send + Sync>;
 pub(crate) struct Watcher<T: Item, M> {
     snapshot: Arc<Snapshot<T>>,
     /// Released before other watchers are notified: see [`Drop`].
-    place: Option<WatchSlot>,
+    slot: Option<WatchSlot>,
     view: View<T, M>,
     key: fn(&M) -> &str,
     changed: signal::Receiver<u64>,
@@ -115,12 +115,12 @@ impl<T: Item, M: Message> Watcher<T, M> {
         view: impl Fn(&T) -> Option<M> + Send + Sync + 'static,
         key: fn(&M) -> &str,
     ) -> Result<Self, AdapterError> {
-        let place = snapshot.watches.take(T::COLLECTION, &options.caller)?;
+        let slot = snapshot.watches.take(T::COLLECTION, &options.caller)?;
         snapshot.want(options.bound);
         let mut watcher = Self {
             changed: snapshot.revision.subscribe(),
             snapshot,
-            place: Some(place),
+            slot: Some(slot),
             view: Box::new(view),
             key,
             options,
@@ -292,7 +292,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
 
 impl<T: Item, M> Drop for Watcher<T, M> {
     fn drop(&mut self) {
-        drop(self.place.take());
+        drop(self.slot.take());
         self.snapshot.wake();
     }
 }

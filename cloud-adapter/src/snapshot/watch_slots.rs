@@ -21,7 +21,7 @@ pub(super) struct WatchSlots(Arc<Mutex<HashMap<Caller, usize>>>);
 /// A watch that is registered until this value is dropped.
 #[derive(Debug)]
 pub(super) struct WatchSlot {
-    places: WatchSlots,
+    slots: WatchSlots,
     caller: Caller,
 }
 
@@ -45,7 +45,7 @@ impl WatchSlots {
                 return Err(AdapterError::new(Reason::QueueFull, text));
             }
             *own += 1;
-            Ok(WatchSlot { places: self.clone(), caller: caller.clone() })
+            Ok(WatchSlot { slots: self.clone(), caller: caller.clone() })
         })
     }
 
@@ -61,7 +61,7 @@ impl WatchSlots {
 
 impl Drop for WatchSlot {
     fn drop(&mut self) {
-        self.places.with(|watches| {
+        self.slots.with(|watches| {
             if let Some(own) = watches.get_mut(&self.caller) {
                 *own -= 1;
                 if *own == 0 {
@@ -90,37 +90,37 @@ mod tests {
 
     #[test]
     fn watches_of_one_caller_are_bounded() {
-        let places = WatchSlots::default();
+        let slots = WatchSlots::default();
         let mut taken: Vec<WatchSlot> =
-            (0..OF_ONE_CALLER).map(|_| places.take("routes", &caller(1)).expect("room")).collect();
+            (0..OF_ONE_CALLER).map(|_| slots.take("routes", &caller(1)).expect("a free slot")).collect();
         full(
-            places.take("routes", &caller(1)),
+            slots.take("routes", &caller(1)),
             "controller-1 has 32 watches of the routes: end a watch first",
         );
-        places.take("routes", &caller(2)).expect("a place for another caller");
+        slots.take("routes", &caller(2)).expect("a slot for another caller");
         taken.pop();
-        places.take("routes", &caller(1)).expect("one has ended");
+        slots.take("routes", &caller(1)).expect("one has ended");
     }
 
     #[test]
     fn all_callers_share_the_places_of_a_collection() {
-        let places = WatchSlots::default();
+        let slots = WatchSlots::default();
         let mut taken: Vec<WatchSlot> = (0..WATCHES_MAX)
-            .map(|number| places.take("routes", &caller(number / OF_ONE_CALLER)).expect("room"))
+            .map(|number| slots.take("routes", &caller(number / OF_ONE_CALLER)).expect("a free slot"))
             .collect();
         let text = "the routes have 256 watches: retry when a watch has ended";
-        full(places.take("routes", &caller(99)), text);
+        full(slots.take("routes", &caller(99)), text);
         taken.pop();
-        places.take("routes", &caller(99)).expect("one has ended");
+        slots.take("routes", &caller(99)).expect("one has ended");
         drop(taken);
-        assert!(!places.any(), "callers without watches are removed");
+        assert!(!slots.any(), "callers without watches are removed");
     }
 
     #[test]
     fn unauthenticated_callers_share_all_places() {
-        let places = WatchSlots::default();
-        let take = || places.take("routes", &Caller::anyone());
-        let taken: Vec<WatchSlot> = (0..WATCHES_MAX).map(|_| take().expect("room")).collect();
+        let slots = WatchSlots::default();
+        let take = || slots.take("routes", &Caller::anyone());
+        let taken: Vec<WatchSlot> = (0..WATCHES_MAX).map(|_| take().expect("a free slot")).collect();
         full(take(), "the routes have 256 watches: retry when a watch has ended");
         drop(taken);
         take().expect("they have ended");

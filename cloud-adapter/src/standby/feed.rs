@@ -27,11 +27,11 @@ use crate::{
 };
 
 /// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Number of consecutive identical errors after which a warning is logged. A change of leaders causes fewer.
 const LASTING: u32 = 30;
 /// Time without a message after which a watch counts as broken: the leader sends a message at least every 30 s.
-const SILENCE: Duration = Duration::from_secs(90);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
 /// CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -56,7 +56,7 @@ enum Error {
     Violation(#[from] Violation),
     #[error("the watch ended")]
     Ended,
-    #[error("the leader sent no message for {} s", SILENCE.as_secs())]
+    #[error("the leader sent no message for {} s", MESSAGE_TIMEOUT.as_secs())]
     Silent,
 }
 
@@ -69,7 +69,7 @@ struct Trouble {
 
 impl Trouble {
     /// Whether to log a warning: once for each refusal of this replica, and for persistent errors, such as an untrusted certificate.
-    fn is_news(&mut self, error: &Error) -> bool {
+    fn should_warn(&mut self, error: &Error) -> bool {
         let text = error.to_string();
         self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
         self.last = text;
@@ -148,7 +148,7 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
 ) -> Result<(), Error> {
     let mut follower = Follower::default();
     loop {
-        let message = tokio::time::timeout(SILENCE, stream.message()).await;
+        let message = tokio::time::timeout(MESSAGE_TIMEOUT, stream.message()).await;
         let message = message.map_err(|_elapsed| Error::Silent)?.map_err(AdapterError::from)?;
         let Some(event) = message.ok_or(Error::Ended)?.event() else { continue };
         match event {
@@ -172,14 +172,14 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
 /// Waits before the next try, and logs the error. Refusals by a former or future leader are normal.
 async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Error>, trouble: &mut Trouble) {
     if let Err(error) = ended {
-        if trouble.is_news(&error) {
+        if trouble.should_warn(&error) {
             tracing::warn!(leader, collection, %error, "Cannot follow the leader: a failover would \
                                                         begin without cached listings");
         } else {
             tracing::debug!(leader, collection, %error, "The watch of the leader ended");
         }
     }
-    tokio::time::sleep(AGAIN).await;
+    tokio::time::sleep(RETRY_DELAY).await;
 }
 
 fn context(rpc: &Rpc) -> RequestContext {
@@ -200,11 +200,11 @@ mod tests {
     fn refusal_is_logged_once_and_other_errors_when_lasting() {
         let refused = |why: &str| Error::Refused(AdapterError::new(Reason::CallerUnauthenticated, why));
         let mut trouble = Trouble::default();
-        assert!(trouble.is_news(&refused("the token has expired")));
-        assert!(!trouble.is_news(&refused("the token has expired")));
-        assert!(trouble.is_news(&refused("the call has no token")), "a different error is logged");
+        assert!(trouble.should_warn(&refused("the token has expired")));
+        assert!(!trouble.should_warn(&refused("the token has expired")));
+        assert!(trouble.should_warn(&refused("the call has no token")), "a different error is logged");
         let away = || Error::Refused(AdapterError::new(Reason::VendorUnavailable, "unknown issuer"));
-        let told: Vec<u32> = (1..=2 * LASTING).filter(|_| trouble.is_news(&away())).collect();
-        assert_eq!(told, [LASTING]);
+        let warned: Vec<u32> = (1..=2 * LASTING).filter(|_| trouble.should_warn(&away())).collect();
+        assert_eq!(warned, [LASTING]);
     }
 }

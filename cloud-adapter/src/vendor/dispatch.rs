@@ -92,7 +92,7 @@ impl Dispatcher {
         call: Call,
         make: impl FnOnce(oneshot::Sender<CallResult>) -> Job,
     ) -> Result<Waiting<'_>, VendorError> {
-        let (told, answer) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         let shared = &self.shared;
         let ticket = shared.hand_in(move |state, now| {
             if state.halted {
@@ -100,7 +100,7 @@ impl Dispatcher {
             }
             let submitted = state.scheduler.submit(now, call.clone());
             let ticket = submitted.map_err(|refusal| shared.refused(&call, refusal, None))?;
-            state.waiting.insert(ticket, (call, Box::new(make(told))));
+            state.waiting.insert(ticket, (call, Box::new(make(reply))));
             Ok(ticket)
         })?;
         shared.note_wait(ticket);
@@ -265,7 +265,8 @@ impl Shared {
     fn note_wait(&self, ticket: Ticket) {
         self.with(|state, now| {
             let Some((_call, job)) = state.waiting.get(&ticket) else { return };
-            if let Some(wait) = trace::told(&job.span).then(|| state.scheduler.wait(now, ticket)).flatten() {
+            if let Some(wait) = trace::sampled(&job.span).then(|| state.scheduler.wait(now, ticket)).flatten()
+            {
                 trace::waits(&job.span, &wait);
             }
         });

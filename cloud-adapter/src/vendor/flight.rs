@@ -33,14 +33,14 @@ pub(super) struct Job {
     /// The span of the call from submission to result.
     pub(super) span: Span,
     pub(super) sent: Sent,
-    pub(super) told: oneshot::Sender<Result<VendorResponse, VendorError>>,
+    pub(super) reply: oneshot::Sender<Result<VendorResponse, VendorError>>,
 }
 
 impl Job {
     pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
         trace::end(&self.span, &self.sent, result.as_ref().err());
         // The waiter may have gone, but the call is counted anyway.
-        self.told.send(result).ok();
+        self.reply.send(result).ok();
     }
 }
 

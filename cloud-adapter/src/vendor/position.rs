@@ -9,7 +9,7 @@ use cloud_budget::{BudgetWait, Ticket};
 
 use super::Vendor;
 
-/// Maximum number of references from one shared place to the next.
+/// Maximum number of references from one shared position to the next.
 const SHARED_MAX: usize = 8;
 
 /// The current queue position of a task. Clones share the state.
@@ -20,60 +20,60 @@ pub(crate) struct QueuePosition(Arc<Mutex<Position>>);
 enum Position {
     /// No call is queued.
     #[default]
-    Nowhere,
+    NotQueued,
     /// This call was submitted, and may be queued.
     Call(Ticket),
     /// The task waits for shared work, which has this position.
-    With(QueuePosition),
+    Shared(QueuePosition),
 }
 
 /// Restores the former position when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Standing {
-    place: QueuePosition,
+pub(super) struct PositionGuard {
+    position: QueuePosition,
     before: Position,
 }
 
 impl QueuePosition {
     /// Records that a call was submitted.
-    pub(super) fn call(&self, ticket: Ticket) -> Standing {
-        self.stand(Position::Call(ticket))
+    pub(super) fn call(&self, ticket: Ticket) -> PositionGuard {
+        self.set(Position::Call(ticket))
     }
 
     /// Records that the task waits for shared work.
-    pub(super) fn with(&self, shared: &Self) -> Standing {
-        self.stand(Position::With(shared.clone()))
+    pub(super) fn with(&self, shared: &Self) -> PositionGuard {
+        self.set(Position::Shared(shared.clone()))
     }
 
-    fn stand(&self, now: Position) -> Standing {
+    fn set(&self, now: Position) -> PositionGuard {
         let before = mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
-        Standing { place: self.clone(), before }
+        PositionGuard { position: self.clone(), before }
     }
 
     fn ticket(&self) -> Option<Ticket> {
-        let mut place = self.clone();
+        let mut position = self.clone();
         for _ in 0..SHARED_MAX {
-            let stands = place.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match stands {
-                Position::Nowhere => return None,
+            let current = position.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match current {
+                Position::NotQueued => return None,
                 Position::Call(ticket) => return Some(ticket),
-                Position::With(shared) => place = shared,
+                Position::Shared(shared) => position = shared,
             }
         }
         None
     }
 }
 
-impl Drop for Standing {
+impl Drop for PositionGuard {
     fn drop(&mut self) {
         let before = mem::take(&mut self.before);
-        *self.place.0.lock().unwrap_or_else(PoisonError::into_inner) = before;
+        *self.position.0.lock().unwrap_or_else(PoisonError::into_inner) = before;
     }
 }
 
 impl Vendor {
-    /// What the call at this place waits for. `None`: there is no call, or the call does not wait for a budget.
-    pub(crate) fn waits(&self, place: &QueuePosition) -> Option<BudgetWait> {
-        self.dispatcher.wait(place.ticket()?)
+    /// What the call at this position waits for. `None`: there is no call, or the call does not wait for a budget.
+    pub(crate) fn waits(&self, position: &QueuePosition) -> Option<BudgetWait> {
+        self.dispatcher.wait(position.ticket()?)
     }
 }

@@ -1,7 +1,7 @@
 //! Tests the whole path of a call through a session to a fake vendor, with paused time.
 
 mod jumps;
-mod place;
+mod position;
 mod shared;
 mod traces;
 
@@ -276,7 +276,7 @@ async fn shadow_mode_only_counts_delays() {
     assert_eq!(fake.times(), [0; 5]);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let (_, report) = vendor.dispatcher.report();
-    let bucket = report.buckets.iter().find(|one| one.name == "compute").expect("told");
+    let bucket = report.buckets.iter().find(|one| one.name == "compute").expect("reported");
     assert_eq!((bucket.would_delay, bucket.would_delay_for), (4, Duration::from_secs(1 + 2 + 3 + 4)));
 }
 
@@ -314,10 +314,10 @@ async fn failing_vendor_opens_the_breaker() {
     assert!(error.retry_after >= Some(Duration::from_secs(14)), "{error:?}");
     assert_eq!(fake.times().len(), 20);
     let (_, breakers) = vendor.status(&crate::clock::Clock::starting_at(std::time::SystemTime::UNIX_EPOCH));
-    let breaker = breakers.iter().find(|one| one.family == "compute").expect("told");
+    let breaker = breakers.iter().find(|one| one.family == "compute").expect("reported");
     assert_eq!(breaker.state(), cloud_api_proto::v1alpha1::breaker::State::Open);
     assert!(breaker.retry_at.is_some());
-    tokio::time::sleep(error.retry_after.expect("told")).await;
+    tokio::time::sleep(error.retry_after.expect("reported")).await;
     read(&session, "/").await.expect("the call succeeds again");
 }
 

@@ -66,7 +66,7 @@ pub(super) fn begin(operation: Operation, object: &str) -> Span {
 }
 
 /// Whether the span is recorded.
-pub(super) fn told(span: &Span) -> bool {
+pub(super) fn sampled(span: &Span) -> bool {
     !span.is_disabled()
 }
 

@@ -121,8 +121,8 @@ mod tests {
         };
         let throttled =
             VendorError { retry_after: Some(seconds(9)), ..VendorError::new(Fault::Throttled, "slow down") };
-        let told = refused(refusal(seconds(10)), Some(throttled.clone()));
-        assert_eq!((told.message.as_str(), told.retry_after), ("slow down", Some(seconds(10))));
+        let reported = refused(refusal(seconds(10)), Some(throttled.clone()));
+        assert_eq!((reported.message.as_str(), reported.retry_after), ("slow down", Some(seconds(10))));
         assert_eq!(refused(refusal(seconds(2)), Some(throttled)).retry_after, Some(seconds(9)));
         assert_eq!(refused(refusal(seconds(2)), None).fault, Fault::Throttled);
     }

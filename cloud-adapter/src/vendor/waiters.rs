@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Purpose, Session,
-    position::{QueuePosition as Spot, Standing},
+    position::{PositionGuard, QueuePosition},
     translate,
 };
 use crate::driver::VendorError;
@@ -25,20 +25,20 @@ pub(crate) struct Waiters {
     inner: Mutex<Inner>,
     joined: watch::Sender<()>,
     /// The queue position of the work.
-    spot: Spot,
+    position: QueuePosition,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
     /// Waiters by number, in the order of arrival.
-    places: BTreeMap<u64, Registration>,
+    waiting: BTreeMap<u64, Registration>,
 }
 
 #[derive(Debug)]
 struct Registration {
     session: Session,
-    told: oneshot::Sender<VendorError>,
+    refusal: oneshot::Sender<VendorError>,
 }
 
 /// A waiter that is registered until this value is dropped.
@@ -48,31 +48,31 @@ pub(crate) struct Waiter {
     number: u64,
     refused: oneshot::Receiver<VendorError>,
     /// Replaces the waiter's queue position by that of the shared work.
-    _stands: Option<Standing>,
+    _position: Option<PositionGuard>,
 }
 
 impl Waiters {
     /// Registers a waiter.
     pub(crate) fn join(self: &Arc<Self>, session: &Session) -> Waiter {
-        let (told, refused) = oneshot::channel();
+        let (refusal, refused) = oneshot::channel();
         let number = self.with(|inner| {
             inner.last += 1;
-            inner.places.insert(inner.last, Registration { session: session.clone(), told });
+            inner.waiting.insert(inner.last, Registration { session: session.clone(), refusal });
             inner.last
         });
         self.joined.send_replace(());
-        let stands = session.place.as_ref().map(|place| place.with(&self.spot));
-        Waiter { waiters: Arc::clone(self), number, refused, _stands: stands }
+        let position = session.position.as_ref().map(|position| position.with(&self.position));
+        Waiter { waiters: Arc::clone(self), number, refused, _position: position }
     }
 
     /// The queue position of the work.
-    pub(super) fn place(&self) -> &Spot {
-        &self.spot
+    pub(super) fn position(&self) -> &QueuePosition {
+        &self.position
     }
 
     /// The purpose of the work. `None`: there are no waiters.
     pub(super) fn payer(&self) -> Option<Purpose> {
-        self.with(|inner| payer(inner.places.values().map(|place| place.session.payer())))
+        self.with(|inner| payer(inner.waiting.values().map(|waiter| waiter.session.payer())))
     }
 
     /// Notifies when another waiter joins.
@@ -82,37 +82,37 @@ impl Waiters {
 
     /// Refuses waiters whose deadline will be missed. `late` returns whether a deadline will be missed; if so, the expected time and the
     /// error.
-    pub(super) fn send_away(&self, late: impl FnOnce(Instant) -> Option<(Instant, VendorError)>) {
+    pub(super) fn refuse_late(&self, late: impl FnOnce(Instant) -> Option<(Instant, VendorError)>) {
         let Some((expected, error)) = self.first_deadline().and_then(late) else { return };
         self.refuse(expected, &error);
     }
 
     fn first_deadline(&self) -> Option<Instant> {
-        self.with(|inner| inner.places.values().filter_map(Registration::first_deadline).min())
+        self.with(|inner| inner.waiting.values().filter_map(Registration::first_deadline).min())
     }
 
     fn refuse(&self, expected: Instant, error: &VendorError) {
         let late = self.with(|inner| {
-            let late = |_: &u64, place: &mut Registration| match &place.session.waiters {
+            let late = |_: &u64, waiter: &mut Registration| match &waiter.session.waiters {
                 Some(waiters) => {
                     waiters.refuse(expected, error);
                     false
                 }
-                None => place.session.purpose.deadline.is_some_and(|deadline| deadline < expected),
+                None => waiter.session.purpose.deadline.is_some_and(|deadline| deadline < expected),
             };
-            inner.places.extract_if(.., late).collect::<Vec<_>>()
+            inner.waiting.extract_if(.., late).collect::<Vec<_>>()
         });
-        for (_, place) in late {
+        for (_, waiter) in late {
             // The waiter may have gone.
-            place.told.send(error.clone()).ok();
+            waiter.refusal.send(error.clone()).ok();
         }
     }
 
     /// Forwards arrivals of waiters of the session's work, because these also wait for this work. Never ends.
     pub(crate) async fn follow(&self, session: &Session) {
-        let mut news = session.news();
+        let mut changes = session.priority_changes();
         loop {
-            news.next().await;
+            changes.next().await;
             self.joined.send_replace(());
         }
     }
@@ -143,7 +143,7 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let left = self.waiters.with(|inner| inner.places.remove(&self.number));
+        let left = self.waiters.with(|inner| inner.waiting.remove(&self.number));
         drop(left);
     }
 }

@@ -40,7 +40,7 @@ use tower::{Service, service_fn};
 /// The name in the server's certificates.
 pub(crate) const NAME: &str = "cloud-adapter";
 /// Timeout that is longer than any step of these tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Settings of the port under test.
 pub(crate) struct Setting {
@@ -198,7 +198,7 @@ impl Client {
         grpc.ready().await.map_err(|error| Status::unavailable(format!("{error:?}")))?;
         let path = PathAndQuery::try_from(path).expect("a path");
         let answer = grpc.unary(request, path, ProstCodec::<(), ()>::default()).await?;
-        Ok(answer.metadata().get("x-who").expect("told").to_str().expect("ASCII").to_owned())
+        Ok(answer.metadata().get("x-who").expect("a caller").to_str().expect("ASCII").to_owned())
     }
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn mount(dir: &Path, pair: &Pair) {
 
 /// Waits until the condition is true.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
+    let waited = tokio::time::timeout(TIMEOUT, async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

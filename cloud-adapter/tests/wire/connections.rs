@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::bench::{Bench, NAME, PATIENCE, Setting, mounted, until, wall};
+use crate::bench::{Bench, NAME, Setting, TIMEOUT, mounted, until, wall};
 
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 
@@ -35,7 +35,7 @@ async fn slow_handshakes_delay_no_other_connection() {
     for mut stream in slow {
         let read = stream.read_to_end(&mut ends);
         // Reset or closed: the connection has ended either way.
-        let _over = tokio::time::timeout(PATIENCE, read).await.expect("the connection has ended").is_ok();
+        let _over = tokio::time::timeout(TIMEOUT, read).await.expect("the connection has ended").is_ok();
     }
     let page = bench.page();
     assert!(page.contains(r#"connections_ended_total{why="slow_handshake"} 100"#), "{page}");
@@ -71,7 +71,7 @@ async fn a_connection_without_calls_is_closed() {
     silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("the preface");
     silent.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("empty settings");
     let mut said = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await;
+    let read = tokio::time::timeout(TIMEOUT, silent.read_to_end(&mut said)).await;
     let _over = read.expect("the connection has ended").is_ok();
     until("the count", async || bench.page().contains(r#"connections_ended_total{why="silent"} 1"#)).await;
     client.call(METHOD).await.expect("connections with earlier calls stay open");
@@ -100,7 +100,7 @@ async fn long_calls_are_cut_after_the_grace_period() {
     let bench = Bench::start(Setting { times, ..Setting::default() }).await;
     let client = bench.plain();
     let hanging = client.ask("/cloudadapter.v1alpha1.AdapterService/Hang");
-    let cut = tokio::time::timeout(PATIENCE, hanging).await.expect("the connection is closed");
+    let cut = tokio::time::timeout(TIMEOUT, hanging).await.expect("the connection is closed");
     assert!(cut.is_err());
 }
 
@@ -111,7 +111,7 @@ async fn shutdown_waits_for_calls_in_flight() {
     client.call(METHOD).await.expect("serves");
     bench.stop.cancel();
     let ended =
-        tokio::time::timeout(PATIENCE, bench.serving.join_next()).await.expect("the port stops in time");
+        tokio::time::timeout(TIMEOUT, bench.serving.join_next()).await.expect("the port stops in time");
     assert!(ended.expect("one task is left").is_ok());
     assert!(TcpStream::connect(bench.address).await.is_err(), "new clients are refused at once");
 }
@@ -124,7 +124,7 @@ async fn other_protocols_than_grpc_are_closed_at_once() {
     let mut said = Vec::new();
     // A close or a reset. The connection must end because of the protocol error, not because of the timeout.
     let _closed =
-        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("the connection ends");
+        tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut said)).await.expect("the connection ends");
     assert!(!said.starts_with(b"HTTP/"), "{said:?}");
     until("the ended connection is counted", async || {
         bench.page().contains(r#"connections_ended_total{why="broken"} 1"#)

@@ -220,17 +220,17 @@ async fn forged_tokens_evict_no_valid_ones() {
     client.call(METHOD).await.expect("good");
     let held = cluster.turn.clone().acquire_many_owned(HANDS).await.expect("open");
     cluster.set(|answers| answers.status = json!({ "authenticated": false }));
-    let (mut asking, told) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
+    let (mut asking, reasons) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
     for number in 0..100 {
         let mut made_up = claims(WHO);
         made_up["iat"] = json!(number);
-        let (caller, told) = (bench.plain().with(&key.sign(&made_up)), Arc::clone(&told));
+        let (caller, reasons) = (bench.plain().with(&key.sign(&made_up)), Arc::clone(&reasons));
         asking.spawn(async move {
             let refused = caller.call(METHOD).await.expect_err("forged");
-            told.lock().expect("whole").push(refused.reason);
+            reasons.lock().expect("whole").push(refused.reason);
         });
     }
-    let starting = || told.lock().expect("whole").iter().filter(|why| **why == Reason::Starting).count();
+    let starting = || reasons.lock().expect("whole").iter().filter(|why| **why == Reason::Starting).count();
     until("callers beyond the limit are asked to retry", async || starting() == 32).await;
     client.call(METHOD).await.expect("the result is cached, and no request is sent");
     drop(held);

@@ -39,7 +39,7 @@ impl VendorCount {
     }
 
     /// Adds a hint. `ceiling` is the number of calls per second that the vendor's bucket regains.
-    pub(super) fn told(&mut self, now: Time, hint: &Hint, sent: u64, ceiling: f64) {
+    pub(super) fn observe(&mut self, now: Time, hint: &Hint, sent: u64, ceiling: f64) {
         let reading = Reading {
             at: now,
             remaining: count(hint.remaining),

@@ -30,7 +30,7 @@ impl Scheduler {
             return Err(self.refusal(now, waiting, RefusalReason::BreakerOpen));
         }
         let limits = self.config.queue;
-        let victim = match self.queue.place(call, &limits) {
+        let victim = match self.queue.capacity(call, &limits) {
             Capacity::Free => None,
             Capacity::Of(victim) => Some(victim),
             Capacity::None => return Err(self.refusal(now, waiting, RefusalReason::QueueFull)),

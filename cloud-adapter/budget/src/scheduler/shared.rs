@@ -22,7 +22,7 @@ impl Scheduler {
         let (deadline, expiry) = (call.deadline, call.deadline.map(|deadline| deadline - latency.p50));
         let raised = Waiting { call, expiry, ..queued.clone() };
         let at = |waiting: &Waiting| self.view().forecast(now, waiting, latency.p50).at;
-        let sooner = at(&raised) < at(queued) && self.queue.has_place(&raised.call, &self.config.queue);
+        let sooner = at(&raised) < at(queued) && self.queue.has_capacity(&raised.call, &self.config.queue);
         if sooner {
             self.queue.remove(ticket);
             self.queue.push_back(raised);

@@ -235,7 +235,7 @@ fn new_buckets_begin_empty_and_unconfigured_ones_are_slow() {
     assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
     scheduler.configure(at(0.0), config([("account", 1.0, 10)]));
     let report = scheduler.report(at(0.0));
-    let told: Vec<_> =
+    let reported: Vec<_> =
         report.buckets.iter().map(|b| (b.name.as_str(), b.ceiling, b.tokens.round())).collect();
-    assert_eq!(told, [("account", 1.0, 0.0), ("compute", 5.0, 10.0)]);
+    assert_eq!(reported, [("account", 1.0, 0.0), ("compute", 5.0, 10.0)]);
 }

@@ -44,11 +44,11 @@ impl Scheduler {
         for waiting in self.queue.waiting() {
             let key = (waiting.path, waiting.call.class, waiting.call.controller);
             match alike.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert((1, waiting));
+                Entry::Vacant(entry) => {
+                    entry.insert((1, waiting));
                 }
-                Entry::Occupied(mut place) => {
-                    let (queued, oldest) = place.get_mut();
+                Entry::Occupied(mut entry) => {
+                    let (queued, oldest) = entry.get_mut();
                     *queued += 1;
                     if (waiting.since, waiting.ticket) < (oldest.since, oldest.ticket) {
                         *oldest = waiting;

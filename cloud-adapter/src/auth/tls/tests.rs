@@ -172,7 +172,7 @@ async fn a_new_pair_is_used_and_a_bad_one_ignored() {
     put(dir.path(), &ca.server("first", wall() + DAY));
     let tls = Tls::start(files(&dir, None), wall).expect("good");
     let current = tls.current();
-    let told = std::sync::Mutex::new(Vec::new());
+    let reported = std::sync::Mutex::new(Vec::new());
     let serves = async |name| seen(&Arc::clone(&current.borrow()), &ca, name).await.is_ok();
     let script = async {
         assert!(serves("first").await);
@@ -188,10 +188,10 @@ async fn a_new_pair_is_used_and_a_bad_one_ignored() {
         assert!(serves("third").await);
     };
     tokio::select! {
-        () = tls.run(EVERY, |why, result| told.lock().expect("whole").push((why, result.is_ok()))) => (),
+        () = tls.run(EVERY, |why, result| reported.lock().expect("whole").push((why, result.is_ok()))) => (),
         () = script => (),
     }
-    assert_eq!(*told.lock().expect("whole"), [true, false, true].map(|taken| (Occasion::Changed, taken)));
+    assert_eq!(*reported.lock().expect("whole"), [true, false, true].map(|taken| (Occasion::Changed, taken)));
 }
 
 #[tokio::test(start_paused = true)]

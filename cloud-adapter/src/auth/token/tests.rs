@@ -127,8 +127,8 @@ fn refusals_contain_no_token_content() {
     let keys = set(&[&key]);
     let claims = changed("aud", json!(["s3cret-audience"]));
     let token = key.sign(&claims);
-    let told = verify(&token, &keys, AUDIENCE).expect_err("refused").to_string();
-    assert!(!told.contains("s3cret") && !told.contains(&token), "{told}");
+    let reported = verify(&token, &keys, AUDIENCE).expect_err("refused").to_string();
+    assert!(!reported.contains("s3cret") && !reported.contains(&token), "{reported}");
 }
 
 #[test]

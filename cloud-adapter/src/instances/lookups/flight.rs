@@ -46,7 +46,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         let mut flying = Flying { asked, session: &session, found: BTreeMap::new() };
         let error = self.answer(wanted, &mut flying).await.err();
         let found = flying.found;
-        self.snapshot.learn(news(asked, &found));
+        self.snapshot.learn(looked_up(asked, &found));
         Arc::new(Answers { asked, found, error })
     }
 
@@ -128,21 +128,21 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
 
     /// Selects known instances as witnesses, different ones each time.
     fn witnesses(&self, wanted: &Wanted) -> Vec<Id> {
-        let known = self.snapshot.sample(WITNESSES, self.turn.fetch_add(1, Ordering::Relaxed));
+        let known = self.snapshot.sample(WITNESSES, self.round.fetch_add(1, Ordering::Relaxed));
         let others = known.into_iter().filter(|id| !wanted.contains_key(id));
         others.filter_map(|id| (self.locate)(&id).map(|vendor_id| (id, vendor_id))).collect()
     }
 }
 
 /// The results of a look-up in the form that the snapshot stores.
-fn news(asked: Instant, found: &BTreeMap<String, LookupResult>) -> LookedUp<Instance> {
-    let mut news = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
+fn looked_up(asked: Instant, found: &BTreeMap<String, LookupResult>) -> LookedUp<Instance> {
+    let mut read = LookedUp { asked, found: Vec::new(), gone: Vec::new() };
     for (id, answer) in found {
         match answer {
-            LookupResult::Found(instance) => news.found.push(Instance::clone(instance)),
-            LookupResult::Gone => news.gone.push(id.clone()),
+            LookupResult::Found(instance) => read.found.push(Instance::clone(instance)),
+            LookupResult::Gone => read.gone.push(id.clone()),
             LookupResult::NotListed | LookupResult::Unsaid => (),
         }
     }
-    news
+    read
 }

@@ -84,7 +84,7 @@ impl<D: Driver> Executor<D> {
     pub(super) fn session(&self, class: Priority) -> Session {
         let purpose = classed(&self.order.purpose, class);
         let session = self.converger.vendor.metered(purpose, Arc::clone(&self.meter));
-        session.hurried(self.priority.clone(), Some(class)).standing_at(&self.position)
+        session.with_priority(self.priority.clone(), Some(class)).with_position(&self.position)
     }
 
     async fn write(&self, write: &Write<D::Step>) -> DriverEvent<D> {

@@ -68,9 +68,9 @@ fn shared_load_balancer_is_not_recreated() {
     let refused = decided(&immutable, [record("1", USED, Active)]).expect_err("the recreation is refused");
     assert_eq!(refused.reason, Reason::ImmutableField);
     assert!(refused.message.contains("spec.size") && refused.message.contains("is shared"), "{refused}");
-    let told =
+    let reported =
         decided(&broken, [record("1", USED, Error)]).expect("the state of the load balancer is the result");
-    assert!(matches!(told, Decision::End(End::Present(_))), "{told:?}");
+    assert!(matches!(reported, Decision::End(End::Present(_))), "{reported:?}");
 }
 
 /// A second load balancer of the key is deleted. While others use it, it is only released.

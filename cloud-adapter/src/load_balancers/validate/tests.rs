@@ -108,16 +108,16 @@ fn faults_are_reported_under_their_fields() {
 fn name_has_plain_letters_and_is_not_hashed() {
     let named = |name: &str| LoadBalancerSpec { name: name.to_owned(), ..plain() };
     assert_eq!(hash(&named("shop-web")), hash(&plain()), "the name is not hashed");
-    let told = |text: &str| {
+    let reported = |text: &str| {
         let mut faults = Faults::default();
         name(text, &mut faults);
         faults.0.into_iter().map(|fault| fault.field).collect::<Vec<_>>()
     };
     for good in ["", "a", "Shop_web.1", &"x".repeat(255)] {
-        assert!(told(good).is_empty(), "{good}");
+        assert!(reported(good).is_empty(), "{good}");
     }
     for bad in ["-web", "web-", "shop/web", "sh\u{f6}p", " ", &"x".repeat(256)] {
-        assert_eq!(told(bad), ["spec.name"], "{bad}");
+        assert_eq!(reported(bad), ["spec.name"], "{bad}");
     }
 }
 

@@ -87,8 +87,8 @@ async fn later_absence_survives_an_older_listing() {
     let look_up = async {
         tokio::task::yield_now().await;
         advance(Duration::from_micros(10)).await;
-        let news = LookedUp { asked: Instant::now(), found: Vec::new(), gone: vec!["a".to_owned()] };
-        bed.snapshot.learn(news);
+        let read = LookedUp { asked: Instant::now(), found: Vec::new(), gone: vec!["a".to_owned()] };
+        bed.snapshot.learn(read);
     };
     let (listed, ()) = tokio::join!(bed.refresh(), look_up);
     listed.expect("listed");

@@ -112,11 +112,8 @@ async fn shared_work_is_queued_outside_namespaces() {
     };
     let (shared, ()) = join(listing, storm(&vendor, evil(), 20)).await;
     shared.expect("sent");
-    let place = fake.arrived().iter().position(|(path, _)| path == "/shared");
-    assert!(
-        place.is_some_and(|place| place <= 2),
-        "{place:?}: behind the burst and one call of the namespace"
-    );
+    let at = fake.arrived().iter().position(|(path, _)| path == "/shared");
+    assert!(at.is_some_and(|at| at <= 2), "{at:?}: behind the burst and one call of the namespace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,9 +180,9 @@ async fn new_pause_refuses_waiters_with_earlier_deadlines() {
 /// Duration of a write behind a hundred resyncs with the first priority, raised to the second priority after half a second.
 async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
-    let (hurry, heard) = watch::channel(asked);
+    let (raised, requested) = watch::channel(asked);
     let session = vendor.session(purpose(asked, Role::ServiceController));
-    let session = session.hurried(heard, Some(Priority::Traffic));
+    let session = session.with_priority(requested, Some(Priority::Traffic));
     let began = Instant::now();
     let write = async {
         sleep(Duration::from_millis(250)).await;
@@ -194,7 +191,7 @@ async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     };
     let joins = async {
         sleep(Duration::from_millis(500)).await;
-        hurry.send_replace(later);
+        raised.send_replace(later);
     };
     let resyncs = storm(&vendor, purpose(Priority::Background, Role::ServiceController), 100);
     let (waited, (), ()) = tokio::join!(write, joins, resyncs);

@@ -23,10 +23,10 @@ async fn call_span_has_its_parent_wait_and_resend_count() {
         assert_eq!(attribute(call, "cloud.object"), "Service shop/web", "{name}");
         assert_eq!(attribute(call, "budget.class"), "interactive", "{name}");
     }
-    let told = |span, names: [&str; 3]| names.map(|name| attribute(span, name));
+    let reported = |span, names: [&str; 3]| names.map(|name| attribute(span, name));
     let names = ["http.response.status_code", "http.request.resend_count", "error.type"];
-    assert_eq!(told(&first, names), ["200", "1", ""]);
-    assert_eq!(told(&second, names), ["409", "", "OPERATION_CONFLICT"]);
+    assert_eq!(reported(&first, names), ["200", "1", ""]);
+    assert_eq!(reported(&second, names), ["409", "", "OPERATION_CONFLICT"]);
     assert_eq!(attribute(&second, "cloud.request_id"), "req-7");
     let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
     assert!(waited > 0.9, "one token per second: {waited}");
@@ -44,7 +44,7 @@ async fn unsent_call_is_traced_as_refused() {
     read(&session, "/").await.expect_err("busy");
     vendor.halt();
     read(&session, "/").await.expect_err("another replica leads");
-    let told: Vec<_> = recorder.ended().iter().map(|span| attribute(span, "error.type")).collect();
-    assert_eq!(told, ["OPERATION_CONFLICT", "NOT_LEADER"]);
+    let reported: Vec<_> = recorder.ended().iter().map(|span| attribute(span, "error.type")).collect();
+    assert_eq!(reported, ["OPERATION_CONFLICT", "NOT_LEADER"]);
     assert_eq!(attribute(&recorder.ended()[1], "budget.waited_seconds"), "", "the call was not sent");
 }

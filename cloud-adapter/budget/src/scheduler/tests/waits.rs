@@ -18,10 +18,10 @@ fn a_waiting_call_reports_calls_ahead_and_expected_time() {
     let tickets: Vec<Ticket> =
         ["a", "b", "c"].map(|object| submit(&mut scheduler, at(0.0), call("Get", object))).to_vec();
     assert_eq!(sent(&mut scheduler, at(0.0)), tickets[..1]);
-    let told: Vec<_> = tickets.iter().map(|ticket| said(&mut scheduler, at(0.0), *ticket)).collect();
+    let reported: Vec<_> = tickets.iter().map(|ticket| said(&mut scheduler, at(0.0), *ticket)).collect();
     let second = "waits for the budget of compute: 0 calls ahead at 0.5 a second, its next call in about 2 s";
     let third = "waits for the budget of compute: 1 call ahead at 0.5 a second, its next call in about 4 s";
-    assert_eq!(told, [None, Some(second.to_owned()), Some(third.to_owned())]);
+    assert_eq!(reported, [None, Some(second.to_owned()), Some(third.to_owned())]);
     assert_eq!(sent(&mut scheduler, at(2.0)), tickets[1..2]);
     assert_eq!(sent(&mut scheduler, at(3.9)), []);
     assert_eq!(sent(&mut scheduler, at(4.0)), tickets[2..]);

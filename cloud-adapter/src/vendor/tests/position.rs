@@ -7,22 +7,22 @@ use crate::vendor::Write;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn said(vendor: &Vendor, place: &QueuePosition) -> Option<String> {
-    vendor.waits(place).map(|wait| wait.to_string())
+fn said(vendor: &Vendor, position: &QueuePosition) -> Option<String> {
+    vendor.waits(position).map(|wait| wait.to_string())
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_reports_its_wait_until_sent() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
-    let place = QueuePosition::default();
-    let work = session(&vendor).about("work").standing_at(&place);
-    assert_eq!(said(&vendor, &place), None, "no call is submitted yet");
+    let position = QueuePosition::default();
+    let work = session(&vendor).about("work").with_position(&position);
+    assert_eq!(said(&vendor, &position), None, "no call is submitted yet");
     let looks = async {
         sleep(SECOND).await;
-        let waits = said(&vendor, &place);
+        let waits = said(&vendor, &position);
         sleep(9 * SECOND - LATENCY / 2).await;
-        (waits, said(&vendor, &place))
+        (waits, said(&vendor, &position))
     };
     let (read, (waits, sent)) = tokio::join!(read(&work, "/"), looks);
     read.expect("sent in order");
@@ -38,14 +38,14 @@ async fn waiter_reports_the_wait_of_shared_work() {
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
     let waiters = Arc::<Waiters>::default();
     let (first, second) = (QueuePosition::default(), QueuePosition::default());
-    let lists = session(&vendor).about("first").standing_at(&first);
-    let waits = session(&vendor).about("second").standing_at(&second);
+    let lists = session(&vendor).about("first").with_position(&first);
+    let waits = session(&vendor).about("second").with_position(&second);
     let _lists = waiters.join(&lists);
     let waiter = waiters.join(&waits);
     let shared = lists.shared(&waiters);
     let looks = async {
         sleep(SECOND).await;
-        let both = [&first, &second].map(|place| said(&vendor, place));
+        let both = [&first, &second].map(|position| said(&vendor, position));
         drop(waiter);
         (both, said(&vendor, &second))
     };
@@ -62,11 +62,11 @@ async fn waiter_reports_the_wait_of_shared_work() {
 async fn abandoned_call_has_no_queue_position() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&session(&vendor), "/").await.expect("the call that uses up the burst");
-    let place = QueuePosition::default();
-    let work = session(&vendor).standing_at(&place);
+    let position = QueuePosition::default();
+    let work = session(&vendor).with_position(&position);
     let given_up = tokio::time::timeout(SECOND, read(&work, "/")).await;
     assert!(given_up.is_err(), "the call is sent later");
-    assert_eq!(said(&vendor, &place), None);
+    assert_eq!(said(&vendor, &position), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn the_last_writes_are_kept_and_no_read() {
     service.call(WRITE, get("/")).await.expect("accepted");
     service.call(WRITE, get("/")).await.expect_err("busy");
     read(&service, "/").await.expect("a read");
-    let told: Vec<_> = vendor
+    let reported: Vec<_> = vendor
         .last_writes()
         .into_iter()
         .map(|Write { operation, object, controller, error, .. }| {
@@ -85,7 +85,7 @@ async fn the_last_writes_are_kept_and_no_read() {
         })
         .collect();
     let write = |failed| ("CreateInstance", Some("shop/web".to_owned()), "adapter", failed);
-    assert_eq!(told, [write(true), write(false)], "the newest write comes first");
+    assert_eq!(reported, [write(true), write(false)], "the newest write comes first");
     for _ in 0..60 {
         session(&vendor).call(WRITE, get("/")).await.expect("accepted");
     }

@@ -11,29 +11,29 @@ use crate::urgency::classed;
 
 /// The priority that waiters request for the work of a session.
 #[derive(Clone, Debug)]
-pub(super) struct Hurry {
-    asked: watch::Receiver<Priority>,
+pub(super) struct RaisedPriority {
+    priority: watch::Receiver<Priority>,
     /// The class of the work, if it limits the priority. `None`: the requested priority is not limited.
     class: Option<Priority>,
 }
 
-impl Hurry {
-    pub(super) fn new(asked: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
-        Self { asked, class }
+impl RaisedPriority {
+    pub(super) fn new(priority: watch::Receiver<Priority>, class: Option<Priority>) -> Self {
+        Self { priority, class }
     }
 
     /// The purpose with the requested priority, if that is higher.
     pub(super) fn raise(&self, purpose: Purpose) -> Purpose {
-        let asked = *self.asked.borrow();
-        let hurried = Purpose { priority: asked, ..purpose };
-        let Purpose { priority, .. } = classed(&hurried, self.class.unwrap_or(asked));
-        Purpose { priority: priority.max(purpose.priority), ..hurried }
+        let requested = *self.priority.borrow();
+        let raised = Purpose { priority: requested, ..purpose };
+        let Purpose { priority, .. } = classed(&raised, self.class.unwrap_or(requested));
+        Purpose { priority: priority.max(purpose.priority), ..raised }
     }
 
-    fn asked(&self) -> watch::Receiver<Priority> {
-        let mut asked = self.asked.clone();
-        asked.mark_unchanged();
-        asked
+    fn changes(&self) -> watch::Receiver<Priority> {
+        let mut changes = self.priority.clone();
+        changes.mark_unchanged();
+        changes
     }
 }
 
@@ -41,26 +41,26 @@ impl Hurry {
 #[derive(Debug)]
 pub(super) struct PriorityChange {
     joined: Option<watch::Receiver<()>>,
-    asked: Option<watch::Receiver<Priority>>,
+    priority: Option<watch::Receiver<Priority>>,
 }
 
 impl PriorityChange {
-    pub(super) fn new(joined: Option<watch::Receiver<()>>, hurry: Option<&Hurry>) -> Self {
-        Self { joined, asked: hurry.map(Hurry::asked) }
+    pub(super) fn new(joined: Option<watch::Receiver<()>>, raised: Option<&RaisedPriority>) -> Self {
+        Self { joined, priority: raised.map(RaisedPriority::changes) }
     }
 
     pub(super) async fn next(&mut self) {
         tokio::select! {
             () = changed(self.joined.as_mut()) => (),
-            () = changed(self.asked.as_mut()) => (),
+            () = changed(self.priority.as_mut()) => (),
         }
     }
 }
 
 /// Waits for a change. Waits forever if there is no sender.
-async fn changed<T>(news: Option<&mut watch::Receiver<T>>) {
-    if let Some(news) = news
-        && news.changed().await.is_ok()
+async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
+    if let Some(receiver) = receiver
+        && receiver.changed().await.is_ok()
     {
         return;
     }
