@@ -26,7 +26,7 @@
 //! use std::{collections::BTreeMap, sync::Arc, time::Duration};
 //!
 //! use cloud_budget::{
-//!     Answer, BucketConfig, Call, Class, Config, Decision, Outcome, RateLimit, Scheduler, Time,
+//!     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Time,
 //! };
 //!
 //! // 3,600 calls an hour, of which a tenth is left alone.
@@ -50,7 +50,7 @@
 //! assert_eq!(scheduler.next(Time::ZERO), Decision::Send { ticket, waited: Duration::ZERO });
 //! // The caller of the scheduler sends the request to the vendor here.
 //! let later = Time::ZERO + Duration::from_millis(80);
-//! let answer = Answer { outcome: Outcome::Answered, latency: Duration::from_millis(80), hint: None };
+//! let answer = CallResult { outcome: Outcome::Answered, latency: Duration::from_millis(80), hint: None };
 //! scheduler.answered(later, ticket, answer);
 //! assert_eq!(scheduler.next(later), Decision::Wait(None));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
