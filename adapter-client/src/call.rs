@@ -112,8 +112,8 @@ struct Search<'a> {
 impl<'a> Search<'a> {
     fn new(table: &'a Table, patience: Duration, limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let (give_up, tried, told) = (None, Tried::new(), None);
-        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer: told }
+        let (give_up, tried, answer) = (None, Tried::new(), None);
+        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer }
     }
 
     /// Waits for a replica that can be called. Returns `None` if the time is up.

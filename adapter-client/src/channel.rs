@@ -113,8 +113,8 @@ impl Connection {
         discover: impl FnOnce(watch::Sender<Found>, Table) -> BoxFuture<'static, ()>,
     ) -> AdapterChannel {
         let (table, mut tasks) = (Table::default(), JoinSet::new());
-        let (found, looks) = watch::channel(Found::default());
-        tasks.spawn(supervise(looks, self.secured.clone(), table.clone()));
+        let (found, results) = watch::channel(Found::default());
+        tasks.spawn(supervise(results, self.secured.clone(), table.clone()));
         tasks.spawn(discover(found, table.clone()));
         AdapterChannel { table, patience: REPLICA_TIMEOUT, repeats: true, _tasks: Arc::new(tasks) }
     }

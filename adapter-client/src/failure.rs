@@ -80,7 +80,7 @@ mod tests {
     #[error("h2 protocol error: error reading a body from connection")]
     struct Wrapped(#[source] Box<dyn Error + Send + Sync>);
 
-    fn said(error: impl Into<Box<dyn Error + Send + Sync>>) -> Option<String> {
+    fn explained(error: impl Into<Box<dyn Error + Send + Sync>>) -> Option<String> {
         unanswered(&Status::from_error(error.into()))
     }
 
@@ -100,13 +100,13 @@ mod tests {
                 "TLS: invalid peer certificate: UnknownIssuer",
             ),
         ] {
-            assert_eq!(said(error).as_deref(), Some(wanted));
+            assert_eq!(explained(error).as_deref(), Some(wanted));
         }
     }
 
     #[test]
     fn failures_to_connect_are_explained() {
-        let connects = |error| said(ConnectError(Box::new(error)));
+        let connects = |error| explained(ConnectError(Box::new(error)));
         let found = io::Error::other("failed to lookup address information");
         for (error, wanted) in [
             (io::Error::from(ErrorKind::ConnectionRefused), "the connection was refused"),
@@ -120,6 +120,6 @@ mod tests {
     #[test]
     fn answers_and_timeouts_are_not_connection_failures() {
         assert_eq!(unanswered(&Status::unknown("any message")), None);
-        assert_eq!(said(TimeoutExpired(())), None);
+        assert_eq!(explained(TimeoutExpired(())), None);
     }
 }

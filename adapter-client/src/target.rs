@@ -291,8 +291,8 @@ mod tests {
             #[cfg(not(feature = "kubernetes"))]
             ("kubernetes:///a/b", "cannot watch EndpointSlices", "dns:///HOST:PORT"),
         ] {
-            let said = text.parse::<Target>().expect_err(text).to_string();
-            assert!(said.contains(problem) && said.contains(form), "{text}: {said}");
+            let error = text.parse::<Target>().expect_err(text).to_string();
+            assert!(error.contains(problem) && error.contains(form), "{text}: {error}");
         }
     }
 }

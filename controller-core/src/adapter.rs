@@ -477,15 +477,15 @@ mod tests {
         for (asked, kept) in
             [(Duration::ZERO, Duration::from_secs(1)), (Duration::MAX, Duration::from_hours(1))]
         {
-            let said = AdapterError::new(Reason::Internal, "a defect").retry_after(asked);
-            assert_eq!(typed(&said.into()).retry_after, Some(kept), "{asked:?}");
+            let error = AdapterError::new(Reason::Internal, "a defect").retry_after(asked);
+            assert_eq!(typed(&error.into()).retry_after, Some(kept), "{asked:?}");
         }
     }
 
     #[test]
     fn an_error_from_the_adapter_is_not_changed() {
-        let said = AdapterError::new(Reason::VendorQuota, "50 routes").retry_after(Duration::from_secs(300));
-        assert_eq!(typed(&said.clone().into()), said);
+        let error = AdapterError::new(Reason::VendorQuota, "50 routes").retry_after(Duration::from_secs(300));
+        assert_eq!(typed(&error.clone().into()), error);
         let silent = Status::unknown("no details");
         assert_eq!(typed(&silent).reason, Reason::Unspecified);
     }

@@ -135,26 +135,26 @@ impl Recorder {
     /// `about` must carry the UID, or `kubectl describe` does not show the Event.
     pub fn emit(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
-        let Some(writer) = self.senders.as_ref().map(|told| told.of(notice.kind)) else { return };
-        let told = Message { component: self.component, about: about.clone(), notice };
-        if writer.try_send(told).is_err() {
+        let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else { return };
+        let message = Message { component: self.component, about: about.clone(), notice };
+        if writer.try_send(message).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// Like [`Self::tell`], for a caller that retries soon if the queue is full. Returns whether the notice was queued. A refused notice is
+    /// Like [`Self::emit`], for a caller that retries soon if the queue is full. Returns whether the notice was queued. A refused notice is
     /// neither logged nor counted as dropped. Half of the queue is reserved for new notices.
     #[must_use]
     pub fn try_emit(&self, about: &ObjectReference, notice: Notice) -> bool {
-        let Some(writer) = self.senders.as_ref().map(|told| told.of(notice.kind)) else {
+        let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else {
             log(about, &notice);
             return true;
         };
-        let Some(place) = writer.try_reserve().ok().filter(|_| writer.capacity() >= QUEUE / 2) else {
+        let Some(permit) = writer.try_reserve().ok().filter(|_| writer.capacity() >= QUEUE / 2) else {
             return false;
         };
         log(about, &notice);
-        place.send(Message { component: self.component, about: about.clone(), notice });
+        permit.send(Message { component: self.component, about: about.clone(), notice });
         true
     }
 }
@@ -253,15 +253,15 @@ impl Writer {
         while let Some(next) = stop.run_until_cancelled(self.next(&series)).await {
             stop.run_until_cancelled(self.pace()).await;
             match next {
-                Wakeup::Message(told) => self.write(&mut series, *told).await,
+                Wakeup::Message(message) => self.write(&mut series, *message).await,
                 Wakeup::Overdue => {
                     self.catch_up(&mut series, Instant::now()).await;
                 }
                 Wakeup::End => break,
             }
         }
-        while let Ok(told) = self.warning.try_recv().or_else(|_none| self.normal.try_recv()) {
-            self.write(&mut series, told).await;
+        while let Ok(message) = self.warning.try_recv().or_else(|_none| self.normal.try_recv()) {
+            self.write(&mut series, message).await;
         }
         while self.catch_up(&mut series, Instant::now() + WRITE_INTERVAL).await {}
     }
@@ -276,7 +276,7 @@ impl Writer {
             }
         };
         tokio::select! {
-            told = self.take() => told.map_or(Wakeup::End, |told| Wakeup::Message(Box::new(told))),
+            message = self.take() => message.map_or(Wakeup::End, |message| Wakeup::Message(Box::new(message))),
             () = overdue => Wakeup::Overdue,
         }
     }
@@ -284,20 +284,20 @@ impl Writer {
     /// Returns the next notice: Warnings first, except for a share that prevents the starvation of Normal Events. `None`: all recorders
     /// have been dropped.
     async fn take(&mut self) -> Option<Message> {
-        let turn = self.taken.wrapping_add(1);
-        let (first, second) = if turn.is_multiple_of(NORMAL_SHARE) {
+        let taken = self.taken.wrapping_add(1);
+        let (first, second) = if taken.is_multiple_of(NORMAL_SHARE) {
             (&mut self.normal, &mut self.warning)
         } else {
             (&mut self.warning, &mut self.normal)
         };
-        let told = tokio::select! {
+        let message = tokio::select! {
             biased;
-            Some(told) = first.recv() => Some(told),
-            Some(told) = second.recv() => Some(told),
+            Some(message) = first.recv() => Some(message),
+            Some(message) = second.recv() => Some(message),
             else => None,
         };
-        self.taken = turn;
-        told
+        self.taken = taken;
+        message
     }
 
     /// Lets a burst pass, then one write per [`PACE`].
@@ -310,43 +310,43 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, series: &mut Series, told: Message) {
+    async fn write(&mut self, series: &mut Series, message: Message) {
         let now = self.clock.now();
-        let mut result = match series.next(&told, Instant::now(), || self.serial_name()) {
+        let mut result = match series.next(&message, Instant::now(), || self.serial_name()) {
             Write::Nothing => return,
-            Write::Create { name } => self.create(&told, &name).await,
-            Write::CountUp { name, count } => self.count_up(&told.about, &name, count, now).await,
+            Write::Create { name } => self.create(&message, &name).await,
+            Write::CountUp { name, count } => self.count_up(&message.about, &name, count, now).await,
         };
         // The Event has already expired: this API server does not keep Events for long.
         if result.as_ref().is_err_and(kube_api::Error::is_not_found) {
-            series.forget(&told);
-            if let Write::Create { name } = series.next(&told, Instant::now(), || self.serial_name()) {
-                result = self.create(&told, &name).await;
+            series.forget(&message);
+            if let Write::Create { name } = series.next(&message, Instant::now(), || self.serial_name()) {
+                result = self.create(&message, &name).await;
             }
         }
-        self.note(series, &told, result);
+        self.note(series, &message, result);
     }
 
     /// Writes one notice that was repeated during its quiet time, if that time is over at `by`. Returns whether there was one.
     async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
-        let Some(Overdue { message: told, name, count, ago }) = series.overdue(by, Instant::now()) else {
+        let Some(Overdue { message, name, count, ago }) = series.overdue(by, Instant::now()) else {
             return false;
         };
         let now = self.clock.now();
         let last = now.checked_sub(ago).unwrap_or(now);
-        let result = self.count_up(&told.about, &name, count, last).await;
-        self.note(series, &told, result);
+        let result = self.count_up(&message.about, &name, count, last).await;
+        self.note(series, &message, result);
         true
     }
 
-    fn note(&self, series: &mut Series, told: &Message, result: Result<(), kube_api::Error>) {
+    fn note(&self, series: &mut Series, message: &Message, result: Result<(), kube_api::Error>) {
         match result {
             Ok(()) => drop(self.written.inc()),
             Err(error) => {
                 debug!(%error, "Cannot write Event");
                 self.dropped.inc();
                 // Drop the series, so that the next repeat creates an Event.
-                series.forget(told);
+                series.forget(message);
             }
         }
     }
@@ -356,9 +356,9 @@ impl Writer {
         format!("{:x}{:04x}", self.clock.now().as_millisecond(), self.serial & 0xffff)
     }
 
-    async fn create(&self, told: &Message, suffix: &str) -> Result<(), kube_api::Error> {
-        let event = self.event(told, suffix, self.clock.now());
-        within(self.events(&told.about).create(&PostParams::default(), &event)).await.map(drop)
+    async fn create(&self, message: &Message, suffix: &str) -> Result<(), kube_api::Error> {
+        let event = self.event(message, suffix, self.clock.now());
+        within(self.events(&message.about).create(&PostParams::default(), &event)).await.map(drop)
     }
 
     async fn count_up(
@@ -377,8 +377,8 @@ impl Writer {
         Api::namespaced(self.client.clone(), namespace(about))
     }
 
-    fn event(&self, told: &Message, suffix: &str, now: Timestamp) -> Event {
-        let Message { component, about, notice } = told;
+    fn event(&self, message: &Message, suffix: &str, now: Timestamp) -> Event {
+        let Message { component, about, notice } = message;
         Event {
             metadata: ObjectMeta {
                 name: Some(event_name(about, suffix)),

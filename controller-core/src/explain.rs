@@ -1,6 +1,6 @@
 //! Shows what this controller does about an object, and what the object waits for: `/status`, `/explain` and `/plan`, beside `/metrics`.
 //!
-//! The answers are assembled on request from existing state: the reconciler's ledger of unsettled objects, the key's place in the queue,
+//! The answers are assembled on request from existing state: the reconciler's ledger of unsettled objects, the key's state in the queue,
 //! and lines that the controller derives from its mirrors. Neither the API server nor the adapter is called, except for plans, which are
 //! dry runs.
 //!
@@ -211,37 +211,23 @@ impl Sources {
     /// For a controller whose queue has one key per object.
     pub fn of_each<K: ObjectKey>(
         kind: Kind,
-        look: Arc<dyn Describe>,
+        objects: Arc<dyn Describe>,
         ledgers: Vec<Ledger>,
         queue: &Queue<K>,
     ) -> Self {
         let places = Box::new(Each(queue.clone()));
-        Self {
-            kind,
-            objects: look,
-            ledgers,
-            queue: places,
-            link: Box::new(|| Link::Starting),
-            rehearse: None,
-        }
+        Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
     /// For a controller that compares all objects in one pass, under one key.
     pub fn of_all<K: Key>(
         kind: Kind,
-        look: Arc<dyn Describe>,
+        objects: Arc<dyn Describe>,
         ledgers: Vec<Ledger>,
         (queue, key): (&Queue<K>, K),
     ) -> Self {
         let places = Box::new(All(queue.clone(), key));
-        Self {
-            kind,
-            objects: look,
-            ledgers,
-            queue: places,
-            link: Box::new(|| Link::Starting),
-            rehearse: None,
-        }
+        Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
     /// Sets the mirror that tracks the connection to the adapter.
@@ -470,10 +456,10 @@ impl Explain {
         if !held {
             return Ok(blank);
         }
-        let (place, now) = (sources.queue.key_state(object), Instant::now());
+        let (key, now) = (sources.queue.key_state(object), Instant::now());
         let mut entries = sources.ledgers.iter().filter_map(|ledger| ledger.get(object)).peekable();
         if entries.peek().is_none() {
-            let (state, since) = match place {
+            let (state, since) = match key {
                 KeyState::Runs => (State::Working, None),
                 KeyState::Waits { since, changed: true } => (State::NotLookedAt, Some(before(clock, since))),
                 _ if unseen => (State::NotLookedAt, None),
@@ -495,20 +481,20 @@ impl Explain {
             since = since.into_iter().chain([entry.since]).min();
             next = next.into_iter().chain(entry.next).min();
         }
-        let due = match place {
+        let due = match key {
             KeyState::Later { due } => Some(due),
             KeyState::Nowhere | KeyState::Waits { .. } | KeyState::Runs => None,
         };
-        let next = next.or(due).filter(|_| place != KeyState::Runs);
+        let next = next.or(due).filter(|_| key != KeyState::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
         // The object of the late call is not known, so an object that waits for something else keeps its cause.
-        let silence = adapter.overdue_call().filter(|_| all.waits_for.is_none());
-        if all.waits_for.is_some() && place != KeyState::Runs || silence.is_some() {
+        let overdue = adapter.overdue_call().filter(|_| all.waits_for.is_none());
+        if all.waits_for.is_some() && key != KeyState::Runs || overdue.is_some() {
             all.state = State::Waiting;
         }
-        if silence.is_some() {
-            (all.waits_for, all.reason) = (silence, None);
+        if overdue.is_some() {
+            (all.waits_for, all.reason) = (overdue, None);
         }
         Ok(all)
     }

@@ -158,8 +158,8 @@ pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
 /// secrets.
 fn unread(file: &Path, error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else { return error.into() };
-    let place = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
-    anyhow!("{} is not a valid kubeconfig{}", file.display(), place.unwrap_or_default())
+    let location = error.location().map(|at| format!(": see line {}, column {}", at.line(), at.column()));
+    anyhow!("{} is not a valid kubeconfig{}", file.display(), location.unwrap_or_default())
 }
 
 /// Returns the configuration from the pod's service account.
@@ -207,9 +207,9 @@ mod tests {
     fn secrets_of_a_broken_kubeconfig_are_not_printed() {
         for text in ["users:\n- name: a\n   token: hunter2\n", "kind: Config\nusers: hunter2\n"] {
             let error = Kubeconfig::from_yaml(text).expect_err("is not a valid kubeconfig");
-            let told = format!("{:#}", unread(Path::new("/etc/config"), error));
-            let place = told.starts_with("/etc/config is not a valid kubeconfig: see line ");
-            assert!(place && !told.contains("hunter2"), "{told}");
+            let text = format!("{:#}", unread(Path::new("/etc/config"), error));
+            let is_located = text.starts_with("/etc/config is not a valid kubeconfig: see line ");
+            assert!(is_located && !text.contains("hunter2"), "{text}");
         }
     }
 
@@ -236,8 +236,8 @@ mod tests {
             let kubeconfig = Kubeconfig::from_yaml(&kubeconfig.to_string()).expect("one");
             let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
             let error = plain_client(config.expect("complete")).err().expect("the variable is missing");
-            let told = format!("{error:#} {error:?}");
-            assert!(told.contains(words) && !told.contains("hunter2"), "{told}");
+            let text = format!("{error:#} {error:?}");
+            assert!(text.contains(words) && !text.contains("hunter2"), "{text}");
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Change<K, T> {
     pub new: Option<Arc<T>>,
     /// Whether the other side reported this change. Otherwise the change follows from a listing: an item is missing there because it was
     /// removed, or because the listing is wrong.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// The content of a mirror.
@@ -240,10 +240,15 @@ pub(crate) fn replace<K: Ord + Clone, T: PartialEq>(
     for (key, item) in content.iter() {
         let before = old.remove(key);
         if before.as_ref() != Some(item) {
-            changes.push(Change { key: key.clone(), old: before, new: Some(Arc::clone(item)), told: false });
+            changes.push(Change {
+                key: key.clone(),
+                old: before,
+                new: Some(Arc::clone(item)),
+                reported: false,
+            });
         }
     }
-    let gone = old.into_iter().map(|(key, item)| Change { key, old: Some(item), new: None, told: false });
+    let gone = old.into_iter().map(|(key, item)| Change { key, old: Some(item), new: None, reported: false });
     changes.extend(gone);
     changes
 }
@@ -259,5 +264,5 @@ pub(crate) fn put<K: Ord + Clone, T: PartialEq>(
         Some(item) => content.insert(key.clone(), Arc::clone(item)),
         None => content.remove(&key),
     };
-    (old != new).then_some(Change { key, old, new, told: true })
+    (old != new).then_some(Change { key, old, new, reported: true })
 }

@@ -75,7 +75,7 @@ impl Outage {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
         self.failures = self.failures.saturating_add(1);
         let began = *self.began.get_or_insert(now);
-        if self.logged.is_none_or(|told| now.duration_since(told) >= REMIND) {
+        if self.logged.is_none_or(|at| now.duration_since(at) >= REMIND) {
             self.logged = Some(now);
             let waited = now.duration_since(began);
             warn!(

@@ -52,7 +52,7 @@ impl Backoff {
     }
 }
 
-/// The place of a key, for the status pages.
+/// The state of a key, for the status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
     /// The key is not queued.
@@ -185,7 +185,7 @@ impl<K: Key> Queue<K> {
         self.state().longest_running(Instant::now())
     }
 
-    /// Returns the place of a key.
+    /// Returns the state of a key.
     #[must_use]
     pub fn key_state(&self, key: &K) -> KeyState {
         self.state().key_state(key)
@@ -232,10 +232,10 @@ impl<K: Key> Queue<K> {
                 biased;
                 () = stop.cancelled() => break,
                 Some(ended) = running.join_next() => report(self.inner.name, ended),
-                (turn, attempt) = self.next(), if running.len() < workers => {
-                    let span = info_span!("reconcile", key = %turn.key, attempt);
-                    let (work, trace) = (work(turn.key.clone(), attempt), turn.trace.clone());
-                    let worked = turn.work(work).instrument(trace);
+                (next, attempt) = self.next(), if running.len() < workers => {
+                    let span = info_span!("reconcile", key = %next.key, attempt);
+                    let (work, trace) = (work(next.key.clone(), attempt), next.trace.clone());
+                    let worked = next.work(work).instrument(trace);
                     running.spawn(worked.instrument(span));
                 }
             }

@@ -115,8 +115,8 @@ impl Process {
         let adapter = adapter.counting(AdapterMetrics::register(ours));
         let (recorder, events) = events::recorder(kube.clone(), names.component, host(), clock);
         events.register(ours);
-        let (health, standing) = (Health::default(), adapter.call_health().clone());
-        health.ready_if("adapter", move || standing.readiness());
+        let (health, calls) = (Health::default(), adapter.call_health().clone());
+        health.ready_if("adapter", move || calls.readiness());
         let term = Term::of_one_process(&clock, adapter.cluster_id());
         let shards = Shards::new(names.controller, vec![term]);
         Self {
@@ -208,7 +208,7 @@ impl Process {
             let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
-        // With a single shard, the Lease is released last, because some of the work is not done in turns.
+        // With a single shard, the Lease is released last, because some of the work is not done in passes of shards.
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {

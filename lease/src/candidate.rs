@@ -256,8 +256,8 @@ impl Candidate {
 
     /// Whether the record is from a term of this process, including a term whose acquisition got no answer.
     fn is_ours(&self, record: &Record) -> bool {
-        let told = self.ours.is_some_and(|ours| ours.last == record.epoch());
-        record.holder.as_ref() == Some(&self.identity) && (told || self.asked_after.is_some())
+        let is_last = self.ours.is_some_and(|ours| ours.last == record.epoch());
+        record.holder.as_ref() == Some(&self.identity) && (is_last || self.asked_after.is_some())
     }
 
     fn recognise(&mut self, record: &Record) {

@@ -46,7 +46,7 @@ pub struct Elector {
     api: LeaseApi,
     settings: Settings,
     candidate: Candidate,
-    told: watch::Sender<Leadership>,
+    leadership: watch::Sender<Leadership>,
     beats: watch::Sender<Instant>,
     changes: Option<Changes>,
     opening: Option<Opening>,
@@ -89,12 +89,12 @@ impl Elector {
         member: Option<Member>,
     ) -> (Self, watch::Receiver<Leadership>) {
         let now = Instant::now();
-        let (told, leadership) = watch::channel(Leadership::Follower { holder: None });
+        let (sender, leadership) = watch::channel(Leadership::Follower { holder: None });
         let elector = Self {
             api: LeaseApi::new(client, &settings),
             candidate: Candidate::new(&settings.identity, settings.timing, now),
             settings,
-            told,
+            leadership: sender,
             beats: watch::Sender::new(now),
             changes: None,
             opening: None,
@@ -342,9 +342,9 @@ impl Elector {
             }
             None => Leadership::Follower { holder: self.candidate.holder().map(str::to_owned) },
         };
-        self.told.send_if_modified(|told| {
-            let changes = *told != now;
-            *told = now;
+        self.leadership.send_if_modified(|published| {
+            let changes = *published != now;
+            *published = now;
             changes
         });
     }

@@ -111,7 +111,7 @@ impl LeaseState {
 
     /// Returns the last read, if it was started at `from` or later.
     pub(crate) fn read_since(&self, from: Instant) -> Option<LastRead> {
-        self.last_read.filter(|looked| looked.started >= from)
+        self.last_read.filter(|read| read.started >= from)
     }
 
     /// Requests a read that starts at `from` or later.
@@ -139,11 +139,11 @@ impl LeaseState {
 
     /// Like [`Self::is_clear`], proven by a read started at `from` or later.
     fn was_clear(&self, mine: u16, from: Instant) -> bool {
-        self.read_since(from).is_some_and(|looked| {
+        self.read_since(from).is_some_and(|read| {
             // The holder of a Lease that was observed free had already lost it, and must acquire it again.
-            let free = looked.free_from.is_some_and(|free| free <= looked.started);
-            let mine_or_free = self.view.ours || free || looked.division.is_same(mine);
-            looked.division != Division::Unknown && mine_or_free
+            let free = read.free_from.is_some_and(|free| free <= read.started);
+            let mine_or_free = self.view.ours || free || read.division.is_same(mine);
+            read.division != Division::Unknown && mine_or_free
         })
     }
 }
@@ -154,13 +154,13 @@ pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: I
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
     }
-    let looked = first.read_since(since).filter(|looked| looked.division.is_settled(mine))?;
-    Some(Run { since: looked.epoch, epoch: looked.epoch })
+    let read = first.read_since(since).filter(|read| read.division.is_settled(mine))?;
+    Some(Run { since: read.epoch, epoch: read.epoch })
 }
 
 /// Number of Leases to observe before the division may change.
-pub(crate) fn extent(mine: u16, places: &[LeaseState]) -> u16 {
-    places.iter().map(|place| place.division.extent()).max().unwrap_or(1).max(mine)
+pub(crate) fn extent(mine: u16, leases: &[LeaseState]) -> u16 {
+    leases.iter().map(|lease| lease.division.extent()).max().unwrap_or(1).max(mine)
 }
 
 /// Whether and how the first Lease may be taken.
@@ -174,35 +174,35 @@ pub(crate) enum Opening {
     No,
 }
 
-pub(crate) fn opening(mine: u16, places: &[LeaseState], now: Instant) -> Opening {
-    let Some((first, others)) = places.split_first() else { return Opening::No };
+pub(crate) fn opening(mine: u16, leases: &[LeaseState], now: Instant) -> Opening {
+    let Some((first, others)) = leases.split_first() else { return Opening::No };
     if first.division.is_settled(mine) {
         return Opening::Ours;
     }
-    let extent = extent(mine, places);
-    let all = places.iter().take(extent.into());
+    let extent = extent(mine, leases);
+    let all = leases.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
     // The chart creates only the first Lease. If the first one is missing, too, its own waiting time applies.
-    let new = |place: &LeaseState| fresh && !first.missing && place.was_never_made();
-    let clear = |place: &LeaseState| place.is_clear(mine, now) || new(place);
+    let new = |lease: &LeaseState| fresh && !first.missing && lease.was_never_made();
+    let clear = |lease: &LeaseState| lease.is_clear(mine, now) || new(lease);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {
         return Opening::No;
     }
-    let nobody = others.iter().all(|place| place.division == Division::Fresh);
-    let alone = extent == 1 || fresh && nobody;
+    let all_fresh = others.iter().all(|lease| lease.division == Division::Fresh);
+    let alone = extent == 1 || fresh && all_fresh;
     Opening::New { before: (!alone).then_some(extent) }
 }
 
 /// Whether no process uses another division any more, proven by reads started after the first Lease was taken.
-pub(crate) fn is_settled(mine: u16, places: &[LeaseState], taken: Instant, now: Instant) -> bool {
-    let extent = usize::from(extent(mine, places));
-    places.len() >= extent
-        && places
+pub(crate) fn is_settled(mine: u16, leases: &[LeaseState], taken: Instant, now: Instant) -> bool {
+    let extent = usize::from(extent(mine, leases));
+    leases.len() >= extent
+        && leases
             .iter()
             .take(extent)
             .skip(1)
-            .all(|place| place.is_clear(mine, now) && place.was_clear(mine, taken))
+            .all(|lease| lease.is_clear(mine, now) && lease.was_clear(mine, taken))
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Table {
     }
 
     fn shares(&self) -> Shares<'_> {
-        let seats = self.leases.iter().take(self.ours()).map(|place| &place.view).collect();
+        let seats = self.leases.iter().take(self.ours()).map(|lease| &lease.view).collect();
         Shares { me: &self.me, timing: self.timing, seats, refused: &self.refused }
     }
 
@@ -105,21 +105,21 @@ impl Table {
 
     /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the others only briefly.
     fn is_ready(&self, now: Instant) -> bool {
-        let seen = |place: &LeaseState| place.view.free_from.is_some();
+        let seen = |lease: &LeaseState| lease.view.free_from.is_some();
         now >= self.began + self.timing.retry || self.leases.iter().take(self.ours()).all(seen)
     }
 
     /// The next time at which the decision may change without an observation.
     fn next(&self, now: Instant) -> Option<Instant> {
         let began = Some(self.began + self.timing.retry).filter(|at| *at > now);
-        let others = self.leases.iter().skip(self.ours()).filter_map(|place| place.view.free_from);
+        let others = self.leases.iter().skip(self.ours()).filter_map(|lease| lease.view.free_from);
         self.shares().next(now).into_iter().chain(began).chain(others.filter(|at| *at > now)).min()
     }
 
     /// Logs once the unreadable Leases that delay the work.
     fn log_unread(&mut self, now: Instant) {
         let unread: Vec<usize> = (0..self.leases.len())
-            .filter(|at| self.leases.get(*at).is_some_and(|place| place.division == Division::Unknown))
+            .filter(|at| self.leases.get(*at).is_some_and(|lease| lease.division == Division::Unknown))
             .collect();
         if now < self.began + 2 * self.timing.retry || unread == self.unread {
             return;
@@ -137,43 +137,43 @@ impl Table {
     }
 
     fn request_read(&mut self, at: usize, from: Instant) {
-        if let Some(place) = self.lease_mut(at) {
-            let due = place.is_read_due();
-            place.request_read(from);
+        if let Some(lease) = self.lease_mut(at) {
+            let due = lease.is_read_due();
+            lease.request_read(from);
             self.changed |= !due && self.leases.get(at).is_some_and(LeaseState::is_read_due);
         }
     }
 
     fn set_closing(&mut self, at: usize, to: Option<String>) {
-        if let Some(place) = self.lease_mut(at).filter(|place| place.view.closing != to) {
-            place.view.closing = to;
+        if let Some(lease) = self.lease_mut(at).filter(|lease| lease.view.closing != to) {
+            lease.view.closing = to;
             self.changed = true;
         }
     }
 
     fn set_taking(&mut self, at: usize) {
-        if let Some(place) = self.lease_mut(at) {
-            place.view.taking = true;
+        if let Some(lease) = self.lease_mut(at) {
+            lease.view.taking = true;
             self.changed = true;
         }
     }
 
     /// Publishes what the candidate has observed about its Lease.
     fn publish(&mut self, at: usize, candidate: &Candidate, now: Instant) {
-        let Some(place) = self.lease_mut(at) else { return };
-        let view = view(&place.view, candidate, now);
+        let Some(lease) = self.lease_mut(at) else { return };
+        let view = view(&lease.view, candidate, now);
         let division = Division::of(candidate);
-        place.until = candidate.term().map(|(_, until)| until);
-        place.missing = candidate.record().is_some() && candidate.version().is_none();
+        lease.until = candidate.term().map(|(_, until)| until);
+        lease.missing = candidate.record().is_some() && candidate.version().is_none();
         let epoch = candidate.record().map(Record::epoch).unwrap_or_default();
         let since = candidate.term().map_or(epoch, |_| candidate.since());
-        place.run = Run { since, epoch };
+        lease.run = Run { since, epoch };
         let free = |view: &View| (view.free_from.is_some(), view.is_free(now));
-        let same = place.division == division
-            && free(&view) == free(&place.view)
-            && View { free_from: place.view.free_from, ..view.clone() } == place.view;
-        place.view = view;
-        place.division = division;
+        let same = lease.division == division
+            && free(&view) == free(&lease.view)
+            && View { free_from: lease.view.free_from, ..view.clone() } == lease.view;
+        lease.view = view;
+        lease.division = division;
         self.changed |= !same;
     }
 }
@@ -295,9 +295,9 @@ impl Member {
         self.read_from = now;
         self.board.with(|table| {
             table.publish(at, candidate, now);
-            if let Some(place) = table.lease_mut(at) {
-                let due = place.is_read_due();
-                place.record_read(started);
+            if let Some(lease) = table.lease_mut(at) {
+                let due = lease.is_read_due();
+                lease.record_read(started);
                 table.changed |= due;
             }
         });
@@ -321,8 +321,8 @@ impl Member {
     /// The annotations of an acquisition.
     pub(crate) fn notes(&self, transitions: u32) -> Notes {
         let shards = self.board.with(|table| table.shards);
-        let said = (shards > 1).then(|| record::shards_in_term(shards, transitions));
-        let mut notes = Notes::from([(WANTED_BY, None), (SHARDS, said)]);
+        let annotation = (shards > 1).then(|| record::shards_in_term(shards, transitions));
+        let mut notes = Notes::from([(WANTED_BY, None), (SHARDS, annotation)]);
         if self.at == 0 {
             notes.insert(BEFORE, self.before.map(|before| before.to_string()));
         }
@@ -407,7 +407,7 @@ impl Member {
     fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
         let Some(first) = table.leases.first() else { return false };
         let mine = table.shards;
-        if first.read_since(taken).is_some_and(|looked| looked.division.is_another(mine)) {
+        if first.read_since(taken).is_some_and(|read| read.division.is_another(mine)) {
             return true;
         }
         // The event of a watch may be outdated.
@@ -428,7 +428,7 @@ impl Member {
         if !layout::is_settled(table.shards, &table.leases, taken, now) {
             for at in 1..table.leases.len() {
                 let from =
-                    table.leases.get(at).and_then(|place| place.helpful_read(table.shards, taken, now));
+                    table.leases.get(at).and_then(|lease| lease.helpful_read(table.shards, taken, now));
                 if let Some(from) = from {
                     table.request_read(at, from);
                 }
@@ -441,7 +441,7 @@ impl Member {
     }
 
     fn hand_over(&mut self, table: &mut Table, mut held: Held, step: Action, now: Instant) -> Act {
-        let Some(view) = table.leases.get(self.at).map(|place| &place.view) else { return Act::Step(step) };
+        let Some(view) = table.leases.get(self.at).map(|lease| &lease.view) else { return Act::Step(step) };
         let (closing, wish) = (view.closing.clone(), view.wish.as_ref().map(|(by, _)| by.as_str()));
         let to = if closing.is_some() && closing.as_deref() == wish {
             closing
@@ -513,7 +513,7 @@ impl Member {
 
     /// Asks the holder to hand this seat over, or withdraws that request.
     fn ask(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Option<Act> {
-        let view = table.leases.get(self.at).map(|place| &place.view)?;
+        let view = table.leases.get(self.at).map(|lease| &lease.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;
         let holder = view.holder.clone().filter(|holder| *holder != table.me)?;
         let asked = view.wish.as_ref().filter(|(by, _)| *by == table.me).map(|(_, since)| *since);

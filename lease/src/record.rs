@@ -101,8 +101,8 @@ fn division(notes: &BTreeMap<String, String>, transitions: u32) -> (Option<u16>,
     let before = notes.get(BEFORE).map(|text| shards(text));
     let Some(text) = notes.get(SHARDS) else { return (None, before) };
     let (number, term) = text.split_once('@').unwrap_or((text, ""));
-    let said = shards(number);
-    if term == transitions.to_string() { (Some(said), before) } else { (None, before.max(Some(said))) }
+    let stored = shards(number);
+    if term == transitions.to_string() { (Some(stored), before) } else { (None, before.max(Some(stored))) }
 }
 
 /// The value of the annotation for a number of shards, in the term with this value of `leaseTransitions`.

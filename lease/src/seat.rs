@@ -165,22 +165,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_visit_is_valid_until_expiry_or_a_term_of_another_process() {
-        let (told, leadership) = watch::channel(Leadership::Follower { holder: None });
+        let (sender, leadership) = watch::channel(Leadership::Follower { holder: None });
         let (_beats, beats) = watch::channel(Instant::now());
         let seat = Seat::over("shard", leadership, beats);
         assert!(seat.enter().is_none());
-        told.send_replace(leads(7, 7));
+        sender.send_replace(leads(7, 7));
         let visit = seat.enter().expect("ours");
         assert_eq!((visit.is_valid(), visit.epoch()), (true, 7));
         tokio::time::advance(SECOND).await;
         assert!(!visit.is_valid() && seat.enter().is_none(), "expired by the clock, without an update");
-        told.send_replace(leads(8, 7));
+        sender.send_replace(leads(8, 7));
         assert_eq!(
             (visit.is_valid(), visit.epoch()),
             (true, 8),
             "held again, and no other process held it in between"
         );
-        told.send_replace(leads(10, 10));
+        sender.send_replace(leads(10, 10));
         assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "another process held it");
         assert_eq!(seat.enter().map(|visit| visit.epoch()), Some(10));
     }

@@ -190,8 +190,8 @@ impl<'a> Shares<'a> {
             .enumerate()
             .filter_map(|(at, seat)| {
                 let (by, since) = seat.wish.as_ref()?;
-                let heard = now < *since + self.timing.duration && by != self.me;
-                (seat.ours && seat.closing.is_none() && heard).then_some((at, by.as_str()))
+                let is_recent = now < *since + self.timing.duration && by != self.me;
+                (seat.ours && seat.closing.is_none() && is_recent).then_some((at, by.as_str()))
             })
             .collect();
         loop {

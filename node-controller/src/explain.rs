@@ -33,19 +33,19 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Waits {
         reason: reason.map(Reason::word),
         topic: refusal.reason().to_owned(),
         // For initialised nodes the controller only logs the cause and emits no Event.
-        told: node.is_uninitialised(),
+        reported: node.is_uninitialised(),
     }
 }
 
 /// Returns the cause of a failed write.
 pub(crate) fn failing(error: &Error, notice: &Notice) -> Waits {
-    Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), told: error.refused() }
+    Waits { text: notice.note.clone(), reason: None, topic: error.to_string(), reported: error.refused() }
 }
 
 /// The first listing is in progress. This state is normal and has no Event.
 pub(crate) fn listing() -> Waits {
     let text = "Waiting for the first listing of the cloud's instances".to_owned();
-    Waits { text, reason: None, topic: "listing".to_owned(), told: false }
+    Waits { text, reason: None, topic: "listing".to_owned(), reported: false }
 }
 
 impl Describe for Mirrors {

@@ -82,10 +82,10 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     });
     let ledgers = vec![ledger.clone(), ends.clone(), taints.clone()];
     let sources = Sources::of_each(Kind::Node, Arc::new(mirrors.clone()), ledgers, &queue);
-    let told = Ledgers { ends: ends.clone(), taints: taints.clone() };
+    let ledgers = Ledgers { ends: ends.clone(), taints: taints.clone() };
     let rehearsals = Rehearsals { reconciler: Arc::clone(&reconciler), ends, taints };
     process.explain.by(sources.linked(&mirrors.instances).rehearsed(Arc::new(rehearsals)));
-    lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, told));
+    lifecycle::start(&mut process, &mirrors, &signs, (settings.lifecycle, ledgers));
     let (all, wakes) = (mirrors.clone(), queue.clone());
     process.background("comparison of all nodes", async move {
         loop {

@@ -35,7 +35,7 @@ use controller_core::{
     Clock,
     adapter::Adapter,
     brake::{Limits, Verdict},
-    explain as told,
+    explain,
     leadership::{Holdings, Shards, Share},
     start::Process,
 };
@@ -110,9 +110,9 @@ impl Signs {
 #[derive(Clone, Debug)]
 pub(crate) struct Ledgers {
     /// Nodes that may be deleted, and why the others are not.
-    pub(crate) ends: told::Ledger,
+    pub(crate) ends: explain::Ledger,
     /// Nodes whose taint would change, in a dry run.
-    pub(crate) taints: told::Ledger,
+    pub(crate) taints: explain::Ledger,
 }
 
 /// Starts the loops.
@@ -120,7 +120,7 @@ pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
     signs: &Signs,
-    (settings, told): (Settings, Ledgers),
+    (settings, ledgers): (Settings, Ledgers),
 ) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
@@ -130,10 +130,10 @@ pub(crate) fn start(
         scheme: Scheme::default(),
         signs: signs.clone(),
         shards: process.shards.clone(),
-        dry_run: process.dry_run.then_some(told.taints),
+        dry_run: process.dry_run.then_some(ledgers.taints),
         settings,
     };
-    let (this, told) = (lifecycle.clone(), told.ends);
+    let (this, deletions) = (lifecycle.clone(), ledgers.ends);
     process.background("provider ID scheme", async move {
         this.scheme.follow(&this.mirrors, &this.adapter).await;
     });
@@ -150,7 +150,7 @@ pub(crate) fn start(
         let gate = Gate::new(settings.limits, Instant::now());
         let holdings = Holdings::default();
         let mut deletions =
-            Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, deletions: told, brakes };
+            Deletions { lifecycle, gate, holdings, reporter, clock, asked: None, deletions, brakes };
         loop {
             // A replica without a shard may acquire its shards again, so it keeps the brake and the answers.
             if deletions.lifecycle.shards.held() > 0 {
@@ -178,7 +178,7 @@ struct Lifecycle {
     /// Nodes in the shards of other replicas serve only as witnesses.
     shards: Shards,
     /// Where a dry run records its plans. `None`: the controller executes its plans.
-    dry_run: Option<told::Ledger>,
+    dry_run: Option<explain::Ledger>,
     settings: Settings,
 }
 
@@ -191,8 +191,8 @@ impl Lifecycle {
             Some((node, change))
         });
         let write = |(node, change): (Arc<Node>, plan::Change)| async move {
-            let Ok(turn) = self.shards.enter(&node.uid) else { return };
-            if let Err(error) = turn.run(self.executor.taint(&node, change)).await {
+            let Ok(pass) = self.shards.enter(&node.uid) else { return };
+            if let Err(error) = pass.run(self.executor.taint(&node, change)).await {
                 warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, retrying");
             }
         };
@@ -212,30 +212,35 @@ impl Lifecycle {
         stream::iter(changes).for_each_concurrent(AT_ONCE, write).instrument(span).await;
     }
 
-    /// Calls `look` with what is known about a node's instance.
-    fn facts<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+    /// Calls `decide` with what is known about a node's instance.
+    fn facts<T>(&self, node: &Node, decide: impl FnOnce(&Facts<'_>) -> T) -> T {
         let instance = node.provider_id.as_ref().and_then(|id| self.mirrors.instance(id));
-        self.facts_of(node, instance.as_deref(), look)
+        self.facts_of(node, instance.as_deref(), decide)
     }
 
     /// Like the function above, but for a node without a provider ID it uses the only instance with the node's name. A name is enough for a
     /// taint, which can be removed again, but never for a deletion.
-    fn facts_for_the_taint<T>(&self, node: &Node, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+    fn facts_for_the_taint<T>(&self, node: &Node, decide: impl FnOnce(&Facts<'_>) -> T) -> T {
         if node.provider_id.is_some() || node.life.ready == Ready::True {
-            return self.facts(node, look);
+            return self.facts(node, decide);
         }
         match self.mirrors.find(node) {
-            Found::One(instance) => self.facts_of(node, Some(&*instance), look),
-            Found::Nothing | Found::Many(_) => self.facts_of(node, None, look),
+            Found::One(instance) => self.facts_of(node, Some(&*instance), decide),
+            Found::Nothing | Found::Many(_) => self.facts_of(node, None, decide),
         }
     }
 
-    fn facts_of<T>(&self, node: &Node, instance: Option<&Instance>, look: impl FnOnce(&Facts<'_>) -> T) -> T {
-        let heard = Subject::of(node).and_then(|subject| self.ledger().conclusion(&subject).cloned());
-        look(&Facts {
+    fn facts_of<T>(
+        &self,
+        node: &Node,
+        instance: Option<&Instance>,
+        decide: impl FnOnce(&Facts<'_>) -> T,
+    ) -> T {
+        let conclusion = Subject::of(node).and_then(|subject| self.ledger().conclusion(&subject).cloned());
+        decide(&Facts {
             cloud: self.mirrors.view_of_the_cloud(),
             instance,
-            conclusion: heard.as_ref(),
+            conclusion: conclusion.as_ref(),
             scheme: self.scheme.get().as_deref(),
         })
     }
@@ -262,9 +267,9 @@ struct Deletions {
     /// The trace of the last request to the cloud.
     asked: Option<Origin>,
     /// The nodes that may be deleted, and why the others are not, for the status pages.
-    deletions: told::Ledger,
+    deletions: explain::Ledger,
     /// What the brake holds, for the status pages.
-    brakes: told::Brakes,
+    brakes: explain::Brakes,
 }
 
 impl Deletions {
@@ -305,8 +310,8 @@ impl Deletions {
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);
-        let crowd = self.brake_input(proven);
-        let going = self.judge(crowd, &mut notices);
+        let input = self.brake_input(proven);
+        let going = self.judge(input, &mut notices);
         self.brakes.holds(BRAKE, notices.tripped_words());
         let mut found = notices.findings(candidates.values().map(|candidate| &*candidate.node), &going);
         self.others(&mut notices);
@@ -421,9 +426,9 @@ impl Deletions {
     }
 
     /// Returns the nodes that may be deleted now, and adds notices for the others.
-    fn judge(&mut self, crowd: BrakeInput, notices: &mut Notices) -> Vec<Arc<Node>> {
-        let n_nodes = crowd.present.len();
-        let Judgement { going, held, verdict } = self.gate.judge(crowd, Instant::now());
+    fn judge(&mut self, input: BrakeInput, notices: &mut Notices) -> Vec<Arc<Node>> {
+        let n_nodes = input.present.len();
+        let Judgement { going, held, verdict } = self.gate.judge(input, Instant::now());
         let limits = self.gate.limits();
         self.lifecycle.metrics.held(verdict, held.len());
         match verdict {
@@ -460,7 +465,7 @@ impl Deletions {
         let recorder = self.reporter.recorder();
         let delete = |node: Arc<Node>| async move {
             let ended = match shards.enter(&node.uid) {
-                Ok(turn) => turn.run(executor.delete(&node, recorder)).await,
+                Ok(pass) => pass.run(executor.delete(&node, recorder)).await,
                 Err(_another) => Ended::Stale,
             };
             (node, ended)

@@ -77,7 +77,7 @@ type Asker = (ObjectName, String);
 struct State {
     wanted: BTreeMap<Asker, Arc<Node>>,
     /// The trace of the last reconcile that added each of them.
-    turns: BTreeMap<Asker, Origin>,
+    origins: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
     answers: BTreeMap<Asker, (Instant, LookupResult)>,
 }
@@ -107,7 +107,7 @@ impl Lookup {
         let asker = asker(node);
         let mut state = self.state();
         if !state.under_way.contains_key(&asker) {
-            state.turns.insert(asker.clone(), Origin::here());
+            state.origins.insert(asker.clone(), Origin::here());
             state.wanted.insert(asker, Arc::clone(node));
         }
         drop(state);
@@ -203,7 +203,7 @@ impl Lookup {
         let now = Instant::now();
         let mut state = self.state();
         for asker in mem::take(&mut state.under_way).into_keys() {
-            state.turns.remove(&asker);
+            state.origins.remove(&asker);
         }
         state.answers.retain(|_, (since, _)| now.duration_since(*since) < KEEP);
         state.answers.extend(
@@ -231,7 +231,7 @@ impl Lookup {
                 Found::Nothing if state.under_way.len() < BATCH => drop(state.under_way.insert(asker, node)),
                 Found::Nothing => drop(state.wanted.insert(asker, node)),
                 Found::One(_) | Found::Many(_) => {
-                    state.turns.remove(&asker);
+                    state.origins.remove(&asker);
                     queue.add(asker.0);
                 }
             }
@@ -251,7 +251,7 @@ impl Lookup {
 impl State {
     /// Links the call's trace to the reconciles that it serves.
     fn link(&self, batch: &[Arc<Node>]) {
-        batch.iter().filter_map(|node| self.turns.get(&asker(node))).for_each(Origin::link);
+        batch.iter().filter_map(|node| self.origins.get(&asker(node))).for_each(Origin::link);
     }
 }
 

@@ -48,7 +48,7 @@ impl Reconciler {
             return Again::Done;
         };
         match self.shards.enter(&node.uid) {
-            Ok(turn) => Box::pin(turn.run(self.reconcile_node(node))).await,
+            Ok(pass) => Box::pin(pass.run(self.reconcile_node(node))).await,
             Err(again) => again,
         }
     }

@@ -37,8 +37,13 @@ impl Events {
     }
 
     /// Emits the Event that the route of a node could not be created.
-    pub(crate) fn failed_to_create(&self, lay: &Creation, after: Duration, why: &str) {
-        self.emit(&lay.node_name, &lay.claim.node_uid, FAILED_TO_CREATE_ROUTE, not_created(lay, after, why));
+    pub(crate) fn failed_to_create(&self, creation: &Creation, after: Duration, why: &str) {
+        self.emit(
+            &creation.node_name,
+            &creation.claim.node_uid,
+            FAILED_TO_CREATE_ROUTE,
+            not_created(creation, after, why),
+        );
     }
 
     /// Emits the Event for a pod CIDR that gets no route, or whose route is never removed.
@@ -72,8 +77,8 @@ impl Events {
 }
 
 /// Returns the note for a route that could not be created.
-pub(crate) fn not_created(lay: &Creation, after: Duration, why: &str) -> String {
-    let Creation { claim, node_name, .. } = lay;
+pub(crate) fn not_created(creation: &Creation, after: Duration, why: &str) -> String {
+    let Creation { claim, node_name, .. } = creation;
     could_not_create(&claim.node_uid, &claim.to.to_string(), node_name, after, why)
 }
 

@@ -70,15 +70,15 @@ impl Executor {
     /// conditions of other nodes nor the end of the pass.
     ///
     /// Cost: one call per 200 routes of a shard, and as many earlier calls for routes that must be removed first.
-    pub(crate) async fn apply(&self, turns: &[&ShardPass], due: &Plan, attempts: &mut Attempts) -> Applied {
+    pub(crate) async fn apply(&self, passes: &[&ShardPass], due: &Plan, attempts: &mut Attempts) -> Applied {
         let until = Instant::now() + APPLY;
         let (mut reached, mut lapsed) = (0, false);
-        for turn in turns {
-            reached = turn.shard();
-            match turn.run(self.apply_shard(turn, due, attempts, until)).await {
+        for pass in passes {
+            reached = pass.shard();
+            match pass.run(self.apply_shard(pass, due, attempts, until)).await {
                 Ok(false) => (),
                 // Only this shard was lost, to another replica or temporarily. The other shards are still valid.
-                Err(Error::Adapter { .. }) if !turn.is_valid() => lapsed = true,
+                Err(Error::Adapter { .. }) if !pass.is_valid() => lapsed = true,
                 ended => return Applied { left_out: ended, reached },
             }
         }
@@ -88,13 +88,14 @@ impl Executor {
     /// Returns whether routes were left for the next pass. After an error, the next pass makes the remaining calls, too.
     async fn apply_shard(
         &self,
-        turn: &ShardPass,
+        pass: &ShardPass,
         due: &Plan,
         attempts: &mut Attempts,
         until: Instant,
     ) -> Result<bool, Error> {
-        let lays: Vec<&Creation> = due.creations.iter().filter(|lay| turn.is_for(lay.shard_key())).collect();
-        let in_the_way: Vec<&Removal> = lays.iter().flat_map(|lay| &lay.instead_of).collect();
+        let creations: Vec<&Creation> =
+            due.creations.iter().filter(|creation| pass.is_for(creation.shard_key())).collect();
+        let in_the_way: Vec<&Removal> = creations.iter().flat_map(|creation| &creation.instead_of).collect();
         for batch in batches(&[], &in_the_way) {
             if Instant::now() >= until {
                 return Ok(true);
@@ -102,17 +103,17 @@ impl Executor {
             self.send(&batch, attempts).await?;
         }
         let mut free = Vec::new();
-        for lay in lays {
-            match attempts.obstacle(lay) {
+        for creation in creations {
+            match attempts.obstacle(creation) {
                 Some(Outcome::Failed { why, .. } | Outcome::Refused { why, .. }) => {
-                    self.events.failed_to_create(lay, Duration::ZERO, why);
+                    self.events.failed_to_create(creation, Duration::ZERO, why);
                 }
                 Some(Outcome::Pending { .. } | Outcome::Done) => (),
-                None => free.push(lay),
+                None => free.push(creation),
             }
         }
         let removals: Vec<&Removal> =
-            due.removals.iter().filter(|removal| turn.is_for(&removal.shard_key())).collect();
+            due.removals.iter().filter(|removal| pass.is_for(&removal.shard_key())).collect();
         for batch in batches(&free, &removals) {
             if Instant::now() >= until {
                 return Ok(true);
@@ -130,17 +131,17 @@ impl Executor {
         &self,
         here: &[ShardPass],
         changes: Vec<Change>,
-        turns: &mut WriteOrder,
+        order: &mut WriteOrder,
     ) -> (bool, Result<(), Error>) {
         let until = Instant::now() + CONDITION_WRITES;
-        let changes = turns.sort(changes, Instant::now());
+        let changes = order.sort(changes, Instant::now());
         let (n_changes, mut n_tried) = (changes.len(), 0);
         let begun = changes.into_iter().take_while(|_| Instant::now() < until);
         let mut answers = futures::stream::iter(begun)
             .map(|change: Change| async move {
-                let turn = here.iter().find(|turn| turn.is_for(&change.node_uid));
-                let answer = match turn {
-                    Some(turn) => turn.run(self.patch(&change)).await,
+                let pass = here.iter().find(|pass| pass.is_for(&change.node_uid));
+                let answer = match pass {
+                    Some(pass) => pass.run(self.patch(&change)).await,
                     None => Err(kube_api::Error::Held(Held::NotLeading)),
                 };
                 (change, answer)
@@ -149,10 +150,10 @@ impl Executor {
         let (mut n_nodes, mut last) = (0, None);
         while let Some((change, answer)) = answers.next().await {
             n_tried += 1;
-            turns.attempted(&change);
+            order.attempted(&change);
             match answer {
                 Ok(()) => {
-                    turns.wrote(&change, Instant::now());
+                    order.wrote(&change, Instant::now());
                     self.metrics.conditions.inc();
                     let status = change.network.status();
                     info!(node = %change.node_name, status, reason = change.network.reason(), "Set \
@@ -174,7 +175,7 @@ impl Executor {
         let answer =
             self.adapter.apply_routes(Call::with_priority(Priority::Traffic), self.request(batch)).await;
         let outcomes: Box<dyn Iterator<Item = Outcome>> = match &answer {
-            Ok(answer) => Box::new((0..).map(|place| judge_item(answer.results.get(place)))),
+            Ok(answer) => Box::new((0..).map(|at| judge_item(answer.results.get(at)))),
             Err(error) => match judge_call(error) {
                 CallFailure::Pass => {
                     return Err(Error::Adapter { call: "ApplyRoutes", source: Box::new(error.clone()) });
@@ -207,11 +208,11 @@ impl Executor {
         attempts: &mut Attempts,
     ) {
         let now = Instant::now();
-        for (lay, outcome) in batch.lays.iter().zip(outcomes.by_ref()) {
+        for (creation, outcome) in batch.creations.iter().zip(outcomes.by_ref()) {
             self.metrics.created(&outcome);
             let took = now.duration_since(began);
-            self.report_creation(lay, &outcome, took);
-            attempts.created(lay, (outcome, took), now);
+            self.report_creation(creation, &outcome, took);
+            attempts.created(creation, (outcome, took), now);
         }
         for (removal, outcome) in batch.removals.iter().zip(outcomes) {
             self.metrics.removed(&outcome);
@@ -220,14 +221,14 @@ impl Executor {
         }
     }
 
-    fn report_creation(&self, lay: &Creation, outcome: &Outcome, after: Duration) {
+    fn report_creation(&self, creation: &Creation, outcome: &Outcome, after: Duration) {
         match outcome {
             Outcome::Done => {
-                info!(node = %lay.node_name, to = %lay.claim.to, via = %lay.via, "Created route");
+                info!(node = %creation.node_name, to = %creation.claim.to, via = %creation.via, "Created route");
             }
             Outcome::Pending { .. } => (),
             Outcome::Failed { why, .. } | Outcome::Refused { why, .. } => {
-                self.events.failed_to_create(lay, after, why);
+                self.events.failed_to_create(creation, after, why);
             }
         }
     }
@@ -296,10 +297,10 @@ mod tests {
         let executor = executor(&kube, &FakeCloud::new());
         let changes =
             || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
-        let (_more, said) = executor
+        let (_more, written) = executor
             .write_conditions(&executor.shards.enter_all(), changes(), &mut WriteOrder::default())
             .await;
-        said.expect("stale conditions are not an error");
+        written.expect("stale conditions are not an error");
         assert_eq!((kube.writes().len(), executor.metrics.conditions.get()), (3, 1));
 
         kube.order(Fault::status(409).on(Verb::Patch, "nodes/status").of("a"));
@@ -320,20 +321,20 @@ mod tests {
             .map(|n| plans::node(&format!("n{n}")).pods(&format!("10.244.{}.{}/28", n / 16, n % 16 * 16)))
             .collect();
         let plan = plan(&nodes, &Vec::<crate::plan::route::Route>::new(), &plans::cluster(), None);
-        let (mut attempts, mut passes) = (Attempts::default(), 0);
-        let turns = executor.shards.enter_all();
-        let turns: Vec<&ShardPass> = turns.iter().collect();
+        let (mut attempts, mut n_passes) = (Attempts::default(), 0);
+        let all = executor.shards.enter_all();
+        let passes: Vec<&ShardPass> = all.iter().collect();
         loop {
             let (began, due) = (Instant::now(), attempts.due(&plan, Instant::now()));
-            let applied = executor.apply(&turns, &due, &mut attempts).await;
+            let applied = executor.apply(&passes, &due, &mut attempts).await;
             let more = applied.left_out.expect("all routes are accepted");
             assert!(began.elapsed() <= APPLY * 3 / 2, "{:?}", began.elapsed());
-            passes += 1;
+            n_passes += 1;
             if cloud.read(|state| state.routes.len()) == nodes.len() {
                 break;
             }
-            assert!(more && passes < 4, "{passes} passes, {more}");
+            assert!(more && n_passes < 4, "{n_passes} passes, {more}");
         }
-        assert_eq!(passes, 4, "three calls per pass");
+        assert_eq!(n_passes, 4, "three calls per pass");
     }
 }

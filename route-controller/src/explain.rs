@@ -28,20 +28,22 @@ pub(crate) fn findings(
     now: Instant,
 ) -> BTreeMap<Object, Finding> {
     let mut found: BTreeMap<&str, Finding> = BTreeMap::new();
-    for (claim, _) in plan.route_states.iter().filter(|(_, standing)| **standing != RouteState::Ready) {
+    for (claim, _) in plan.route_states.iter().filter(|(_, state)| **state != RouteState::Ready) {
         let finding = found.entry(&claim.node_uid).or_default();
         finding.plan.push(format!("wait for the cloud to show {} as active", claim.to));
     }
-    for lay in &plan.creations {
-        let finding = found.entry(lay.shard_key()).or_default();
-        finding.plan.push(lay.to_string());
-        let Some(Try { n_tries, not_before, failed }) = attempts.last(lay) else { continue };
+    for creation in &plan.creations {
+        let finding = found.entry(creation.shard_key()).or_default();
+        finding.plan.push(creation.to_string());
+        let Some(Try { n_tries, not_before, failed }) = attempts.last(creation) else { continue };
         finding.attempts = finding.attempts.max(n_tries);
         let next = Some(not_before).filter(|at| *at > now);
         finding.next = finding.next.into_iter().chain(next).min();
         if let Some((reason, why, took)) = failed {
             // Each failed attempt emits an Event.
-            finding.waits.get_or_insert_with(|| waits_for(not_created(lay, took, &why), Some(reason), true));
+            finding
+                .waits
+                .get_or_insert_with(|| waits_for(not_created(creation, took, &why), Some(reason), true));
         }
     }
     for removal in &plan.removals {
@@ -68,10 +70,10 @@ fn uninitialised(node: &Node) -> Option<Finding> {
     (node.provider_id.is_none() && !node.pod_cidrs.is_empty()).then(waits)
 }
 
-/// Returns the wait that this answer would cause. Without `lay` the answer is about a removal.
-pub(crate) fn would_fail(lay: Option<&Creation>, why: &str, reason: Reason) -> Waits {
-    let text = match lay {
-        Some(lay) => not_created(lay, Duration::ZERO, why),
+/// Returns the wait that this answer would cause. Without `creation` the answer is about a removal.
+pub(crate) fn would_fail(creation: Option<&Creation>, why: &str, reason: Reason) -> Waits {
+    let text = match creation {
+        Some(creation) => not_created(creation, Duration::ZERO, why),
         None => format!("Cannot remove the route: {why}"),
     };
     waits_for(text, Some(reason), false)
@@ -99,13 +101,13 @@ pub(crate) fn rest(found: &mut BTreeMap<Object, Finding>, changes: &[Change]) {
 }
 
 /// Returns the wait while the cloud is unavailable.
-pub(crate) fn waiting(why: &str, reason: Option<Reason>, told: bool) -> Waits {
-    Waits { topic: "cloud".to_owned(), ..waits_for(waits(why), reason, told) }
+pub(crate) fn waiting(why: &str, reason: Option<Reason>, reported: bool) -> Waits {
+    Waits { topic: "cloud".to_owned(), ..waits_for(waits(why), reason, reported) }
 }
 
-fn waits_for(text: String, reason: Option<Reason>, told: bool) -> Waits {
+fn waits_for(text: String, reason: Option<Reason>, reported: bool) -> Waits {
     let reason = reason.filter(|reason| *reason != Reason::Unspecified).map(Reason::word);
-    Waits { topic: text.clone(), text, reason, told }
+    Waits { topic: text.clone(), text, reason, reported }
 }
 
 impl Describe for Mirrors {

@@ -102,11 +102,11 @@ impl Mirrors {
     pub(crate) async fn follow_nodes(&self, api: (Api<LeanNode>, Listing), trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
-            let news = match (&change.old, &change.new) {
+            let kind = match (&change.old, &change.new) {
                 (Some(before), Some(after)) => nodes::classify(before, after, self.judged(&after.uid)),
                 _ => NodeChange::Plan,
             };
-            match news {
+            match kind {
                 NodeChange::Plan => trigger.wake(),
                 NodeChange::Condition => trigger.wake_after(PEACE),
                 NodeChange::Nothing => (),
@@ -245,7 +245,7 @@ impl Deleted {
     fn note(&self, change: &Change<ObjectName, Node>) {
         let mut tombs = self.tombs();
         match (&change.old, &change.new) {
-            (Some(old), None) if change.told => tombs.put(&old.uid),
+            (Some(old), None) if change.reported => tombs.put(&old.uid),
             (Some(old), Some(new)) if old.uid != new.uid => tombs.put(&old.uid),
             _ => (),
         }
@@ -318,7 +318,7 @@ mod tests {
     /// The API server reports the deletion of a node with this UID.
     fn goes(uid: &str) -> Change<ObjectName, Node> {
         let old = Some(Arc::new(node("a").uid(uid)));
-        Change { key: ObjectName::cluster("a"), old, new: None, told: true }
+        Change { key: ObjectName::cluster("a"), old, new: None, reported: true }
     }
 
     #[tokio::test(start_paused = true)]
@@ -388,8 +388,8 @@ mod tests {
         wait(60).await;
         assert_eq!(adds(&trigger), "1", "the node was created");
 
-        let said = mirrors.judge(&Judged::from([("uid-a".to_owned(), Network::Available)]));
-        assert_eq!(said.len(), 1, "it is not written yet");
+        let judged = mirrors.judge(&Judged::from([("uid-a".to_owned(), Network::Available)]));
+        assert_eq!(judged.len(), 1, "it is not written yet");
         says("RouteCreated");
         wait(60).await;
         assert_eq!(adds(&trigger), "1", "the controller's own write");

@@ -25,7 +25,7 @@ use self::refusal::{Refusal, Why};
 use self::route::{NextHop, Owner, Route, State};
 use crate::config::ClusterCidrs;
 
-/// The actions to execute, and the standing of the claims that need no action.
+/// The actions to execute, and the state of the routes of the claims that need no action.
 ///
 /// Routes are created before unneeded ones are removed: a crash in between leaves too many routes, never too few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) refusals: Vec<Refusal>,
     /// Pod CIDRs outside of the cluster's CIDRs. Their routes are created, and stay when their nodes are deleted.
     pub(crate) outside: Vec<Refusal>,
-    /// The standing of each claim that needs no action.
+    /// The state of the route of each claim that needs no action.
     pub(crate) route_states: BTreeMap<Claim, RouteState>,
     /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
@@ -155,9 +155,9 @@ struct Known<'a> {
 }
 
 impl Plan {
-    /// Keeps the part of the plan about places for which `ours` is true. See [`Lay::place`].
+    /// Keeps the part of the plan about shard keys for which `ours` is true. See [`Creation::shard_key`].
     pub(crate) fn of(mut self, ours: impl Fn(&str) -> bool) -> Self {
-        self.creations.retain(|lay| ours(lay.shard_key()));
+        self.creations.retain(|creation| ours(creation.shard_key()));
         self.removals.retain(|removal| ours(&removal.shard_key()));
         self.refusals.retain(|refusal| ours(&refusal.node_uid));
         self.outside.retain(|refusal| ours(&refusal.node_uid));
@@ -206,7 +206,7 @@ impl Creation {
 }
 
 impl Removal {
-    /// Returns the place of other removals: the UID of the node that the route was created for, or its destination.
+    /// Returns the shard key of other removals: the UID of the node that the route was created for, or its destination.
     pub(crate) fn shard_key(&self) -> Cow<'_, str> {
         match &self.node_uid {
             Some(uid) => Cow::Borrowed(uid),
@@ -325,7 +325,7 @@ impl fmt::Display for Removal {
 /// Prints one line per action, for the log and for tests.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.creations.iter().try_for_each(|lay| writeln!(f, "{lay}"))?;
+        self.creations.iter().try_for_each(|creation| writeln!(f, "{creation}"))?;
         self.removals.iter().try_for_each(|removal| writeln!(f, "{removal}"))?;
         self.refusals.iter().try_for_each(|Refusal { node_name, cidr, why, .. }| {
             writeln!(f, "refuse {cidr} to {node_name}: {why}")

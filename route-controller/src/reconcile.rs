@@ -166,8 +166,8 @@ impl Reconciler {
         process.health.ready_if("routes", move || mirrors.routes_readiness());
         process.health.watches(&self.trigger.queue);
         self.trigger.queue.register(&mut process.registry);
-        let (look, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
-        let sources = Sources::of_all(Kind::Node, look, ledgers, (&self.trigger.queue, AllRoutes));
+        let (objects, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
+        let sources = Sources::of_all(Kind::Node, objects, ledgers, (&self.trigger.queue, AllRoutes));
         let sources = sources.linked(&self.mirrors.routes);
         process.explain.by(sources.rehearsed(Arc::clone(self) as Arc<dyn Rehearse>));
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
@@ -206,8 +206,8 @@ impl Reconciler {
             self.trigger.wake_after(OUTAGE_GRACE);
             return Again::Done;
         }
-        let turns = self.shards.enter_all();
-        if turns.is_empty() {
+        let passes = self.shards.enter_all();
+        if passes.is_empty() {
             memory.was_idle = true;
             // A replica without shards is woken when it acquires one.
             if self.shards.held() > 0 {
@@ -217,9 +217,9 @@ impl Reconciler {
         }
         self.begin(memory);
         self.trigger.begins();
-        let (nodes, (outcome, again)) = self.pass(memory, &turns).await;
-        let again = (turns.len() < self.shards.held()).then_some(SHARD_RETRY).into_iter().chain(again).min();
-        drop(turns);
+        let (nodes, (outcome, again)) = self.pass(memory, &passes).await;
+        let again = (passes.len() < self.shards.held()).then_some(SHARD_RETRY).into_iter().chain(again).min();
+        drop(passes);
         let Err(error) = outcome else {
             memory.is_served();
             let next = memory.attempts.next(Instant::now()).into_iter().chain(again).min();
@@ -261,7 +261,7 @@ impl Reconciler {
     async fn pass(
         &self,
         memory: &mut Memory,
-        turns: &[ShardPass],
+        passes: &[ShardPass],
     ) -> (Vec<Arc<Node>>, (Result<(), Error>, Option<Duration>)) {
         let recalled = self.recall(memory).await;
         let nodes = self.mirrors.nodes();
@@ -279,8 +279,8 @@ impl Reconciler {
             // During a rolling upgrade the adapter may report marks for a moment, so entries stay as long as their routes exist.
             memory.record.keep(&routes);
         }
-        let is_ours = |place: &str| turns.iter().any(|turn| turn.is_for(place));
-        let n_ours = plan.n_ours.saturating_mul(turns.len()).div_ceil(self.shards.count());
+        let is_ours = |key: &str| passes.iter().any(|pass| pass.is_for(key));
+        let n_ours = plan.n_ours.saturating_mul(passes.len()).div_ceil(self.shards.count());
         let plan = Plan { n_ours, ..plan.of(is_ours) };
         memory.attempts.keep(&plan);
         let (plan, judgement) = self.guarded(memory, plan, nodes.len());
@@ -289,12 +289,11 @@ impl Reconciler {
             debug!(plan = %due, "Executing the plan of this pass");
         }
         self.wants(Wanted { plan: plan.clone(), held: judgement.held.clone() });
-        let turns_in_turn = if self.dry_run { Vec::new() } else { rotated(turns, memory.next) };
-        let Applied { left_out, reached } =
-            self.executor.apply(&turns_in_turn, &due, &mut memory.attempts).await;
+        let ordered = if self.dry_run { Vec::new() } else { rotated(passes, memory.next) };
+        let Applied { left_out, reached } = self.executor.apply(&ordered, &due, &mut memory.attempts).await;
         memory.next = reached + 1;
         // Certain conclusions are written even if the adapter became unavailable in this pass.
-        let mut judged = judged(&nodes, &plan, |lay| memory.attempts.route_state(lay));
+        let mut judged = judged(&nodes, &plan, |creation| memory.attempts.route_state(creation));
         judged.retain(|uid, _| is_ours(uid));
         let mut found = findings(&nodes, &plan, &memory.attempts, Instant::now());
         found.retain(|object, _| is_ours(&object.uid));
@@ -307,18 +306,18 @@ impl Reconciler {
         }
         self.ledger.replace_findings(found, is_ours);
         self.record_seen(&nodes);
-        let (more, said) = self.executor.write_conditions(turns, changes, &mut memory.order).await;
+        let (more, written) = self.executor.write_conditions(passes, changes, &mut memory.order).await;
         self.report_refusals(memory, &plan);
         self.report_foreign(memory, &plan.foreign);
         self.report_held(memory, &judgement);
-        let kept = match turns.iter().find(|turn| turn.shard() == 0 && !self.dry_run) {
+        let kept = match passes.iter().find(|pass| pass.shard() == 0 && !self.dry_run) {
             Some(first) => first.run(self.keep(memory)).await,
             None => Ok(()),
         };
         let more = more || matches!(left_out, Ok(true));
         let rest = memory.order.rest(Instant::now());
         let again = if more { Some(Duration::ZERO) } else { judgement.again.into_iter().chain(rest).min() };
-        (nodes, (left_out.and(said).and(recalled).and(kept), again))
+        (nodes, (left_out.and(written).and(recalled).and(kept), again))
     }
 
     /// Drops the removals from the plan that are not allowed yet.
@@ -444,10 +443,10 @@ impl Reconciler {
     }
 }
 
-/// Returns the turns in their order, beginning with shard `first` or the next existing one.
-fn rotated(turns: &[ShardPass], first: usize) -> Vec<&ShardPass> {
+/// Returns the passes in their order, beginning with shard `first` or the next existing one.
+fn rotated(passes: &[ShardPass], first: usize) -> Vec<&ShardPass> {
     let (before, from): (Vec<&ShardPass>, Vec<&ShardPass>) =
-        turns.iter().partition(|turn| turn.shard() < first);
+        passes.iter().partition(|pass| pass.shard() < first);
     [from, before].concat()
 }
 

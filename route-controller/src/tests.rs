@@ -100,11 +100,11 @@ impl World {
 
     /// Returns the routes as `destination via instance at address`, sorted.
     fn routes(&self) -> Vec<String> {
-        let told = |route: &Route| {
+        let line = |route: &Route| {
             let hop = route.next_hop.clone().unwrap_or_default();
             format!("{} via {} at {}", route.destination, hop.provider_id, hop.address)
         };
-        let mut routes: Vec<String> = self.cloud.read(|state| state.routes.values().map(told).collect());
+        let mut routes: Vec<String> = self.cloud.read(|state| state.routes.values().map(line).collect());
         routes.sort();
         routes
     }
@@ -281,7 +281,7 @@ async fn cidr_spelling_is_ignored_and_one_watch_is_enough() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24").pods("fd00:244:0:1::/64"));
     for (id, destination) in [("1", "10.244.1.7/24"), ("2", "FD00:244:0:1:0::/64")] {
-        world.lay(Route { owner: RouteOwner::Mine.into(), ..unmarked(id, destination, Some("a")) });
+        world.put_route(Route { owner: RouteOwner::Mine.into(), ..unmarked(id, destination, Some("a")) });
     }
     world.start();
     eventually("the condition is written", || world.condition("a") == SERVED).await;
@@ -321,7 +321,7 @@ impl World {
         self.cloud.edit(|state| state.info.capabilities.push(capability));
     }
 
-    fn lay(&self, route: Route) {
+    fn put_route(&self, route: Route) {
         self.cloud.edit(|state| drop(state.routes.insert(route.vendor_id.clone(), route)));
     }
 
@@ -340,9 +340,9 @@ async fn untagged_route_is_removed_after_a_restart() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("b", "10.244.2.0/24"));
-    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
-    world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
-    world.lay(unmarked("operator", "10.244.9.0/24", None));
+    world.put_route(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.put_route(unmarked("two", "10.244.2.0/24", Some("b")));
+    world.put_route(unmarked("operator", "10.244.9.0/24", None));
     world.start();
     eventually("the record is stored", || world.kept().len() == 2).await;
     assert_eq!(world.kept(), ["one uid-a", "two uid-b"]);
@@ -351,7 +351,7 @@ async fn untagged_route_is_removed_after_a_restart() {
     assert_eq!(world.cloud.calls("ApplyRoutes"), 0);
 
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
-    world.lay(unmarked("one", "10.244.1.0/24", None));
+    world.put_route(unmarked("one", "10.244.1.0/24", None));
     world.start();
     eventually("the record drops the entry", || world.kept() == ["two uid-b"]).await;
     assert_eq!(
@@ -370,12 +370,12 @@ async fn deleted_record_is_recreated_completely() {
     for (n, name) in ["a", "b"].into_iter().enumerate() {
         let cidr = format!("10.244.{n}.0/24");
         world.put(ready(name, &cidr));
-        world.lay(unmarked(name, &cidr, Some(name)));
+        world.put_route(unmarked(name, &cidr, Some(name)));
     }
     world.start();
     eventually("the record is stored", || world.kept() == ["a uid-a", "b uid-b"]).await;
     world.kube.delete::<ConfigMap>(&ObjectName::namespaced("default", "route-controller-routes"));
-    world.lay(unmarked("c", "10.244.7.0/24", Some("c")));
+    world.put_route(unmarked("c", "10.244.7.0/24", Some("c")));
     world.put(ready("c", "10.244.7.0/24"));
     eventually("another entry", || !world.kept().is_empty()).await;
     assert_eq!(world.kept(), ["a uid-a", "b uid-b", "c uid-c"]);
@@ -387,7 +387,7 @@ async fn cloud_with_tags_has_no_record_and_untagged_routes_stay() {
     let mut world = World::new();
     world.marks_routes();
     world.put(ready("a", "10.244.1.0/24"));
-    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.put_route(unmarked("one", "10.244.1.0/24", Some("a")));
     world.start();
     eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
@@ -400,7 +400,7 @@ async fn cloud_with_tags_has_no_record_and_untagged_routes_stay() {
 async fn unwritable_record_blocks_no_route_and_is_retried() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
-    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.put_route(unmarked("one", "10.244.1.0/24", Some("a")));
     world.start();
     eventually("the condition is written", || world.condition("a") == "False RouteCreated").await;
     eventually("the record is stored", || world.kept() == ["one uid-a"]).await;

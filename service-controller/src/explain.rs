@@ -59,7 +59,7 @@ pub(crate) fn failing(error: &Error, told: bool) -> Waits {
 /// What a Service waits for, with the text of this Event as the explanation.
 pub(crate) fn waiting(news: &Fact, told: bool) -> Waits {
     let text = notice(news).note;
-    Waits { topic: text.clone(), text, reason: None, told }
+    Waits { topic: text.clone(), text, reason: None, reported: told }
 }
 
 /// Records the state that an answer of the adapter describes.
@@ -69,7 +69,7 @@ pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
         ledger.record_wait(&id.object(), &waiting(trouble, news.contains(trouble)));
     } else if !waits.is_empty() {
         let (text, topic) = (waits.clone(), "progress".to_owned());
-        ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, told: false });
+        ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, reported: false });
     }
 }
 

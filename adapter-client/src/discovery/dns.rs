@@ -46,9 +46,9 @@ pub(crate) async fn follow(
     table: Table,
 ) {
     loop {
-        let looked = timeout(LIMIT, resolver.resolve(&name.host)).await;
-        let looked = looked.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
-        found.send_if_modified(|found| update(found, &name, looked));
+        let result = timeout(LIMIT, resolver.resolve(&name.host)).await;
+        let result = result.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
+        found.send_if_modified(|found| update(found, &name, result));
         sleep(SHORTEST_PERIOD).await;
         // The next lookup begins after a broken connection or at the end of the interval.
         let _broken = timeout(PERIOD.saturating_sub(SHORTEST_PERIOD), table.lost()).await.is_ok();
@@ -56,8 +56,8 @@ pub(crate) async fn follow(
 }
 
 /// Applies the result of a lookup and returns whether anything changed. A failed lookup removes no address.
-fn update(found: &mut Found, name: &HostPort, looked: io::Result<Vec<IpAddr>>) -> bool {
-    let addresses = looked.and_then(|addresses| {
+fn update(found: &mut Found, name: &HostPort, result: io::Result<Vec<IpAddr>>) -> bool {
+    let addresses = result.and_then(|addresses| {
         if addresses.is_empty() { Err(io::Error::other("the name has no addresses")) } else { Ok(addresses) }
     });
     let new = match addresses {

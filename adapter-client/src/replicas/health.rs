@@ -104,9 +104,9 @@ async fn listen(address: &Address, line: &Line, table: &Table) -> Ended {
     let mut begun = None;
     let health = loop {
         match stream.message().await {
-            Ok(Some(told)) => {
+            Ok(Some(answer)) => {
                 begun.get_or_insert_with(Instant::now);
-                table.report(address, reported_health(told.status()));
+                table.report(address, reported_health(answer.status()));
             }
             Ok(None) => break Health::Down("ended the health watch".to_owned()),
             Err(status) => break health_of_error(&status),

@@ -116,16 +116,16 @@ impl CallHealth {
         let lasting = calls.refusals.iter().filter(|(_, refusal)| refusal.lasts(now));
         let refused: Vec<String> =
             lasting.map(|(call, refusal)| format!("{call}: {}", refusal.why)).collect();
-        let silent = calls.unanswered.iter().filter(|(_, silence)| silence.lasts(now));
-        let silent: Vec<String> = silent
-            .map(|(call, silence)| format!("{call} for {} s", now.duration_since(silence.since).as_secs()))
+        let unanswered = calls.unanswered.iter().filter(|(_, calls)| calls.lasts(now));
+        let unanswered: Vec<String> = unanswered
+            .map(|(call, calls)| format!("{call} for {} s", now.duration_since(calls.since).as_secs()))
             .collect();
         let mut texts = Vec::new();
         if !refused.is_empty() {
             texts.push(format!("cloud adapter refuses {}", refused.join("; ")));
         }
-        if !silent.is_empty() {
-            texts.push(format!("cloud adapter has not answered {}", silent.join("; ")));
+        if !unanswered.is_empty() {
+            texts.push(format!("cloud adapter has not answered {}", unanswered.join("; ")));
         }
         if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
     }
@@ -137,19 +137,19 @@ impl CallHealth {
 
 impl Calls {
     fn unanswered(&mut self, call: &'static str, began: Instant, now: Instant) {
-        let silence = self.unanswered.entry(call).or_insert(Unanswered { since: began, last: now });
-        if now.duration_since(silence.last) >= FORGET {
-            silence.since = began;
+        let calls = self.unanswered.entry(call).or_insert(Unanswered { since: began, last: now });
+        if now.duration_since(calls.last) >= FORGET {
+            calls.since = began;
         }
-        silence.last = now;
-        if silence.lasts(now) {
-            let waited_seconds = now.duration_since(silence.since).as_secs();
+        calls.last = now;
+        if calls.lasts(now) {
+            let waited_seconds = now.duration_since(calls.since).as_secs();
             warn!(call, waited_seconds, "The cloud adapter did not answer this call before its deadline");
         }
     }
 
     fn answered(&mut self, call: &'static str, now: Instant) {
-        if self.unanswered.remove(call).is_some_and(|silence| silence.lasts(now)) {
+        if self.unanswered.remove(call).is_some_and(|calls| calls.lasts(now)) {
             info!(call, "The cloud adapter answers this call again");
         }
     }
@@ -168,7 +168,7 @@ impl Refusal {
         }
         let (why, patience) = (error.to_string(), grace(error.reason));
         (self.why, self.grace, self.last) = (why, patience, now);
-        if self.lasts(now) && self.logged.is_none_or(|told| now.duration_since(told) >= REMIND) {
+        if self.lasts(now) && self.logged.is_none_or(|at| now.duration_since(at) >= REMIND) {
             self.logged = Some(now);
             let waited_seconds = now.duration_since(self.since).as_secs();
             warn!(call, %error, waited_seconds, "The cloud adapter refuses this call for every object");
@@ -191,73 +191,73 @@ mod tests {
 
     use super::*;
 
-    fn refused(standing: &CallHealth, reason: Reason) {
-        record(standing, "ApplyRoutes", Err(&AdapterError::new(reason, "why")));
+    fn refused(health: &CallHealth, reason: Reason) {
+        record(health, "ApplyRoutes", Err(&AdapterError::new(reason, "why")));
     }
 
-    fn record(standing: &CallHealth, call: &'static str, outcome: Result<(), &AdapterError>) {
-        standing.record(call, Instant::now(), outcome);
+    fn record(health: &CallHealth, call: &'static str, outcome: Result<(), &AdapterError>) {
+        health.record(call, Instant::now(), outcome);
     }
 
     /// Records a call that ends at its deadline.
-    async fn hung(standing: &CallHealth, call: &'static str) {
+    async fn hung(health: &CallHealth, call: &'static str) {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(30)).await;
-        standing.record(call, began, Err(&super::super::typed(&Status::deadline_exceeded("no answer"))));
+        health.record(call, began, Err(&super::super::typed(&Status::deadline_exceeded("no answer"))));
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_without_an_answer_are_reported_after_a_minute() {
-        let standing = CallHealth::default();
-        hung(&standing, "BatchGetInstances").await;
-        record(&standing, "GetInfo", Ok(()));
-        assert_eq!(standing.readiness(), Ok(()), "one late answer");
-        hung(&standing, "BatchGetInstances").await;
-        let text = standing.readiness().expect_err("silent");
+        let health = CallHealth::default();
+        hung(&health, "BatchGetInstances").await;
+        record(&health, "GetInfo", Ok(()));
+        assert_eq!(health.readiness(), Ok(()), "one late answer");
+        hung(&health, "BatchGetInstances").await;
+        let text = health.readiness().expect_err("unanswered");
         assert_eq!(text, "cloud adapter has not answered BatchGetInstances for 60 s");
-        assert!(!standing.is_refused("BatchGetInstances"), "it is not refused");
+        assert!(!health.is_refused("BatchGetInstances"), "it is not refused");
 
-        record(&standing, "BatchGetInstances", Err(&AdapterError::new(Reason::VendorUnavailable, "why")));
-        assert_eq!(standing.readiness(), Ok(()), "an error is an answer");
-        hung(&standing, "BatchGetInstances").await;
-        assert_eq!(standing.readiness(), Ok(()), "the time counts from the last answer");
+        record(&health, "BatchGetInstances", Err(&AdapterError::new(Reason::VendorUnavailable, "why")));
+        assert_eq!(health.readiness(), Ok(()), "an error is an answer");
+        hung(&health, "BatchGetInstances").await;
+        assert_eq!(health.readiness(), Ok(()), "the time counts from the last answer");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_forbidden_call_is_reported_at_once_and_until_it_succeeds() {
-        let standing = CallHealth::default();
-        refused(&standing, Reason::CallerForbidden);
-        let text = standing.readiness().expect_err("refused");
+        let health = CallHealth::default();
+        refused(&health, Reason::CallerForbidden);
+        let text = health.readiness().expect_err("refused");
         assert_eq!(text, "cloud adapter refuses ApplyRoutes: CALLER_FORBIDDEN: why");
-        record(&standing, "GetInfo", Ok(()));
-        assert!(standing.is_refused("ApplyRoutes"), "a refusal of one call does not concern another");
-        record(&standing, "ApplyRoutes", Err(&AdapterError::new(Reason::VendorQuota, "50 routes")));
-        assert_eq!(standing.readiness(), Ok(()), "the adapter accepts the call, the vendor does not");
+        record(&health, "GetInfo", Ok(()));
+        assert!(health.is_refused("ApplyRoutes"), "a refusal of one call does not concern another");
+        record(&health, "ApplyRoutes", Err(&AdapterError::new(Reason::VendorQuota, "50 routes")));
+        assert_eq!(health.readiness(), Ok(()), "the adapter accepts the call, the vendor does not");
     }
 
     #[tokio::test(start_paused = true)]
     async fn temporary_refusals_are_reported_only_if_they_last() {
         for reason in [Reason::NotLeader, Reason::QueueFull] {
-            let standing = CallHealth::default();
-            refused(&standing, reason);
-            assert_eq!(standing.readiness(), Ok(()), "{reason} has just begun");
+            let health = CallHealth::default();
+            refused(&health, reason);
+            assert_eq!(health.readiness(), Ok(()), "{reason} has just begun");
             tokio::time::advance(REFUSAL_GRACE / 2).await;
-            record(&standing, "ApplyRoutes", Ok(()));
-            refused(&standing, reason);
+            record(&health, "ApplyRoutes", Ok(()));
+            refused(&health, reason);
             tokio::time::advance(REFUSAL_GRACE / 2).await;
-            refused(&standing, reason);
-            assert_eq!(standing.readiness(), Ok(()), "{reason} was interrupted");
+            refused(&health, reason);
+            assert_eq!(health.readiness(), Ok(()), "{reason} was interrupted");
             tokio::time::advance(REFUSAL_GRACE / 2).await;
-            refused(&standing, reason);
-            assert!(standing.readiness().is_err() && standing.is_refused("ApplyRoutes"), "{reason} lasts");
+            refused(&health, reason);
+            assert!(health.readiness().is_err() && health.is_refused("ApplyRoutes"), "{reason} lasts");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn refusals_of_unused_calls_are_forgotten() {
-        let standing = CallHealth::default();
-        refused(&standing, Reason::CallerUnauthenticated);
+        let health = CallHealth::default();
+        refused(&health, Reason::CallerUnauthenticated);
         tokio::time::advance(FORGET).await;
-        assert_eq!(standing.readiness(), Ok(()));
+        assert_eq!(health.readiness(), Ok(()));
     }
 }

@@ -70,26 +70,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_unanswered_call_is_reported() {
-        let awaited = PendingCalls::default();
-        let (first, _second) = (awaited.begin("EnsureLoadBalancer"), {
+        let pending = PendingCalls::default();
+        let (first, _second) = (pending.begin("EnsureLoadBalancer"), {
             tokio::time::advance(Duration::from_secs(4)).await;
-            awaited.begin("GetInfo")
+            pending.begin("GetInfo")
         });
-        assert_eq!(awaited.overdue(), None);
+        assert_eq!(pending.overdue(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(
-            awaited.overdue().as_deref(),
+            pending.overdue().as_deref(),
             Some("EnsureLoadBalancer has had no answer from the cloud adapter for 6 s")
         );
         drop(first);
-        assert_eq!(awaited.overdue(), None, "the other has just begun");
+        assert_eq!(pending.overdue(), None, "the other has just begun");
     }
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_may_take_long_are_not_reported() {
-        let awaited = PendingCalls::default();
-        let _held = ["ApplyRoutes", "BatchGetInstances", "WatchInstances"].map(|rpc| awaited.begin(rpc));
+        let pending = PendingCalls::default();
+        let _held = ["ApplyRoutes", "BatchGetInstances", "WatchInstances"].map(|rpc| pending.begin(rpc));
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(awaited.overdue(), None);
+        assert_eq!(pending.overdue(), None);
     }
 }

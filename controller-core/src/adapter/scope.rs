@@ -45,8 +45,8 @@ impl Mark {
     /// `None`: the adapter reports no fingerprint.
     fn of(scope: &Scope) -> Option<Self> {
         let Scope { account, project, region, endpoint, fingerprint } = scope;
-        let told = [("account", account), ("project", project), ("region", region), ("at", endpoint)];
-        let words = told.iter().filter(|(_, value)| !value.is_empty());
+        let fields = [("account", account), ("project", project), ("region", region), ("at", endpoint)];
+        let words = fields.iter().filter(|(_, value)| !value.is_empty());
         let words = words.fold(String::new(), |text, (name, value)| format!("{text} {name} {value}"));
         (!fingerprint.is_empty()).then(|| Self(format!("{fingerprint}{words}")))
     }
@@ -138,7 +138,7 @@ impl ScopeGuard {
     pub fn may_change(&self) -> Result<(), AdapterError> {
         let unread = match &*self.0.borrow() {
             State { known: Known::Unread, .. } => true,
-            State { known: Known::Nothing, reported: heard, .. } => heard.is_some(),
+            State { known: Known::Nothing, reported, .. } => reported.is_some(),
             State { known: Known::First | Known::This(_), .. } => false,
         };
         if unread {
@@ -200,10 +200,11 @@ mod tests {
     fn without_a_store_the_first_scope_is_used() {
         let guard = ScopeGuard::default();
         assert_eq!(guard.may_change(), Ok(()), "an adapter that reports no scope");
-        for (told, good) in [(None, true), (Some(scope("a")), true), (None, true), (Some(scope("b")), false)]
+        for (reported, good) in
+            [(None, true), (Some(scope("a")), true), (None, true), (Some(scope("b")), false)]
         {
-            guard.report(told.as_ref());
-            assert_eq!(guard.may_change().is_ok(), good, "{told:?}");
+            guard.report(reported.as_ref());
+            assert_eq!(guard.may_change().is_ok(), good, "{reported:?}");
         }
         guard.report(None);
         assert!(guard.may_change().is_err(), "an unknown scope changes nothing");

@@ -79,8 +79,8 @@ pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
         let Some((written, flag)) = long(argument).or_else(|| short(argument)) else { continue };
-        if let Some(place) = place(flag).filter(|_| !known(flag)) {
-            let fault = format!("unexpected argument '{written}': {place}");
+        if let Some(text) = replacement(flag).filter(|_| !known(flag)) {
+            let fault = format!("unexpected argument '{written}': {text}");
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
@@ -103,10 +103,10 @@ fn short(argument: &str) -> Option<(&str, &str)> {
     is_level.then_some(("-v", "v"))
 }
 
-fn place(flag: &str) -> Option<&'static str> {
+fn replacement(flag: &str) -> Option<&'static str> {
     let named = MOVED.iter().find(|(name, _)| *name == flag);
     let family = || FAMILIES.iter().find(|(prefix, _)| flag.starts_with(prefix));
-    named.or_else(family).map(|(_, place)| *place)
+    named.or_else(family).map(|(_, text)| *text)
 }
 
 #[cfg(test)]
@@ -133,12 +133,12 @@ mod tests {
             "--concurrent-node-syncs=3",
         ]
         .map(OsString::from);
-        let said = named(&arguments, |flag| flag == "concurrent-node-syncs");
-        let flags: Vec<&str> = said.iter().filter_map(|line| line.split('\'').nth(1)).collect();
+        let found = named(&arguments, |flag| flag == "concurrent-node-syncs");
+        let flags: Vec<&str> = found.iter().filter_map(|line| line.split('\'').nth(1)).collect();
         let wanted =
             ["--cloud-provider", "--tls-cipher-suites", "--v", "--webhook-secure-port", "--cluster-cidr"];
         assert_eq!(flags, wanted);
-        assert!(said.iter().any(|line| line.contains("route-controller")), "{said:?}");
+        assert!(found.iter().any(|line| line.contains("route-controller")), "{found:?}");
     }
 
     // Behaviour: P26
@@ -147,9 +147,9 @@ mod tests {
         for (given, written) in
             [("-v", "-v"), ("-v=4", "-v"), ("-v4", "-v"), ("--v", "--v"), ("--v=4", "--v")]
         {
-            let said = named(&["controller", given, "-x", "-", "-vx"].map(OsString::from), |_| false);
+            let found = named(&["controller", given, "-x", "-", "-vx"].map(OsString::from), |_| false);
             let wanted = format!("unexpected argument '{written}': set --log-level, such as debug");
-            assert_eq!(said, [wanted], "{given}");
+            assert_eq!(found, [wanted], "{given}");
         }
     }
 }

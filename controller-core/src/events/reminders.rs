@@ -45,11 +45,11 @@ impl Reminders {
 
     /// Sets the notices that apply to an object until its next reconcile, with the times of their Events. An empty list removes all
     /// notices.
-    pub fn set(&self, object: &Object, about: ObjectReference, told: Vec<(Instant, Notice)>) {
-        if told.is_empty() {
+    pub fn set(&self, object: &Object, about: ObjectReference, notices: Vec<(Instant, Notice)>) {
+        if notices.is_empty() {
             self.clear(object);
         } else {
-            self.all().insert(object.clone(), Reminder { about, notices: told });
+            self.all().insert(object.clone(), Reminder { about, notices });
         }
     }
 
@@ -89,9 +89,9 @@ impl Reminders {
         let mut all = self.all();
         // Another replica emits the Events of the other shards.
         all.retain(|object, _| shards.has(&object.uid));
-        for Reminder { about, notices: told } in all.values_mut() {
+        for Reminder { about, notices } in all.values_mut() {
             let due = |at: Instant| now.saturating_duration_since(at) >= REMIND;
-            for (at, notice) in told.iter_mut().filter(|(at, _)| due(*at)) {
+            for (at, notice) in notices.iter_mut().filter(|(at, _)| due(*at)) {
                 if recorder.try_emit(about, notice.clone()) {
                     *at = now;
                 }

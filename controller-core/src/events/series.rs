@@ -66,9 +66,9 @@ type Id = (&'static str, [Option<String>; 3], Notice);
 pub(super) struct Series(BTreeMap<Id, Entry>);
 
 impl Series {
-    pub(super) fn next(&mut self, told: &Message, now: Instant, name: impl FnOnce() -> String) -> Write {
+    pub(super) fn next(&mut self, message: &Message, now: Instant, name: impl FnOnce() -> String) -> Write {
         self.0.retain(|_, entry| now.duration_since(entry.seen) < WINDOW);
-        let id = id(told);
+        let id = id(message);
         if let Some(entry) = self.0.get_mut(&id) {
             entry.count = entry.count.saturating_add(1);
             entry.seen = now;
@@ -104,14 +104,14 @@ impl Series {
         Some(Overdue { message: message(id), name, count, ago: now.saturating_duration_since(entry.seen) })
     }
 
-    pub(super) fn forget(&mut self, told: &Message) {
-        self.0.remove(&id(told));
+    pub(super) fn forget(&mut self, message: &Message) {
+        self.0.remove(&id(message));
     }
 }
 
-fn id(told: &Message) -> Id {
-    let about = told.about.clone();
-    (told.component, [about.uid, about.namespace, about.name], told.notice.clone())
+fn id(message: &Message) -> Id {
+    let about = message.about.clone();
+    (message.component, [about.uid, about.namespace, about.name], message.notice.clone())
 }
 
 fn message((component, about, notice): &Id) -> Message {

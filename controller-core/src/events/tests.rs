@@ -155,7 +155,7 @@ async fn a_notice_refused_by_a_full_queue_can_be_retried() {
         assert!(recorder.try_emit(&about, notice(&n.to_string())), "{n}");
     }
     assert!(!recorder.try_emit(&about, notice("one more")));
-    (0..QUEUE / 2).for_each(|n| recorder.emit(&about, notice(&format!("news {n}"))));
+    (0..QUEUE / 2).for_each(|n| recorder.emit(&about, notice(&format!("new {n}"))));
     assert_eq!(recorder.dropped.get(), 0, "no notice is dropped, since the caller retries");
     let all = PACE * u32::try_from(QUEUE).expect("small");
     sleep(all).await;
@@ -201,8 +201,9 @@ async fn a_warning_does_not_wait_behind_normal_events() {
     }
     eventually("the rate limit applies", || kube.event_objects().len() > 200).await;
     recorder.emit(&about, notice("something is wrong"));
-    let told = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
-    let waited = tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", told));
+    let is_written = || kube.events().iter().any(|event| event == "Warning Waits a: something is wrong");
+    let waited =
+        tokio::time::timeout(Duration::from_secs(1), eventually("the Warning is written", is_written));
     waited.await.expect("within a second");
     assert!(kube.event_objects().len() < QUEUE, "not after all other Events");
     eventually("the other Events are written", || kube.event_objects().len() == QUEUE + 1).await;
@@ -217,8 +218,8 @@ async fn normal_events_are_written_among_many_warnings() {
         recorder.emit(&about, notice(&n.to_string()));
     }
     recorder.emit(&about, Notice { kind: Kind::Normal, ..notice("all is well") });
-    let told = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
-    eventually("the Event is written", told).await;
+    let is_written = || kube.events().iter().any(|event| event == "Normal Waits a: all is well");
+    eventually("the Event is written", is_written).await;
     assert!(kube.event_objects().len() < QUEUE, "not after all Warnings");
 }
 

@@ -48,14 +48,14 @@ pub struct Waits {
     pub topic: String,
     /// Whether an Event with exactly this text is being written. If the problem lasts without a new Event, the text of the last Event is
     /// kept.
-    pub told: bool,
+    pub reported: bool,
 }
 
 impl Waits {
     /// Returns the wait of an object that waits until a controller runs without `--dry-run`.
     #[must_use]
     pub fn dry_run() -> Self {
-        Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), told: false }
+        Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), reported: false }
     }
 }
 
@@ -296,12 +296,12 @@ impl Entry {
 
     /// Keeps the text of an Event as long as no other Event reports the same problem.
     fn wait(&mut self, waits: &Waits) {
-        let same = |before: &&mut Waits| before.told && !waits.told && before.topic == waits.topic;
+        let same = |before: &&mut Waits| before.reported && !waits.reported && before.topic == waits.topic;
         match self.waits.as_mut().filter(same) {
             Some(before) => before.reason = waits.reason,
             None => {
                 let (text, topic) = (cut(&waits.text), cut(&waits.topic));
-                self.waits = Some(Waits { text, topic, reason: waits.reason, told: waits.told });
+                self.waits = Some(Waits { text, topic, reason: waits.reason, reported: waits.reported });
             }
         }
     }
@@ -330,8 +330,8 @@ mod tests {
         (Ledger::new(Clock::starting_at(BEGIN)), Object::node("a", "uid-a"))
     }
 
-    fn waits(text: &str, told: bool) -> Waits {
-        Waits { text: text.to_owned(), reason: None, topic: "quota".to_owned(), told }
+    fn waits(text: &str, reported: bool) -> Waits {
+        Waits { text: text.to_owned(), reason: None, topic: "quota".to_owned(), reported }
     }
 
     fn text(ledger: &Ledger, object: &Object) -> Option<String> {
@@ -427,9 +427,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn objects_go_by_name_and_by_shard() {
         let (ledger, object) = ledger();
-        let anew = Object::node("a", "uid-2");
+        let recreated = Object::node("a", "uid-2");
         let other = Object::node("ab", "uid-3");
-        let fill = || [&object, &anew, &other].into_iter().for_each(|it| ledger.record_plan(it, &"lay"));
+        let fill =
+            || [&object, &recreated, &other].into_iter().for_each(|it| ledger.record_plan(it, &"create"));
         fill();
         ledger.forget_name(&object.name);
         assert_eq!(ledger.all(), [(other.clone(), BEGIN)]);

@@ -103,7 +103,7 @@ fn quota() -> Waits {
         text: "waits for a larger quota".to_owned(),
         reason: Some("VENDOR_QUOTA"),
         topic: "quota".to_owned(),
-        told: true,
+        reported: true,
     }
 }
 

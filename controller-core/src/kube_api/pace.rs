@@ -42,9 +42,9 @@ impl Pace {
     /// Returns when the next request may be sent, and schedules the following one.
     fn take(&self, now: Instant) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = (*next).max(now);
-        *next = turn + self.interval;
-        turn.checked_sub(self.ahead).map_or(now, |early| early.max(now))
+        let scheduled = (*next).max(now);
+        *next = scheduled + self.interval;
+        scheduled.checked_sub(self.ahead).map_or(now, |early| early.max(now))
     }
 }
 

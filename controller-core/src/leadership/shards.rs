@@ -107,7 +107,7 @@ impl Shards {
         (0..self.count()).filter_map(|shard| self.enter_shard(shard).ok()).collect()
     }
 
-    /// Begins work in the only shard, which is not released until the turn is dropped. Returns `None` if there are several shards.
+    /// Begins work in the only shard, which is not released until the pass is dropped. Returns `None` if there are several shards.
     pub(crate) fn enter_alone(&self) -> Option<ShardPass> {
         if self.count() > 1 { None } else { self.enter_shard(0).ok() }
     }
@@ -139,7 +139,7 @@ impl Shards {
         self.0.terms.first().filter(|term| term.is_elected()).map(Term::regarding)
     }
 
-    /// Whether the caller may write now: within a turn, if the turn's term still lasts; outside of turns, if this process holds any shard.
+    /// Whether the caller may write now: within a pass, if the pass's term still lasts; outside of passes, if this process holds any shard.
     pub(crate) fn may_write(&self) -> bool {
         HERE.try_with(ShardPass::is_valid).unwrap_or_else(|_outside| self.is_running())
     }
@@ -149,7 +149,7 @@ impl Shards {
         self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Returns a fence for the current turn. The fence orders its requests after all earlier ones, including those of earlier holders of
+    /// Returns a fence for the current pass. The fence orders its requests after all earlier ones, including those of earlier holders of
     /// the shard.
     #[must_use]
     pub fn fence(&self) -> Fence {
@@ -219,32 +219,32 @@ impl Shards {
 }
 
 impl ShardPass {
-    /// Returns the number of the turn's shard.
+    /// Returns the number of the pass's shard.
     #[must_use]
     pub fn shard(&self) -> usize {
         self.shard
     }
 
     /// Returns the epoch of the first term since which this process has held the shard without interruption. If it differs from an earlier
-    /// turn's, another replica may have worked in the shard, so state from that turn is invalid.
+    /// pass's, another replica may have worked in the shard, so state from that pass is invalid.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since
     }
 
-    /// Whether an object belongs to the turn's shard.
+    /// Whether an object belongs to the pass's shard.
     #[must_use]
     pub fn is_for(&self, uid: &str) -> bool {
         self.shards.of(uid) == self.shard
     }
 
-    /// Whether the term in which the turn began still lasts.
+    /// Whether the term in which the pass began still lasts.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.as_ref().is_none_or(Visit::is_valid)
     }
 
-    /// Returns the epoch of the turn's term. 0: the term has ended.
+    /// Returns the epoch of the pass's term. 0: the term has ended.
     fn epoch(&self) -> u64 {
         match (&self.hold, self.shards.term(self.shard)) {
             (Some(visit), _) => visit.epoch(),
@@ -253,7 +253,7 @@ impl ShardPass {
         }
     }
 
-    /// Runs the work. Each of its writes, to the cluster or to the cloud, is made in the term in which the turn began, or not at all.
+    /// Runs the work. Each of its writes, to the cluster or to the cloud, is made in the term in which the pass began, or not at all.
     ///
     /// This applies to the task that runs the work, not to tasks that the work spawns.
     pub async fn run<F: Future>(&self, work: F) -> F::Output {
@@ -298,11 +298,11 @@ impl Holdings {
         if now.is_empty() {
             return Share::Same;
         }
-        let anew = now.iter().any(|(shard, since)| self.since.get(shard) != Some(since));
+        let regained = now.iter().any(|(shard, since)| self.since.get(shard) != Some(since));
         let other = now.len() != self.held;
         self.held = now.len();
         self.since.extend(now);
-        match (anew, other) {
+        match (regained, other) {
             (true, _) => Share::Regained,
             (false, true) => Share::Other,
             (false, false) => Share::Same,

@@ -374,7 +374,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_ends_when_another_leads_or_has_led() {
-        for (then, told) in [(follower("other"), "other"), (leader(8), "for a while")] {
+        for (then, reason) in [(follower("other"), "other"), (leader(8), "for a while")] {
             let (sender, term) = candidate();
             sender.send_replace(leader(7));
             let waits = term.is_lost();
@@ -384,7 +384,7 @@ mod tests {
             assert!(futures::poll!(waits.as_mut()).is_pending());
             sender.send_replace(then);
             let error = waits.await.to_string();
-            assert!(error.contains("kube-system/cloud-node-controller") && error.contains(told), "{error}");
+            assert!(error.contains("kube-system/cloud-node-controller") && error.contains(reason), "{error}");
         }
     }
 }

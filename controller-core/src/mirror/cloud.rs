@@ -95,7 +95,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
             let mut session =
                 Session { mirror: self, protocol: &mut protocol, outage: &mut outage, confirmed: None };
             let broken = session.run(adapter, &source, &trim, &mut wake).await;
-            let held = session.confirmed.map(|heard| heard.elapsed());
+            let held = session.confirmed.map(|at| at.elapsed());
             short_lived =
                 if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
@@ -104,7 +104,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 tokio::time::sleep(RECONNECT).await;
                 continue;
             }
-            let told = match &broken {
+            let retry_after = match &broken {
                 Broken::Adapter(error) => error.retry_after,
                 Broken::Unreachable(_)
                 | Broken::Refused(_)
@@ -113,7 +113,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 | Broken::Protocol(_) => None,
             };
             let pause = outage.failed(&broken.to_string());
-            tokio::time::sleep(told.unwrap_or(pause).clamp(pause, IDLE_TIMEOUT)).await;
+            tokio::time::sleep(retry_after.unwrap_or(pause).clamp(pause, IDLE_TIMEOUT)).await;
         }
     }
 }

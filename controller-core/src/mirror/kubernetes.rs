@@ -90,8 +90,8 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
         let mut events = pin!(watcher(api.clone(), config));
         let mut listing = Collected::default();
         loop {
-            let silence = if listing.done { Duration::MAX } else { LISTING_TIMEOUT };
-            let event = match tokio::time::timeout(silence, events.next()).await {
+            let limit = if listing.done { Duration::MAX } else { LISTING_TIMEOUT };
+            let event = match tokio::time::timeout(limit, events.next()).await {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(error))) => return Broken::Watch(text(error)),
                 Ok(None) => return Broken::Watch("the watch ended".to_owned()),
@@ -240,16 +240,16 @@ mod tests {
 
     #[test]
     fn a_watched_deletion_is_not_a_gap_in_a_listing() {
-        let told = |content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>| -> Vec<bool> {
+        let reported = |content: &mut Content<ObjectName, String>, events: Vec<Event<Node>>| -> Vec<bool> {
             let mut listing = Collected::default();
             let changes = events.into_iter().flat_map(|event| listing.step(content, event, &trim));
-            changes.filter(|change| change.new.is_none()).map(|change| change.told).collect()
+            changes.filter(|change| change.new.is_none()).map(|change| change.reported).collect()
         };
         let mut content = Content::new();
         let all = vec![Event::Init, Event::InitApply(node("a", "1")), Event::InitApply(node("b", "1"))];
-        assert_eq!(told(&mut content, [all, vec![Event::InitDone]].concat()), [false; 0]);
-        assert_eq!(told(&mut content, vec![Event::Delete(node("a", "1"))]), [true]);
-        assert_eq!(told(&mut content, vec![Event::Init, Event::InitDone]), [false]);
+        assert_eq!(reported(&mut content, [all, vec![Event::InitDone]].concat()), [false; 0]);
+        assert_eq!(reported(&mut content, vec![Event::Delete(node("a", "1"))]), [true]);
+        assert_eq!(reported(&mut content, vec![Event::Init, Event::InitDone]), [false]);
     }
 
     // Behaviour: P28

@@ -12,12 +12,12 @@ use super::kubernetes::text;
 /// Delay before a retry after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Calls `look` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never returns;
+/// Calls `observe` with the object whenever it may have changed, and with `None` while it does not exist or cannot be read. Never returns;
 /// drop the future to stop.
 ///
 /// An error that prevents reading is logged once, not at each attempt. Cost: one listing of one object at start and after each broken
 /// connection, else one watch.
-pub async fn follow_one<K>(api: Api<K>, name: &str, mut look: impl FnMut(Option<K>))
+pub async fn follow_one<K>(api: Api<K>, name: &str, mut observe: impl FnMut(Option<K>))
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -32,7 +32,7 @@ where
                         if std::mem::take(&mut broken) {
                             info!(kind = %kind, name, "The object can be read again");
                         }
-                        look(found);
+                        observe(found);
                     }
                     Some(Err(error)) => break text(error),
                     None => break "the watch ended".to_owned(),
@@ -40,7 +40,7 @@ where
             }
         };
         // Changes between two reads are not observed.
-        look(None);
+        observe(None);
         if !std::mem::replace(&mut broken, true) {
             warn!(kind = %kind, name, error, "Cannot read the object, treating it as missing until it can be read");
         }
@@ -77,10 +77,10 @@ mod tests {
         kube.put::<ConfigMap>(config_map("other", "1"));
         kube.order(Fault::status(403).on(Verb::List, "configmaps").times(3));
         let (client, seen) = (kube.client(), Arc::new(Mutex::new(Vec::new())));
-        let told = Arc::clone(&seen);
+        let writer = Arc::clone(&seen);
         let follow = follow_one(Api::default_namespaced(client), "one", move |found: Option<ConfigMap>| {
             let value = found.and_then(|map| map.data?.remove("v"));
-            told.lock().unwrap().push(value);
+            writer.lock().unwrap().push(value);
         });
         let last = || seen.lock().unwrap().last().cloned();
         let some = |value: &str| Some(Some(value.to_owned()));

@@ -239,7 +239,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.len()
     }
 
-    /// Returns the place of a key.
+    /// Returns the state of a key.
     pub(super) fn key_state(&self, key: &K) -> KeyState {
         if self.running.contains_key(key) {
             KeyState::Runs

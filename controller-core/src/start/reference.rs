@@ -51,7 +51,8 @@ fn events_of_every_controller_are_in_the_reference() {
         "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
             .to_owned(),
     );
-    let told = scope::notice(guard.readiness().expect_err("moved"));
-    let event = doc_tools::reference::Event { reason: told.reason, kind: told.kind.word(), words: told.note };
+    let notice = scope::notice(guard.readiness().expect_err("moved"));
+    let event =
+        doc_tools::reference::Event { reason: notice.reason, kind: notice.kind.word(), words: notice.note };
     doc_tools::reference::assert_events_up_to_date("every controller", &[event]);
 }

@@ -53,7 +53,7 @@ impl Keeper {
 
     /// Compares the scopes when a term begins and whenever the adapter reports another scope. Does nothing outside of a term.
     pub(super) async fn run(self) -> Infallible {
-        let (mut told, mut gains) = (None, self.shards.gains());
+        let (mut reported, mut gains) = (None, self.shards.gains());
         loop {
             let changes = self.guard.changes();
             let failed = self.compare().await.inspect_err(|error| {
@@ -61,13 +61,13 @@ impl Keeper {
                                the Lease, retrying");
             });
             let moved = self.guard.readiness().err();
-            if let Some(note) = moved.as_ref().filter(|note| told.as_ref() != Some(*note)) {
+            if let Some(note) = moved.as_ref().filter(|note| reported.as_ref() != Some(*note)) {
                 self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
-            } else if told.is_some() && moved.is_none() {
+            } else if reported.is_some() && moved.is_none() {
                 info!("The cloud adapter works in this controller's part of the cloud again");
             }
             let waits = failed.is_err() || moved.is_some();
-            told = moved;
+            reported = moved;
             tokio::select! {
                 () = changes => (),
                 _gains = gains.next() => (),

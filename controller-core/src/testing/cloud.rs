@@ -65,7 +65,7 @@ pub struct State {
     /// Provider IDs that a look-up reports as gone, with evidence. For any other missing ID, a look-up proves nothing.
     pub gone: BTreeSet<String>,
     /// Provider IDs for which a look-up returns an error.
-    pub untold: BTreeSet<String>,
+    pub failing: BTreeSet<String>,
     /// Reports an instance as gone only if the same call also asks about an existing one. This simulates an adapter that has just started
     /// and knows no instance of this cluster.
     pub wants_witnesses: bool,

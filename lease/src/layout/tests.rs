@@ -4,7 +4,7 @@ use crate::settings::Timing;
 const NONE: Option<u16> = None;
 
 /// A Lease of this division, free or held.
-fn place(division: Division, free: bool, now: Instant) -> LeaseState {
+fn lease(division: Division, free: bool, now: Instant) -> LeaseState {
     let free_from = if free { now } else { now + Timing::default().duration };
     LeaseState {
         view: View { free_from: Some(free_from), ..View::default() },
@@ -45,8 +45,8 @@ async fn a_new_division_starts_once_all_leases_are_free() {
         (2, vec![fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![fresh, (set(3, NONE), false), fresh], Opening::No),
     ] {
-        let places: Vec<_> = leases.iter().map(|(division, free)| place(*division, *free, now)).collect();
-        assert_eq!(opening(mine, &places, now), wanted, "{mine} of {leases:?}");
+        let leases: Vec<_> = leases.iter().map(|(division, free)| lease(*division, *free, now)).collect();
+        assert_eq!(opening(mine, &leases, now), wanted, "{mine} of {leases:?}");
     }
 }
 
@@ -55,9 +55,9 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
     let begin = Instant::now();
     let taken = begin + Timing::default().retry;
     let now = taken + Timing::default().retry;
-    let first = place(set(2, Some(3)), false, begin);
+    let first = lease(set(2, Some(3)), false, begin);
     let settled = |change: &dyn Fn(&mut LeaseState)| {
-        let mut others = [place(set(3, NONE), true, begin), place(set(3, NONE), true, begin)];
+        let mut others = [lease(set(3, NONE), true, begin), lease(set(3, NONE), true, begin)];
         for other in &mut others {
             other.record_read(taken);
         }
@@ -77,7 +77,7 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
         "it expired after that read, so its holder may have renewed it"
     );
     assert!(settled(&|other| {
-        *other = place(set(2, NONE), false, now);
+        *other = lease(set(2, NONE), false, now);
         other.record_read(taken);
     }));
 }
@@ -86,7 +86,7 @@ async fn only_a_later_read_proves_the_end_of_a_division() {
 async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     let begin = Instant::now();
     let now = begin + Timing::default().retry;
-    let mut first = place(set(2, NONE), false, begin);
+    let mut first = lease(set(2, NONE), false, begin);
     assert!(confirmed_in(2, &first, begin, now).is_none());
     first.until = Some(now);
     assert!(confirmed_in(2, &first, begin, now).is_none(), "held by this process until shortly before");
@@ -130,7 +130,7 @@ enum Crossing {
 async fn one_of_two_concurrent_divisions_observes_the_other() {
     use Crossing::{NewLooks, NewTakes, OldLooks, OldTakes};
     let (begin, retry) = (Instant::now(), Timing::default().retry);
-    let free = |shards| place(set(shards, NONE), true, begin);
+    let free = |shards| lease(set(shards, NONE), true, begin);
     let (mut old_works, mut new_works) = (0, 0);
     for steps in interleaved(&[OldTakes, OldLooks], &[NewTakes, NewLooks(1), NewLooks(2)]) {
         // The contents of the Leases, and the holder of the third Lease.
@@ -157,7 +157,7 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
                 }
                 NewLooks(at) => {
                     let held = *at == 2 && third_is_held;
-                    seen_by_new[*at] = place(set(3, NONE), !held, if held { now } else { begin });
+                    seen_by_new[*at] = lease(set(3, NONE), !held, if held { now } else { begin });
                     seen_by_new[*at].record_read(now);
                 }
             }
@@ -173,20 +173,20 @@ async fn one_of_two_concurrent_divisions_observes_the_other() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_lease_is_clear_after_its_duration() {
     let now = Instant::now();
-    let missing = |free| LeaseState { missing: true, ..place(Division::Fresh, free, now) };
-    let first = place(Division::Fresh, true, now);
-    let used = place(set(2, NONE), true, now);
+    let missing = |free| LeaseState { missing: true, ..lease(Division::Fresh, free, now) };
+    let first = lease(Division::Fresh, true, now);
+    let used = lease(set(2, NONE), true, now);
     for (mine, leases, wanted) in [
         (1, vec![first.clone(), missing(false)], Opening::New { before: None }),
         (3, vec![first.clone(), missing(false), missing(false)], Opening::New { before: None }),
         (1, vec![missing(true), missing(false)], Opening::No),
         (1, vec![missing(true), missing(true)], Opening::New { before: None }),
-        (3, vec![used.clone(), place(set(2, NONE), true, now), missing(false)], Opening::No),
+        (3, vec![used.clone(), lease(set(2, NONE), true, now), missing(false)], Opening::No),
         (1, vec![used.clone(), missing(false)], Opening::No),
         (1, vec![used, missing(true)], Opening::New { before: Some(2) }),
         // The second Lease still states the division that the first one has lost.
-        (1, vec![first.clone(), place(set(3, NONE), true, now)], Opening::No),
-        (1, vec![first, place(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
+        (1, vec![first.clone(), lease(set(3, NONE), true, now)], Opening::No),
+        (1, vec![first, lease(set(3, NONE), true, now), missing(true)], Opening::New { before: Some(3) }),
     ] {
         assert_eq!(opening(mine, &leases, now), wanted, "{mine} of {leases:#?}");
     }

@@ -28,14 +28,14 @@ async fn a_replica_without_shard_support_works_alone() {
     watcher.pass(&replicas, 20 * SECOND).await;
     let at = first(&replicas);
     let gone = replicas.remove(at);
-    let said = || server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"].clone();
-    let before = said();
+    let annotation = || server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"].clone();
+    let before = annotation();
     // Delays the other replica, so that the old one is faster.
     replicas[0].freeze(Instant::now() + SECOND);
     gone.stop.cancel();
     old.leads().await;
     watcher.pass(&replicas, 5 * SECOND).await;
-    assert_eq!(said(), before, "still from an earlier term");
+    assert_eq!(annotation(), before, "still from an earlier term");
     for _ in 0..60 {
         assert_eq!(replicas[0].held(), 0);
         watcher.pass(&replicas, SECOND).await;
@@ -44,7 +44,7 @@ async fn a_replica_without_shard_support_works_alone() {
     let took = watcher.until(&replicas, is_fair).await;
     assert!(took <= 5 * SECOND, "{took:?}");
     let taken = &server.lease()["spec"]["leaseTransitions"];
-    assert_eq!(said(), json!(format!("8@{taken}")));
+    assert_eq!(annotation(), json!(format!("8@{taken}")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,7 +101,7 @@ struct Case {
     /// Next time at which the controller asks the cloud.
     due: Instant,
     /// End of the retry delay that the cloud asked for.
-    peace: Instant,
+    paused_until: Instant,
     shown: Shown,
     /// Number of consecutive answers without a proof.
     fruitless: u32,
@@ -171,7 +171,7 @@ impl Ledger {
             self.held.remove(subject);
         }
         let Some(case) = self.cases.get_mut(subject) else { return };
-        let (heard, retry_after) = match answer {
+        let (conclusion, retry_after) = match answer {
             Verdict::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
             Verdict::Exists { stopped } => (Conclusion::Exists { stopped: *stopped }, None),
             Verdict::NotVisible => (Conclusion::NotVisible, None),
@@ -182,10 +182,10 @@ impl Ledger {
             }
         };
         case.fruitless = case.fruitless.saturating_add(1);
-        case.unproven |= heard == Conclusion::NotVisible;
-        case.conclusion = heard;
-        case.peace = now + retry_after.unwrap_or_default();
-        case.due = case.peace.max(now + BACKOFF.pause(case.fruitless));
+        case.unproven |= conclusion == Conclusion::NotVisible;
+        case.conclusion = conclusion;
+        case.paused_until = now + retry_after.unwrap_or_default();
+        case.due = case.paused_until.max(now + BACKOFF.pause(case.fruitless));
     }
 
     /// Records the deletion of a node. The controller ignores the node for a while, since a lagging cache may still show it.
@@ -210,7 +210,14 @@ impl Ledger {
 
 impl Case {
     fn new(shown: Shown, now: Instant) -> Self {
-        Self { conclusion: Conclusion::Nothing, due: now, peace: now, shown, fruitless: 0, unproven: false }
+        Self {
+            conclusion: Conclusion::Nothing,
+            due: now,
+            paused_until: now,
+            shown,
+            fruitless: 0,
+            unproven: false,
+        }
     }
 
     /// Resets the backoff if the listing has lost the instance since the last answer.
@@ -218,7 +225,7 @@ impl Case {
         let ceases = (self.shown, shown) == (Shown::Yes, Shown::No);
         if ceases && self.fruitless > 0 {
             self.fruitless = 0;
-            self.due = self.peace.max(now);
+            self.due = self.paused_until.max(now);
         }
         self.shown = shown;
     }

@@ -59,19 +59,19 @@ impl Gate {
 
     /// Decides about the nodes that are proven to be gone. Nodes that a user or the autoscaler released from the brake are always deleted
     /// and do not count; neither do retries.
-    pub(super) fn judge(&mut self, crowd: BrakeInput, now: Instant) -> Judgement {
+    pub(super) fn judge(&mut self, input: BrakeInput, now: Instant) -> Judgement {
         let window = self.brake.limits().window;
         self.counted.retain(|_, at| now.duration_since(*at) < window);
         let is_counted = |node: &Arc<Node>| self.counted.contains_key(&node.uid);
         // The brake adds the nodes that it has already counted. Some of them may still exist, after a failed attempt or because of a
         // finalizer.
-        let n_nodes = crowd.present.iter().filter(|node| !is_counted(node)).count();
-        let (again, new): (Vec<_>, Vec<_>) = crowd.proven.into_iter().partition(is_counted);
+        let n_nodes = input.present.iter().filter(|node| !is_counted(node)).count();
+        let (again, new): (Vec<_>, Vec<_>) = input.proven.into_iter().partition(is_counted);
         let (let_go, asking): (Vec<_>, Vec<_>) = new.into_iter().partition(|node| node.life.let_go);
         let uids: BTreeSet<&str> = asking.iter().map(|node| node.uid.as_str()).collect();
         let counts =
             |node: &Arc<Node>| !node.life.let_go && !is_counted(node) && !uids.contains(node.uid.as_str());
-        let waiting: Vec<_> = crowd.held.into_iter().filter(counts).collect();
+        let waiting: Vec<_> = input.held.into_iter().filter(counts).collect();
         let verdict = self.brake.ask(now, n_nodes, asking.len() + waiting.len());
         let going = [again, let_go].concat();
         match verdict {

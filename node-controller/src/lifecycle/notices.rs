@@ -172,7 +172,7 @@ impl Notices {
             let (name, uid) = (about.name.as_deref(), about.uid.as_deref());
             let object = Object::node(name.unwrap_or_default(), uid.unwrap_or_default());
             let (text, topic) = (notice.note.clone(), notice.reason.to_owned());
-            let waits = Some(Waits { text, topic, reason: None, told: false });
+            let waits = Some(Waits { text, topic, reason: None, reported: false });
             found.insert(object, Finding { waits, ..Finding::default() });
         }
         found.extend(going.iter().map(|node| planned(node, GOES)));
@@ -262,7 +262,7 @@ pub(super) fn mark_reported(found: &mut BTreeMap<Object, Finding>, reported: &BT
     for (object, finding) in found {
         if let Some(waits) = &mut finding.waits {
             let is_this = |it: &Condition| it.uid.as_ref() == Some(&object.uid) && it.reason == waits.topic;
-            waits.told = reported.iter().any(is_this);
+            waits.reported = reported.iter().any(is_this);
         }
     }
 }

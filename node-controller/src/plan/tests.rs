@@ -434,8 +434,8 @@ fn waiting_node_gets_a_reason_and_a_retry() {
         nothing if nothing.is_empty() => format!("wait, again {:?}\n", plan.again),
         line => line,
     };
-    let told: String = sightings.iter().map(|sighting| line(plan(&node, sighting))).collect();
-    assert_snapshot!(told, @r"
+    let shown: String = sightings.iter().map(|sighting| line(plan(&node, sighting))).collect();
+    assert_snapshot!(shown, @r"
     look up
     wait, again OnChange
     wait       InstanceNotVisible; retried with backoff

@@ -35,8 +35,8 @@ async fn brake_holds_all_nodes_and_reports_each_once() {
     assert_eq!(about, (Some("Namespace"), Some("kube-system"), Some("cluster-uid")), "without an election");
     let held = |event: &&String| event.contains(" DeletionHeld n1: ");
     let events = world.kube.events();
-    let told = events.iter().filter(held).count();
-    assert!((5..=6).contains(&told), "each hour: {told}");
+    let n_events = events.iter().filter(held).count();
+    assert!((5..=6).contains(&n_events), "each hour: {n_events}");
 
     // One node less is gone, and the number of the other nodes is allowed.
     world.set_ready("n0", "True");
@@ -60,14 +60,14 @@ async fn tripped_brake_is_released_only_by_signs_of_life() {
                 world.cloud.edit(|state| state.gone.remove(&id("n0")));
             }
             "the adapter is unavailable for a while" => {
-                world.cloud.edit(|state| state.untold.insert(id("n0")));
+                world.cloud.edit(|state| state.failing.insert(id("n0")));
                 world.cloud.away(true);
                 sleep(Duration::from_mins(1)).await;
                 world.cloud.away(false);
             }
             "exists" => world.put_unlisted(&id("n0"), "n0"),
             _ => {
-                world.cloud.edit(|state| state.untold.insert(id("n0")));
+                world.cloud.edit(|state| state.failing.insert(id("n0")));
             }
         }
         if trouble != "exists" {
@@ -92,7 +92,7 @@ async fn node_deleted_by_a_user_is_not_held() {
         world.lose(&format!("n{n}"));
     }
     eventually("the nodes are held", || world.has_event("DeletionHeld", "")).await;
-    world.cloud.edit(|state| state.untold.insert(id("n0")));
+    world.cloud.edit(|state| state.failing.insert(id("n0")));
     sleep(Duration::from_mins(20)).await;
     assert_eq!(world.n_deletions(), 0);
     world.kube.delete::<Node>(&ObjectName::cluster("n0"));
@@ -113,8 +113,8 @@ async fn all_held_nodes_are_reported_in_several_passes() {
     sleep(Duration::from_mins(1)).await;
     assert!(world.has_event("NodeDeletionBrakeTripped", "1500 of 1500"));
     sleep(Duration::from_mins(4)).await;
-    let told = world.kube.events().iter().filter(|event| event.contains(" DeletionHeld ")).count();
-    assert_eq!(told, n_nodes, "each of them is deleted once");
+    let n_events = world.kube.events().iter().filter(|event| event.contains(" DeletionHeld ")).count();
+    assert_eq!(n_events, n_nodes, "each of them is deleted once");
 }
 
 // Behaviour: ND12

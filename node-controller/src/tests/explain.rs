@@ -23,7 +23,7 @@ impl World {
     }
 
     /// Returns the note of the last Event with this reason on a node.
-    fn told(&self, reason: &str, node: &str) -> Option<String> {
+    fn event_note(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.event_note(reason, node)
     }
 }
@@ -33,10 +33,10 @@ async fn node_without_an_instance_waits_with_the_text_of_its_event() {
     let mut world = World::new();
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("the Event is emitted", || world.told("InstanceNotVisible", "a").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("InstanceNotVisible", "a").is_some()).await;
     sleep(Duration::from_mins(30)).await;
     let seen = world.explained("a");
-    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("InstanceNotVisible", "a")));
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.event_note("InstanceNotVisible", "a")));
     assert_eq!((seen.wanted.join(""), seen.cloud.len()), ("an instance named a".to_owned(), 0));
     assert!(seen.attempts > 3 && seen.next_try.is_some(), "{} {:?}", seen.attempts, seen.next_try);
     assert_eq!(world.unsettled(), ["a"]);
@@ -68,9 +68,9 @@ async fn error_of_the_adapter_is_shown_with_its_reason() {
     });
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
-    eventually("the Event is emitted", || world.told("CloudProviderFailed", "a").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("CloudProviderFailed", "a").is_some()).await;
     let seen = world.explained("a");
-    assert_eq!(seen.waits_for, world.told("CloudProviderFailed", "a"));
+    assert_eq!(seen.waits_for, world.event_note("CloudProviderFailed", "a"));
     assert_eq!(seen.reason.as_deref(), Some("VENDOR_AUTH"));
 }
 
@@ -83,15 +83,15 @@ async fn refused_writes_are_explained_and_absent_nodes_forgotten() {
         world.kube.put::<Node>(node(name).uninitialised());
     }
     world.start();
-    eventually("the Event is emitted", || world.told("SyncFailed", "a").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("SyncFailed", "a").is_some()).await;
     calm().await;
     let seen = world.explained("a");
-    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("SyncFailed", "a")));
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.event_note("SyncFailed", "a")));
     assert!(seen.plan.iter().any(|line| line.starts_with("addresses ")), "{:?}", seen.plan);
     world.kube.delete::<Node>(&ObjectName::cluster("b"));
     calm().await;
     assert_eq!((world.unsettled(), world.explained("b").known), (vec!["a".to_owned()], false));
-    world.kube.put::<Node>(node("a").uid("anew").uninitialised());
+    world.kube.put::<Node>(node("a").uid("uid-2").uninitialised());
     calm().await;
     assert_eq!(world.unsettled(), ["a"], "only the new node");
     world.kube.heal();
@@ -116,18 +116,18 @@ async fn tripped_brake_is_shown_for_each_node_and_as_a_whole() {
         world.explained("n0").plan.iter().any(|line| line.starts_with("ask the cloud ")),
         "not proven yet"
     );
-    eventually("the nodes are held", || world.told("DeletionHeld", "n3").is_some()).await;
+    eventually("the nodes are held", || world.event_note("DeletionHeld", "n3").is_some()).await;
     calm().await;
     for n in 0..4 {
         let seen = world.explained(&format!("n{n}"));
         assert_eq!(
             (seen.state, seen.waits_for),
-            (State::Waiting, world.told("DeletionHeld", &format!("n{n}")))
+            (State::Waiting, world.event_note("DeletionHeld", &format!("n{n}")))
         );
     }
     let status = world.explain.status().expect("the controller runs");
-    let told = world.told("NodeDeletionBrakeTripped", "kube-system").expect("for all of them");
-    assert_eq!((status.unsettled, status.held_back), (4, vec![told]));
+    let note = world.event_note("NodeDeletionBrakeTripped", "kube-system").expect("for all of them");
+    assert_eq!((status.unsettled, status.held_back), (4, vec![note]));
     world.set_ready("n0", "True");
     eventually("the other nodes are deleted", || world.n_deletions() == 3).await;
     calm().await;

@@ -73,12 +73,12 @@ impl Truth {
         Self { uid: format!("uid-{name}"), name, proofs: None }
     }
 
-    fn look(&mut self, world: &World, sight: Observation) {
+    fn observe(&mut self, world: &World, sight: Observation) {
         let ready = controller_core::node::is_ready(&world.node(&self.name));
         let id = id(&self.name);
         let (listed, proven) = world.cloud.read(|state| {
             let listed = state.instances.contains_key(&id);
-            (listed, !listed && state.gone.contains(&id) && !state.untold.contains(&id))
+            (listed, !listed && state.gone.contains(&id) && !state.failing.contains(&id))
         });
         let now = Instant::now();
         if ready || (listed && sight.adapter) {
@@ -118,8 +118,8 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
         }),
         Moment::IsThere(n) => world.cloud.put(instance(&id(n)).named(&truths[n].name)),
         Moment::Untold(n) => world.cloud.edit(|state| {
-            if !state.untold.remove(&id(n)) {
-                state.untold.insert(id(n));
+            if !state.failing.remove(&id(n)) {
+                state.failing.insert(id(n));
             }
         }),
         Moment::AdapterAway(away) => {
@@ -137,7 +137,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
         Moment::Ready(n, ready) => world.set_ready(&truths[n].name, if ready { "True" } else { "Unknown" }),
         Moment::Anew(n) => {
             let truth = &mut truths[n];
-            (truth.uid, truth.proofs) = (format!("{}-anew", truth.uid), None);
+            (truth.uid, truth.proofs) = (format!("{}-2", truth.uid), None);
             world.kube.delete::<Node>(&ObjectName::cluster(&truth.name));
             world.kube.put::<Node>(known(&truth.name).uid(&truth.uid).ready("Unknown"));
         }
@@ -152,7 +152,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
 /// Returns the number of deleted nodes.
 async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
     let mut world = World::new();
-    // `crowd` tests the brake.
+    // `mass_loss` tests the brake.
     world.settings.lifecycle.limits.share = 100;
     world.settings.lifecycle.limits.window = Duration::from_secs(1);
     let mut truths: [Truth; NODES] = std::array::from_fn(Truth::new);
@@ -166,15 +166,15 @@ async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
         // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
         for n in 0..NODES {
-            truths[n].look(&world, sight);
+            truths[n].observe(&world, sight);
             if truths[n].judge(&world, history) {
                 n_deleted += 1;
                 happens(&mut world, &mut truths, Moment::Anew(n), &mut sight).await;
-                truths[n].look(&world, sight);
+                truths[n].observe(&world, sight);
             }
         }
         happens(&mut world, &mut truths, *moment, &mut sight).await;
-        truths.iter_mut().for_each(|truth| truth.look(&world, sight));
+        truths.iter_mut().for_each(|truth| truth.observe(&world, sight));
     }
     n_deleted
 }

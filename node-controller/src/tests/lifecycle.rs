@@ -124,10 +124,10 @@ async fn unproven_absence_deletes_nothing_and_is_reported() {
 async fn error_of_the_cloud_deletes_nothing() {
     let world = running(3).await;
     world.lose("n1");
-    world.cloud.edit(|state| state.untold.insert(id("n1")));
+    world.cloud.edit(|state| state.failing.insert(id("n1")));
     sleep(Duration::from_hours(1)).await;
     assert!(world.exists("n1"));
-    world.cloud.edit(|state| state.untold.clear());
+    world.cloud.edit(|state| state.failing.clear());
     eventually("the node is deleted when the cloud answers again", || !world.exists("n1")).await;
 }
 
@@ -136,7 +136,7 @@ async fn error_of_the_cloud_deletes_nothing() {
 async fn error_of_the_cloud_is_reported_each_hour() {
     let world = running(3).await;
     world.lose("n1");
-    world.cloud.edit(|state| state.untold.insert(id("n1")));
+    world.cloud.edit(|state| state.failing.insert(id("n1")));
     let words = "n1: The node is not ready but is not deleted: the cloud returned an error for its instance sim://north/n1";
     eventually("the Event is emitted", || world.has_event("CloudProviderFailed", words)).await;
     assert!(world.has_event("CloudProviderFailed", "VENDOR_UNAVAILABLE: ordered by the test"));
@@ -145,12 +145,12 @@ async fn error_of_the_cloud_is_reported_each_hour() {
         sleep(Duration::from_mins(15)).await;
         world.cloud.edit(|state| {
             state.gone.remove(&id("n1"));
-            if n % 2 == 0 { state.untold.remove(&id("n1")) } else { state.untold.insert(id("n1")) }
+            if n % 2 == 0 { state.failing.remove(&id("n1")) } else { state.failing.insert(id("n1")) }
         });
     }
-    let told = |event: &&String| event.contains(" CloudProviderFailed n1: ");
-    let n_told = world.kube.events().iter().filter(told).count();
-    assert!((2..=5).contains(&n_told), "{n_told} in 4 h: {:?}", world.kube.events());
+    let reported = |event: &&String| event.contains(" CloudProviderFailed n1: ");
+    let n_events = world.kube.events().iter().filter(reported).count();
+    assert!((2..=5).contains(&n_events), "{n_events} in 4 h: {:?}", world.kube.events());
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,9 +200,12 @@ async fn initialised_node_of_another_cloud_is_reported_once() {
     eventually("the Event is emitted", || world.has_event("InstanceOfAnotherCloud", words)).await;
     sleep(Duration::from_hours(26)).await;
     let events = world.kube.events();
-    let told: Vec<_> = events.iter().filter(|event| event.contains(" InstanceOfAnotherCloud ")).collect();
-    assert_eq!(told.len(), 2, "aws and down, once each: {told:#?}");
-    assert!(told.iter().all(|event| !event.contains(" odd:") && !event.contains(" n0:")), "{told:#?}");
+    let reported: Vec<_> = events.iter().filter(|event| event.contains(" InstanceOfAnotherCloud ")).collect();
+    assert_eq!(reported.len(), 2, "aws and down, once each: {reported:#?}");
+    assert!(
+        reported.iter().all(|event| !event.contains(" odd:") && !event.contains(" n0:")),
+        "{reported:#?}"
+    );
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
     // The Event is emitted again when the condition begins again.
     world.cloud.edit(|state| state.info.provider = "aws".to_owned());

@@ -57,7 +57,7 @@ fn moment() -> impl Strategy<Value = Moment> {
 
 /// Returns the nodes that the brake holds. The reference knows only signs of life, not proofs: the controller must find out that a node has
 /// shown a sign of life and is lost again.
-async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
+async fn happens(world: &World, lost: &mut BTreeSet<usize>, moment: Moment) {
     let name = |n: usize| format!("n{n}");
     match moment {
         Moment::Ends(n) => world.cloud.end(&id(&name(n))),
@@ -66,8 +66,8 @@ async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
             state.gone.remove(&id(&name(n)));
         }),
         Moment::Untold(n) => world.cloud.edit(|state| {
-            if !state.untold.remove(&id(&name(n))) {
-                state.untold.insert(id(&name(n)));
+            if !state.failing.remove(&id(&name(n))) {
+                state.failing.insert(id(&name(n)));
             }
         }),
         Moment::Silent(n) if world.exists(&name(n)) => world.set_ready(&name(n), "Unknown"),
@@ -75,16 +75,16 @@ async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
         Moment::AdapterAway(away) => world.cloud.away(away),
         Moment::ServerAway(away) => world.kube.away(away),
         Moment::IsThere(n) => {
-            crowd.remove(&n);
+            lost.remove(&n);
             world.cloud.put(instance(&id(&name(n))).named(&name(n)));
         }
         Moment::Ready(n) if world.exists(&name(n)) => {
-            crowd.remove(&n);
+            lost.remove(&n);
             world.set_ready(&name(n), "True");
         }
         Moment::Ready(_) => {}
         Moment::Deleted(n) => {
-            crowd.remove(&n);
+            lost.remove(&n);
             world.kube.delete::<Node>(&ObjectName::cluster(name(n)));
         }
     }
@@ -93,19 +93,19 @@ async fn happens(world: &World, crowd: &mut BTreeSet<usize>, moment: Moment) {
 /// Returns the number of nodes deleted in the end.
 async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Moment)]) -> usize {
     let world = running(NODES).await;
-    let mut crowd: BTreeSet<usize> = (0..n_lost).collect();
-    for n in &crowd {
+    let mut lost: BTreeSet<usize> = (0..n_lost).collect();
+    for n in &lost {
         world.lose(&format!("n{n}"));
     }
     sleep(Duration::from_mins(2)).await;
     for (seconds, moment) in history {
         // Avoids the instants at which the controller acts.
         sleep(Duration::from_secs(*seconds) + Duration::from_millis(3)).await;
-        if crowd.len() <= MAY_GO {
+        if lost.len() <= MAY_GO {
             break;
         }
-        assert_eq!(world.n_deletions(), 0, "{n_lost} were lost, {crowd:?} are: {history:?}");
-        happens(&world, &mut crowd, *moment).await;
+        assert_eq!(world.n_deletions(), 0, "{n_lost} were lost, {lost:?} are: {history:?}");
+        happens(&world, &mut lost, *moment).await;
     }
     world.n_deletions()
 }

@@ -44,19 +44,19 @@ async fn dry_run_writes_nothing_and_shows_the_writes() {
     calm().await;
     sleep(HOUR).await;
     let plans = world.plans().await;
-    let told = |key: &str| {
+    let shown = |key: &str| {
         let plan = plans.objects.iter().find(|it| it.key == key).expect("listed");
         assert_eq!((plan.trouble.as_deref(), plan.vendor.len()), (None, 0), "{plan:?}");
         plan.cluster.clone()
     };
-    let new = told("new");
+    let new = shown("new");
     assert!(
         new[0].starts_with("addresses ") && new[1].starts_with("initialise provider ID sim://north/new"),
         "{new:?}"
     );
-    assert_eq!(told("gone"), ["delete the node: its instance is gone"]);
+    assert_eq!(shown("gone"), ["delete the node: its instance is gone"]);
     assert_eq!(
-        told("off").last().map(String::as_str),
+        shown("off").last().map(String::as_str),
         Some("add the taint node.cloudprovider.kubernetes.io/shutdown: its instance is switched off")
     );
     assert_eq!((plans.dry_run, plans.looked_at, plans.of), (true, 4, 4));

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::world::{World, calm, id};
 
 /// Returns how often this reason was emitted for the node, with all repeats counted in one Event.
-fn told(world: &World, reason: &str) -> i32 {
+fn n_emitted(world: &World, reason: &str) -> i32 {
     let events = world.kube.event_objects();
     let counts: Vec<i32> = events
         .iter()
@@ -24,23 +24,23 @@ fn told(world: &World, reason: &str) -> i32 {
 }
 
 /// The Event is emitted at 0, 30, 60, 90 and 120 minutes, each time within two minutes. Returns the cost of this.
-async fn is_told_for_two_hours(world: &World, reason: &str) {
+async fn is_re_emitted_for_two_hours(world: &World, reason: &str) {
     let (asked, written) = (world.cloud.calls("BatchGetInstances"), world.kube.writes().len());
     for times in 1..=5 {
         sleep(Duration::from_mins(2)).await;
-        assert_eq!(told(world, reason), times, "{:?}", world.kube.events());
+        assert_eq!(n_emitted(world, reason), times, "{:?}", world.kube.events());
         sleep(Duration::from_mins(27)).await;
-        assert_eq!(told(world, reason), times, "not earlier: {:?}", world.kube.events());
+        assert_eq!(n_emitted(world, reason), times, "not earlier: {:?}", world.kube.events());
         sleep(Duration::from_mins(1)).await;
     }
     assert_eq!((world.cloud.calls("BatchGetInstances"), world.kube.writes().len()), (asked, written));
 }
 
-async fn is_told_no_more(world: &World, reason: &str) {
+async fn is_not_emitted_again(world: &World, reason: &str) {
     calm().await;
-    let before = told(world, reason);
+    let before = n_emitted(world, reason);
     sleep(Duration::from_hours(1)).await;
-    assert_eq!(told(world, reason), before, "{:?}", world.kube.events());
+    assert_eq!(n_emitted(world, reason), before, "{:?}", world.kube.events());
 }
 
 // Behaviour: NI10
@@ -50,10 +50,10 @@ async fn foreign_instance_is_reported_while_the_node_waits() {
     world.start();
     calm().await;
     world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
-    eventually("the Event is emitted", || told(&world, "InstanceForeign") == 1).await;
-    is_told_for_two_hours(&world, "InstanceForeign").await;
+    eventually("the Event is emitted", || n_emitted(&world, "InstanceForeign") == 1).await;
+    is_re_emitted_for_two_hours(&world, "InstanceForeign").await;
     world.kube.delete::<Node>(&ObjectName::cluster("a"));
-    is_told_no_more(&world, "InstanceForeign").await;
+    is_not_emitted_again(&world, "InstanceForeign").await;
 }
 
 // Behaviour: NI10
@@ -66,9 +66,9 @@ async fn ambiguous_name_is_reported_until_one_instance_is_left() {
     world.start();
     calm().await;
     world.kube.put::<Node>(node("a").uninitialised());
-    eventually("the Event is emitted", || told(&world, "InstanceAmbiguous") == 1).await;
-    is_told_for_two_hours(&world, "InstanceAmbiguous").await;
+    eventually("the Event is emitted", || n_emitted(&world, "InstanceAmbiguous") == 1).await;
+    is_re_emitted_for_two_hours(&world, "InstanceAmbiguous").await;
     world.cloud.put(instance(&id("2")).named("b").at("10.0.0.1"));
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    is_told_no_more(&world, "InstanceAmbiguous").await;
+    is_not_emitted_again(&world, "InstanceAmbiguous").await;
 }

@@ -36,10 +36,12 @@ async fn look_up_trace_is_linked_to_its_reconciles() {
     let ended = recorder.ended();
     let asked = root(&ended, "BatchGetInstances");
     assert_eq!((asked.name.as_ref(), attribute(asked, "nodes").as_str()), ("look up instances", "1"));
-    let turns = links_to(&ended, asked);
-    let turns: Vec<_> =
-        turns.iter().map(|turn| (turn.name.as_ref(), attribute(turn, "reconcile.key"))).collect();
-    assert_eq!(turns, [("reconcile Nodes", "a".to_owned())]);
+    let reconciles = links_to(&ended, asked);
+    let reconciles: Vec<_> = reconciles
+        .iter()
+        .map(|reconcile| (reconcile.name.as_ref(), attribute(reconcile, "reconcile.key")))
+        .collect();
+    assert_eq!(reconciles, [("reconcile Nodes", "a".to_owned())]);
 }
 
 // Behaviour: P23

@@ -44,7 +44,7 @@ pub(crate) struct Attempts {
 /// An action; equal only if all fields are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
-    Lay { node_uid: String, to: IpNet, via: NextHop },
+    Create { node_uid: String, to: IpNet, via: NextHop },
     Remove(Removal),
 }
 
@@ -98,7 +98,9 @@ impl Attempts {
         let asked: BTreeSet<Act> = plan
             .creations
             .iter()
-            .flat_map(|lay| lay.instead_of.iter().cloned().map(Act::Remove).chain([Act::lay(lay)]))
+            .flat_map(|creation| {
+                creation.instead_of.iter().cloned().map(Act::Remove).chain([Act::create(creation)])
+            })
             .chain(plan.removals.iter().cloned().map(Act::Remove))
             .collect();
         self.entries.retain(|act, _| asked.contains(act));
@@ -111,19 +113,24 @@ impl Attempts {
         let mut plan =
             Plan { creations: plan.creations.clone(), removals: plan.removals.clone(), ..Plan::default() };
         plan.removals.retain(|removal| self.is_due(&Act::Remove(removal.clone()), now));
-        plan.creations.retain_mut(|lay| {
-            lay.instead_of.retain(|removal| !self.is_done(removal, now));
-            self.is_due(&Act::lay(lay), now)
-                && lay.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
+        plan.creations.retain_mut(|creation| {
+            creation.instead_of.retain(|removal| !self.is_done(removal, now));
+            self.is_due(&Act::create(creation), now)
+                && creation.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
         });
         // The sort is stable: equal actions keep the order of the plan.
-        plan.creations.sort_by_cached_key(|lay| self.due_since(&Act::lay(lay)));
+        plan.creations.sort_by_cached_key(|creation| self.due_since(&Act::create(creation)));
         plan.removals.sort_by_cached_key(|removal| self.due_since(&Act::Remove(removal.clone())));
         plan
     }
 
-    pub(crate) fn created(&mut self, lay: &Creation, (outcome, took): (Outcome, Duration), now: Instant) {
-        self.record(Act::lay(lay), (outcome, took), now);
+    pub(crate) fn created(
+        &mut self,
+        creation: &Creation,
+        (outcome, took): (Outcome, Duration),
+        now: Instant,
+    ) {
+        self.record(Act::create(creation), (outcome, took), now);
     }
 
     pub(crate) fn removed(&mut self, removal: &Removal, outcome: Outcome, now: Instant) {
@@ -131,26 +138,26 @@ impl Attempts {
     }
 
     /// Returns the standing of a route to create, according to the last attempt.
-    pub(crate) fn route_state(&self, lay: &Creation) -> RouteState {
-        if let Some(attempt) = self.entries.get(&Act::lay(lay)) {
+    pub(crate) fn route_state(&self, creation: &Creation) -> RouteState {
+        if let Some(attempt) = self.entries.get(&Act::create(creation)) {
             return attempt.outcome.route_state();
         }
         let failed = |removal: &Removal| {
             let attempt = self.entries.get(&Act::Remove(removal.clone()));
             attempt.is_some_and(|attempt| attempt.outcome.route_state() == RouteState::Failed)
         };
-        if lay.instead_of.iter().any(failed) { RouteState::Failed } else { RouteState::Open }
+        if creation.instead_of.iter().any(failed) { RouteState::Failed } else { RouteState::Open }
     }
 
     /// Returns the outcome for the first conflicting route that is not removed. `None`: no route conflicts.
     ///
     /// Must be called after the removals were attempted. A removal without an attempt counts as in progress.
-    pub(crate) fn obstacle(&self, lay: &Creation) -> Option<&Outcome> {
+    pub(crate) fn obstacle(&self, creation: &Creation) -> Option<&Outcome> {
         let outcome = |removal: &Removal| {
             let attempt = self.entries.get(&Act::Remove(removal.clone()));
             attempt.map_or(&Outcome::Pending { again: None }, |attempt| &attempt.outcome)
         };
-        lay.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
+        creation.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
     }
 
     /// Returns when the next action comes due. `None`: no action is delayed. Overdue actions do not count, since they wait for something
@@ -161,9 +168,9 @@ impl Attempts {
     }
 
     /// Returns the last attempt for the route, or for the first conflicting route that is not removed.
-    pub(crate) fn last(&self, lay: &Creation) -> Option<Try> {
-        let removals = lay.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
-        let acts = removals.chain([Act::lay(lay)]);
+    pub(crate) fn last(&self, creation: &Creation) -> Option<Try> {
+        let removals = creation.instead_of.iter().map(|removal| Act::Remove(removal.clone()));
+        let acts = removals.chain([Act::create(creation)]);
         let tried = acts.filter_map(|act| self.entries.get(&act));
         let last = tried.max_by_key(|attempt| {
             (attempt.outcome.route_state() == RouteState::Failed, attempt.not_before)
@@ -199,8 +206,12 @@ impl Attempts {
 }
 
 impl Act {
-    fn lay(lay: &Creation) -> Self {
-        Self::Lay { node_uid: lay.claim.node_uid.clone(), to: lay.claim.to, via: lay.via.clone() }
+    fn create(creation: &Creation) -> Self {
+        Self::Create {
+            node_uid: creation.claim.node_uid.clone(),
+            to: creation.claim.to,
+            via: creation.via.clone(),
+        }
     }
 }
 

@@ -15,35 +15,35 @@ pub(crate) const ROUTES_MAX: usize = 200;
 /// The actions of one call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
-    pub(crate) lays: Vec<&'a Creation>,
+    pub(crate) creations: Vec<&'a Creation>,
     pub(crate) removals: Vec<&'a Removal>,
 }
 
 impl Batch<'_> {
     /// The cluster's CIDRs, and the pod CIDRs outside of them. An adapter creates no routes outside of all these.
     pub(crate) fn cidrs(&self, cluster: &ClusterCidrs) -> Vec<String> {
-        let lays = self.lays.iter().map(|lay| lay.claim.to);
-        let asked = lays.chain(self.removals.iter().map(|removal| removal.to));
+        let creations = self.creations.iter().map(|creation| creation.claim.to);
+        let asked = creations.chain(self.removals.iter().map(|removal| removal.to));
         let outside: BTreeSet<IpNet> = asked.filter(|to| !cluster.contain(to)).collect();
         cluster.iter().chain(outside).map(|cidr| cidr.to_string()).collect()
     }
 
     pub(crate) fn upserts(&self, cluster_id: &str) -> Vec<RouteUpsert> {
-        let upsert = |lay: &&Creation| RouteUpsert {
+        let upsert = |creation: &&Creation| RouteUpsert {
             key: Some(RouteKey {
                 cluster_id: cluster_id.to_owned(),
-                node_uid: lay.claim.node_uid.clone(),
-                destination: lay.claim.to.to_string(),
+                node_uid: creation.claim.node_uid.clone(),
+                destination: creation.claim.to.to_string(),
             }),
-            next_hop: Some(next_hop(&lay.via)),
+            next_hop: Some(next_hop(&creation.via)),
             owner: Some(Owner {
                 kind: "Node".to_owned(),
                 namespace: String::new(),
-                name: lay.node_name.clone(),
-                uid: lay.claim.node_uid.clone(),
+                name: creation.node_name.clone(),
+                uid: creation.claim.node_uid.clone(),
             }),
         };
-        self.lays.iter().map(upsert).collect()
+        self.creations.iter().map(upsert).collect()
     }
 
     pub(crate) fn deletes(&self, cluster_id: &str) -> Vec<RouteDelete> {
@@ -70,16 +70,18 @@ fn next_hop(via: &Via) -> NextHop {
 }
 
 /// Packs all actions into as few calls as possible, new routes first.
-pub(crate) fn batches<'a>(lays: &[&'a Creation], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
-    let mut batches: Vec<Batch<'a>> =
-        lays.chunks(ROUTES_MAX).map(|lays| Batch { lays: lays.to_vec(), removals: Vec::new() }).collect();
-    let room = batches.last().map_or(0, |last| ROUTES_MAX.saturating_sub(last.lays.len()));
+pub(crate) fn batches<'a>(creations: &[&'a Creation], removals: &[&'a Removal]) -> Vec<Batch<'a>> {
+    let mut batches: Vec<Batch<'a>> = creations
+        .chunks(ROUTES_MAX)
+        .map(|creations| Batch { creations: creations.to_vec(), removals: Vec::new() })
+        .collect();
+    let room = batches.last().map_or(0, |last| ROUTES_MAX.saturating_sub(last.creations.len()));
     let (fitting, rest) = removals.split_at(room.min(removals.len()));
     if let Some(last) = batches.last_mut() {
         last.removals = fitting.to_vec();
     }
     let rest =
-        rest.chunks(ROUTES_MAX).map(|removals| Batch { lays: Vec::new(), removals: removals.to_vec() });
+        rest.chunks(ROUTES_MAX).map(|removals| Batch { creations: Vec::new(), removals: removals.to_vec() });
     batches.extend(rest);
     batches
 }
@@ -94,7 +96,8 @@ mod tests {
     fn call_has_the_cidrs_of_the_cluster_and_those_outside() {
         let nodes = [node("a").pods("10.244.1.0/24").pods("10.99.1.0/24"), node("b").pods("10.99.2.0/24")];
         let plan = settled(&nodes, &[]);
-        let cidrs = Batch { lays: plan.creations.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
+        let cidrs =
+            Batch { creations: plan.creations.iter().collect(), removals: Vec::new() }.cidrs(&cluster());
         assert_eq!(cidrs, ["10.244.0.0/16", "fd00:244::/48", "10.99.1.0/24", "10.99.2.0/24"]);
     }
 
@@ -118,7 +121,7 @@ mod tests {
             (0, 401, vec![(0, 200), (0, 200), (0, 1)]),
         ] {
             let batches = batches(&vec![&plan.creations[0]; n_lays], &vec![&removal; n_removals]);
-            let found: Vec<_> = batches.iter().map(|b| (b.lays.len(), b.removals.len())).collect();
+            let found: Vec<_> = batches.iter().map(|b| (b.creations.len(), b.removals.len())).collect();
             assert_eq!(found, sizes, "{n_lays} and {n_removals}");
         }
     }

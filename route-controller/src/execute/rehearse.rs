@@ -44,9 +44,9 @@ impl Wanted {
     /// Returns the part of the plan that concerns these objects.
     fn about(&self, objects: &[Object]) -> (Vec<&Creation>, Vec<&Removal>) {
         let uids: BTreeSet<&str> = objects.iter().map(|object| object.uid.as_str()).collect();
-        let lays = self.plan.creations.iter().filter(|lay| uids.contains(lay.shard_key()));
+        let creations = self.plan.creations.iter().filter(|creation| uids.contains(creation.shard_key()));
         let removals = self.plan.removals.iter().filter(|removal| uids.contains(&*removal.shard_key()));
-        (lays.collect(), removals.collect())
+        (creations.collect(), removals.collect())
     }
 }
 
@@ -90,19 +90,20 @@ impl Executor {
         wanted: &Wanted,
         objects: Vec<Object>,
     ) -> Vec<(Object, Rehearsal)> {
-        let mut heard = self.hear(wanted, &objects).await;
+        let mut answers = self.ask_all(wanted, &objects).await;
         let nodes = mirrors.nodes();
-        let failed = |lay: &Creation| heard.trouble.contains_key(&of_lay(lay));
-        let standing = |lay: &Creation| if failed(lay) { RouteState::Failed } else { RouteState::Ready };
-        let judged = judged(&nodes, &wanted.plan, standing);
+        let failed = |creation: &Creation| answers.trouble.contains_key(&of_creation(creation));
+        let state =
+            |creation: &Creation| if failed(creation) { RouteState::Failed } else { RouteState::Ready };
+        let judged = judged(&nodes, &wanted.plan, state);
         let mut said: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for change in changes(nodes.iter().map(Arc::as_ref), &judged) {
             said.entry(change.node_uid.clone()).or_default().push(would_say(&change));
         }
         let rehearsal = |object: Object| {
-            let vendor = heard.vendor.remove(&object).unwrap_or_default();
+            let vendor = answers.vendor.remove(&object).unwrap_or_default();
             let held = wanted.holds(&object).map(not_tried);
-            let trouble = heard.trouble.remove(&object).or(held);
+            let trouble = answers.trouble.remove(&object).or(held);
             let cluster = said.remove(&object.uid).unwrap_or_default();
             (object, Rehearsal { cluster, vendor, trouble })
         };
@@ -110,57 +111,61 @@ impl Executor {
     }
 
     /// Makes the same batches of calls as an execution. A vendor step that several routes share is shown for the first of them.
-    async fn hear(&self, wanted: &Wanted, objects: &[Object]) -> Answers {
-        let (mut heard, (lays, removals)) = (Answers::default(), wanted.about(objects));
+    async fn ask_all(&self, wanted: &Wanted, objects: &[Object]) -> Answers {
+        let (mut answers, (creations, removals)) = (Answers::default(), wanted.about(objects));
         for shard in 0..self.shards.count() {
             let here = |place: &str| self.shards.of(place) == shard;
-            let lays: Vec<&Creation> = lays.iter().copied().filter(|lay| here(lay.shard_key())).collect();
+            let creations: Vec<&Creation> =
+                creations.iter().copied().filter(|creation| here(creation.shard_key())).collect();
             let removals: Vec<&Removal> =
                 removals.iter().copied().filter(|removal| here(&removal.shard_key())).collect();
             let (free, blocked): (Vec<&Creation>, Vec<&Creation>) =
-                lays.into_iter().partition(|lay| lay.instead_of.is_empty());
-            for lay in blocked {
-                let obstacles: Vec<&Removal> = lay.instead_of.iter().collect();
-                self.ask(&batches(&[], &obstacles), |_removal| of_lay(lay), &mut heard).await;
+                creations.into_iter().partition(|creation| creation.instead_of.is_empty());
+            for creation in blocked {
+                let obstacles: Vec<&Removal> = creation.instead_of.iter().collect();
+                self.ask(&batches(&[], &obstacles), |_removal| of_creation(creation), &mut answers).await;
                 let text =
-                    format!("Route to {} is created once conflicting routes are removed", lay.claim.to);
-                heard.trouble.entry(of_lay(lay)).or_insert_with(|| not_tried(text));
+                    format!("Route to {} is created once conflicting routes are removed", creation.claim.to);
+                answers.trouble.entry(of_creation(creation)).or_insert_with(|| not_tried(text));
             }
             let of = |removal: &Removal| of_removal(removal, objects);
-            self.ask(&batches(&free, &removals), of, &mut heard).await;
+            self.ask(&batches(&free, &removals), of, &mut answers).await;
         }
-        heard
+        answers
     }
 
-    async fn ask(&self, batches: &[Batch<'_>], of: impl Fn(&Removal) -> Object, heard: &mut Answers) {
+    async fn ask(&self, batches: &[Batch<'_>], of: impl Fn(&Removal) -> Object, answers: &mut Answers) {
         for batch in batches {
             let request = ApplyRoutesRequest { dry_run: true, ..self.request(batch) };
             let call = Call::with_priority(Priority::Background);
-            let lays = batch.lays.iter().map(|lay| (of_lay(lay), Some(*lay), lay.claim.to));
-            let items = lays.chain(batch.removals.iter().map(|it| (of(it), None, it.to)));
+            let creations = batch
+                .creations
+                .iter()
+                .map(|creation| (of_creation(creation), Some(*creation), creation.claim.to));
+            let items = creations.chain(batch.removals.iter().map(|it| (of(it), None, it.to)));
             let items: Vec<_> = items.collect();
             match self.adapter.apply_routes(call, request).await {
                 Ok(answer) => {
-                    for (place, (object, lay, _)) in items.iter().enumerate() {
+                    for (at, (object, creation, _)) in items.iter().enumerate() {
                         let (Outcome::Failed { reason, why, .. } | Outcome::Refused { reason, why }) =
-                            judge_item(answer.results.get(place))
+                            judge_item(answer.results.get(at))
                         else {
                             continue;
                         };
-                        heard.trouble.insert(object.clone(), would_fail(*lay, &why, reason));
+                        answers.trouble.insert(object.clone(), would_fail(*creation, &why, reason));
                     }
                     for step in steps(answer.plan) {
                         let named = |to: &str| step.description.split(' ').any(|word| word == to);
                         let own = items.iter().find(|(.., to)| named(&to.to_string()));
-                        let fine = || items.iter().find(|(object, ..)| !heard.trouble.contains_key(object));
+                        let fine = || items.iter().find(|(object, ..)| !answers.trouble.contains_key(object));
                         let Some((object, ..)) = own.or_else(fine).or(items.first()) else { continue };
-                        heard.vendor.entry(object.clone()).or_default().push(step);
+                        answers.vendor.entry(object.clone()).or_default().push(step);
                     }
                 }
                 Err(error) => {
-                    for (object, lay, _) in &items {
-                        let waits = would_fail(*lay, &error.to_string(), error.reason);
-                        heard.trouble.insert(object.clone(), waits);
+                    for (object, creation, _) in &items {
+                        let waits = would_fail(*creation, &error.to_string(), error.reason);
+                        answers.trouble.insert(object.clone(), waits);
                     }
                 }
             }
@@ -168,8 +173,8 @@ impl Executor {
     }
 }
 
-fn of_lay(lay: &Creation) -> Object {
-    Object::node(&lay.node_name, lay.shard_key())
+fn of_creation(creation: &Creation) -> Object {
+    Object::node(&creation.node_name, creation.shard_key())
 }
 
 /// Returns the requested node that the removal belongs to, or the object that represents the route.

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn missing_capabilities_count_as_absent() {
         let (stable, experimental, unknown) = (Level::Stable.into(), Level::Experimental.into(), 99);
-        for (name, said, ability) in [
+        for (name, declared, ability) in [
             ("nothing", vec![], Ability::None),
             ("routes", vec![(ROUTES, stable)], Ability::Unmarked),
             ("both", vec![(ROUTES, stable), (MARKS, experimental)], Ability::Marked),
@@ -142,7 +142,7 @@ mod tests {
                 level,
                 ..Capability::default()
             };
-            let capabilities = said.into_iter().map(capability).collect();
+            let capabilities = declared.into_iter().map(capability).collect();
             assert_eq!(
                 Ability::of(&GetInfoResponse { capabilities, ..Default::default() }),
                 ability,

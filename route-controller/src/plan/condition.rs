@@ -68,27 +68,27 @@ pub(crate) struct Change {
 /// The conclusions by node UID. Nodes without a certain conclusion are left out.
 pub(crate) type Judged = BTreeMap<String, Network>;
 
-/// Decides the condition of all nodes on this cloud's instances. `lay_standing` returns the standing of a route to create.
+/// Decides the condition of all nodes on this cloud's instances. `route_state` returns the state of a route to create.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
-    lay_standing: impl Fn(&Creation) -> RouteState,
+    route_state: impl Fn(&Creation) -> RouteState,
 ) -> Judged {
-    let mut standings: BTreeMap<&str, Vec<RouteState>> = BTreeMap::new();
-    for (claim, standing) in &plan.route_states {
-        standings.entry(&claim.node_uid).or_default().push(*standing);
+    let mut states: BTreeMap<&str, Vec<RouteState>> = BTreeMap::new();
+    for (claim, state) in &plan.route_states {
+        states.entry(&claim.node_uid).or_default().push(*state);
     }
-    for lay in &plan.creations {
-        standings.entry(&lay.claim.node_uid).or_default().push(lay_standing(lay));
+    for creation in &plan.creations {
+        states.entry(&creation.claim.node_uid).or_default().push(route_state(creation));
     }
     for refusal in &plan.refusals {
-        standings.entry(&refusal.node_uid).or_default().push(RouteState::Failed);
+        states.entry(&refusal.node_uid).or_default().push(RouteState::Failed);
     }
     let ours = nodes.iter().map(Borrow::borrow).filter(|node: &&Node| !node.elsewhere);
     let judged = ours.filter_map(|node| {
-        let standings = standings.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
+        let states = states.get(node.uid.as_str()).map_or(&[][..], Vec::as_slice);
         let stray = node.asks_for_nothing() && plan.reached.contains(&node.uid);
-        Some((node.uid.clone(), judge(standings, stray)?))
+        Some((node.uid.clone(), judge(states, stray)?))
     });
     judged.collect()
 }
@@ -108,10 +108,10 @@ pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Ju
 /// Decides the condition of a node from all of its claims. Returns `None` if nothing is certain yet, so that the condition is not changed.
 ///
 /// `stray`: the node has no pod CIDR, but a route of this cluster leads to it.
-fn judge(standings: &[RouteState], stray: bool) -> Option<Network> {
-    if stray || standings.contains(&RouteState::Failed) {
+fn judge(states: &[RouteState], stray: bool) -> Option<Network> {
+    if stray || states.contains(&RouteState::Failed) {
         return Some(Network::Unavailable);
     }
-    let ready = !standings.is_empty() && standings.iter().all(|standing| *standing == RouteState::Ready);
+    let ready = !states.is_empty() && states.iter().all(|state| *state == RouteState::Ready);
     ready.then_some(Network::Available)
 }

@@ -319,18 +319,19 @@ pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) ->
 
 fn carried_out(plan: &Plan, routes: &[Route]) -> Vec<Route> {
     let mut after = routes.to_vec();
-    for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+    for removal in plan.creations.iter().flat_map(|creation| &creation.instead_of).chain(&plan.removals) {
         after.retain(|route| route.vendor_id != removal.vendor_id);
     }
-    for lay in &plan.creations {
+    for creation in &plan.creations {
         let is_same_key = |route: &Route| {
             route.owner == Owner::Ours
-                && route.destination == lay.claim.to
-                && route.node_uid.as_ref() == Some(&lay.claim.node_uid)
+                && route.destination == creation.claim.to
+                && route.node_uid.as_ref() == Some(&creation.claim.node_uid)
         };
         after.retain(|route| !is_same_key(route));
-        let laid = route(&format!("new-{}", lay.claim.to), &lay.claim.to.to_string()).of(&lay.claim.node_uid);
-        after.push(Route { next_hop: lay.via.clone(), ..laid });
+        let created = route(&format!("new-{}", creation.claim.to), &creation.claim.to.to_string())
+            .of(&creation.claim.node_uid);
+        after.push(Route { next_hop: creation.via.clone(), ..created });
     }
     after
 }

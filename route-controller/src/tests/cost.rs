@@ -55,7 +55,7 @@ const ROWS: [Row; 16] = [
     },
     Row {
         name: "a route of another owner",
-        happens: |world| world.lay(foreign("10.244.77.0/24")),
+        happens: |world| world.put_route(foreign("10.244.77.0/24")),
         calls: 0,
         writes: 0,
     },
@@ -197,7 +197,7 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
     let mut world = World::new();
     for n in 0..60 {
         world.put(numbered(n));
-        world.lay(unmarked(&format!("r{n}"), &format!("10.244.{n}.0/24"), Some(&format!("n{n}"))));
+        world.put_route(unmarked(&format!("r{n}"), &format!("10.244.{n}.0/24"), Some(&format!("n{n}"))));
     }
     world.start();
     eventually("the record is stored", || world.kept().len() == 60).await;
@@ -226,8 +226,8 @@ async fn refused_route_is_retried_with_backoff_and_reported_once() {
         assert_eq!(world.spent(), (before.0 + n_tries, before.1 + 1), "{reason:?}");
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!(world.spent(), (before.0 + n_tries + 12, before.1 + 1), "{reason:?}");
-        let told = world.kube.event_objects().iter().map(|it| it.count.unwrap_or(1)).sum::<i32>();
-        assert_eq!(u32::try_from(told), Ok(n_tries + 12), "{reason:?}: one Event per attempt");
+        let n_events = world.kube.event_objects().iter().map(|it| it.count.unwrap_or(1)).sum::<i32>();
+        assert_eq!(u32::try_from(n_events), Ok(n_tries + 12), "{reason:?}: one Event per attempt");
         world.stop().await;
     }
 }

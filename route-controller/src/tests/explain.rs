@@ -16,7 +16,7 @@ impl World {
     }
 
     /// Returns the note of the last Event with this reason on a node.
-    fn told(&self, reason: &str, node: &str) -> Option<String> {
+    fn event_note(&self, reason: &str, node: &str) -> Option<String> {
         self.kube.event_note(reason, node)
     }
 }
@@ -42,10 +42,10 @@ async fn failed_route_waits_with_the_text_of_its_event() {
     let world = World::with_nodes(1).await;
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorQuota, "50 routes"));
     world.put(numbered(1));
-    eventually("the Event is emitted", || world.told("FailedToCreateRoute", "n1").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("FailedToCreateRoute", "n1").is_some()).await;
     tokio::time::sleep(2 * SECOND).await;
     let seen = world.explained("n1");
-    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("FailedToCreateRoute", "n1")));
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.event_note("FailedToCreateRoute", "n1")));
     assert_eq!((seen.reason.as_deref(), seen.attempts), (Some("VENDOR_QUOTA"), 1));
     assert_eq!(seen.plan, ["create 10.244.1.0/24 to n1 via sim://north/n1 at 192.0.2.1"]);
     let (since, next) = (seen.since.expect("the object waits"), seen.next_try.expect("it is retried"));
@@ -64,10 +64,10 @@ async fn refused_cidrs_and_waits_are_shown() {
     world.put(ready("same", "10.244.1.0/24"));
     world.put(node("new").pods("10.244.2.0/24"));
     world.start();
-    eventually("the Event is emitted", || world.told("PodCIDRRefused", "same").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("PodCIDRRefused", "same").is_some()).await;
     tokio::time::sleep(5 * SECOND).await;
     let seen = world.explained("same");
-    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("PodCIDRRefused", "same")));
+    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.event_note("PodCIDRRefused", "same")));
     let seen = world.explained("new");
     assert!(seen.waits_for.is_some_and(|it| it.contains("until node-controller writes")));
     assert_eq!(world.unsettled(), ["new", "same"]);
@@ -84,9 +84,9 @@ async fn new_node_waits_for_an_unavailable_cloud() {
     world.put(numbered(1));
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(world.explained("n1").state, State::Waiting, "before an Event is emitted");
-    eventually("the Event is emitted", || world.told("WaitsForCloud", "n1").is_some()).await;
+    eventually("the Event is emitted", || world.event_note("WaitsForCloud", "n1").is_some()).await;
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(world.explained("n1").waits_for, world.told("WaitsForCloud", "n1"));
+    assert_eq!(world.explained("n1").waits_for, world.event_note("WaitsForCloud", "n1"));
     assert_eq!((world.explained("n0").state, world.unsettled()), (State::Settled, vec!["n1".to_owned()]));
     assert!(world.explain.status().expect("the controller runs").adapter.trouble.is_some());
     world.cloud.away(false);
@@ -103,8 +103,8 @@ async fn held_routes_are_reported_for_the_cluster() {
     world.start();
     settle().await;
     let status = world.explain.status().expect("the controller runs");
-    let told = world.told("RouteRemovalHeld", "kube-system").expect("for all of them");
-    assert_eq!((status.held_back, status.unsettled), (vec![told], 0), "none of the nodes exists");
+    let note = world.event_note("RouteRemovalHeld", "kube-system").expect("for all of them");
+    assert_eq!((status.held_back, status.unsettled), (vec![note], 0), "none of the nodes exists");
     (0..3).for_each(|n| world.put(numbered(n)));
     settle().await;
     assert!(world.explain.status().expect("the controller runs").held_back.is_empty());

@@ -84,13 +84,13 @@ async fn refused_conditions_stop_no_route() {
 async fn refused_conditions_do_not_prolong_an_outage() {
     let mut world = World::with_nodes(1).await;
     world.kube.order(Fault::status(403).on(Verb::Patch, "nodes/status"));
-    let told = |world: &World, name: &str| {
-        let told = format!("WaitsForCloud {name}: ");
-        world.kube.events().iter().any(|event| event.contains(&told))
+    let is_reported = |world: &World, name: &str| {
+        let start = format!("WaitsForCloud {name}: ");
+        world.kube.events().iter().any(|event| event.contains(&start))
     };
     world.cloud.away(true);
     world.put(numbered(1));
-    eventually("the object waits", || told(&world, "n1")).await;
+    eventually("the object waits", || is_reported(&world, "n1")).await;
     world.cloud.away(false);
     eventually("the node is served", || world.routes().len() == 2).await;
     settle().await;
@@ -99,7 +99,7 @@ async fn refused_conditions_do_not_prolong_an_outage() {
     tokio::time::sleep(5 * SECOND).await;
     world.cloud.away(false);
     eventually("the node is served", || world.routes().len() == 3).await;
-    assert!(!told(&world, "n2"), "{:?}", world.kube.events());
+    assert!(!is_reported(&world, "n2"), "{:?}", world.kube.events());
     world.stop().await;
 }
 
@@ -231,8 +231,8 @@ async fn objects_without_expected_fields_are_harmless() {
 async fn routes_with_unknown_values_are_left_alone() {
     let mut world = World::with_nodes(1).await;
     let before = world.spent();
-    world.lay(Route { owner: 99, ..foreign("10.244.8.0/24") });
-    world.lay(Route { owner: 99, state: 99, vendor_id: "rt-8".to_owned(), ..foreign("10.244.9.0/24") });
+    world.put_route(Route { owner: 99, ..foreign("10.244.8.0/24") });
+    world.put_route(Route { owner: 99, state: 99, vendor_id: "rt-8".to_owned(), ..foreign("10.244.9.0/24") });
     world.cloud.edit(|state| {
         state
             .routes
@@ -314,7 +314,7 @@ async fn unknown_capabilities_do_not_imply_missing_owner_tags() {
     world.cloud.without("GetInfo");
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("b", "10.244.2.0/24"));
-    world.lay(unmarked("one", "10.244.2.0/24", Some("b")));
+    world.put_route(unmarked("one", "10.244.2.0/24", Some("b")));
     world.start();
     eventually("both nodes are served", || world.condition("a") == SERVED && world.condition("b") == SERVED)
         .await;
@@ -330,8 +330,8 @@ async fn temporarily_unknown_capabilities_keep_the_record() {
     let mut world = World::new();
     world.put(ready("a", "10.244.1.0/24"));
     world.put(ready("b", "10.244.2.0/24"));
-    world.lay(unmarked("one", "10.244.1.0/24", Some("a")));
-    world.lay(unmarked("two", "10.244.2.0/24", Some("b")));
+    world.put_route(unmarked("one", "10.244.1.0/24", Some("a")));
+    world.put_route(unmarked("two", "10.244.2.0/24", Some("b")));
     world.start();
     eventually("the record is stored", || world.kept().len() == 2).await;
     world.cloud.without("GetInfo");
@@ -365,12 +365,12 @@ async fn silent_or_forbidden_adapter_is_reported_on_the_node() {
         world.delete("n0");
         settle().await;
         assert_eq!(world.routes().len(), 2, "{name}");
-        let told: Vec<String> =
+        let notes: Vec<String> =
             world.kube.events().into_iter().filter(|event| event.contains("WaitsForCloud n2: ")).collect();
-        let texts: BTreeSet<&String> = told.iter().collect();
+        let texts: BTreeSet<&String> = notes.iter().collect();
         assert!(
-            (1..=3).contains(&told.len()) && texts.len() == told.len(),
-            "{name}: each condition once: {told:?}"
+            (1..=3).contains(&notes.len()) && texts.len() == notes.len(),
+            "{name}: each condition once: {notes:?}"
         );
         assert_eq!(world.condition("n2"), "", "{name}");
         assert!(world.cloud.calls("ApplyRoutes") < 200, "{name}: {}", world.cloud.calls("ApplyRoutes"));

@@ -16,13 +16,13 @@ async fn empty_list_of_nodes_removes_nothing_and_is_reported() {
     world.start();
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (3, before));
-    let told = events(&world, "RouteRemovalHeld");
-    assert_eq!(told.len(), 1, "{told:?}");
+    let held = events(&world, "RouteRemovalHeld");
+    assert_eq!(held.len(), 1, "{held:?}");
     assert!(
-        told[0].starts_with("Warning RouteRemovalHeld kube-system: 3 routes of this cluster"),
-        "{told:?}"
+        held[0].starts_with("Warning RouteRemovalHeld kube-system: 3 routes of this cluster"),
+        "{held:?}"
     );
-    assert!(told[0].contains("--route-removal-max-share=100"), "{told:?}");
+    assert!(held[0].contains("--route-removal-max-share=100"), "{held:?}");
 
     (0..3).for_each(|n| world.put(numbered(n)));
     eventually("the nodes are served again", || world.condition("n2") == SERVED).await;
@@ -43,8 +43,8 @@ async fn list_that_lost_most_nodes_removes_nothing() {
     world.kube.away(false);
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (10, before));
-    let told = events(&world, "RouteRemovalHeld");
-    assert!(told.len() == 1 && told[0].contains("7 routes"), "{told:?}");
+    let held = events(&world, "RouteRemovalHeld");
+    assert!(held.len() == 1 && held[0].contains("7 routes"), "{held:?}");
     world.stop().await;
 }
 
@@ -133,8 +133,8 @@ async fn mass_deletion_of_nodes_keeps_routes_of_existing_instances() {
     );
     settle().await;
     assert_eq!((world.routes().len(), world.spent()), (3, before));
-    let told = events(&world, "RouteRemovalHeld");
-    assert!(told.len() == 1 && told[0].contains("nodes were deleted; the limit is 1 per"), "{told:?}");
+    let held = events(&world, "RouteRemovalHeld");
+    assert!(held.len() == 1 && held[0].contains("nodes were deleted; the limit is 1 per"), "{held:?}");
 
     world.cloud.edit(|state| {
         state.routes.values_mut().for_each(|route| {
@@ -166,7 +166,7 @@ async fn node_with_a_new_uid_inherits_its_route() {
     let before = world.spent();
     world.delete("n0");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    world.put(numbered(0).uid("anew"));
+    world.put(numbered(0).uid("uid-2"));
     eventually("the node is served", || world.condition("n0") == SERVED).await;
     settle().await;
     assert_eq!(

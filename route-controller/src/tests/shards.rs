@@ -129,14 +129,14 @@ async fn replica_without_shards_reads_the_record_again() {
     let at_second = |name: &str| of.of(&format!("uid-{name}")) == 3;
     let name = (0..N).map(name).find(|name| at_second(name)).expect("one of forty nodes");
     world.put(ready("other", "10.244.200.0/24"));
-    world.lay(unmarked("there", "10.244.200.0/24", Some("other")));
+    world.put_route(unmarked("there", "10.244.200.0/24", Some("other")));
     eventually("the record is stored", || world.kept().len() == 1).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.take(3);
     first.give(3, LASTS);
     // The second replica does not observe this.
     world.put(ready(&name, "10.244.7.0/24"));
-    world.lay(unmarked("late", "10.244.7.0/24", Some(&name)));
+    world.put_route(unmarked("late", "10.244.7.0/24", Some(&name)));
     eventually("the route is recorded", || world.kept().len() == 2).await;
     first.take(3);
     world.delete(&name);

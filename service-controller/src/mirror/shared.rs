@@ -69,7 +69,7 @@ impl Census {
         self.nodes =
             (self.nodes + usize::from(change.old.is_none())).saturating_sub(change.new.is_none().into());
         if change.new.is_none() {
-            self.told_of_last = change.told;
+            self.told_of_last = change.reported;
         }
     }
 
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn empty_node_list_is_trusted_only_after_observed_deletions() {
         let node = || Some(Arc::new(Node::default()));
-        let change = |old, new, told| Change { key: ObjectName::cluster("a"), old, new, told };
+        let change = |old, new, told| Change { key: ObjectName::cluster("a"), old, new, reported: told };
         let mut census = Census::default();
         let steps = [
             (change(None, node(), false), true),

@@ -80,8 +80,8 @@ fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
     let backoff = Backoff { first: SECOND, longest: SECOND };
     let queue: Queue<ObjectName> = Queue::new("Nodes", backoff);
     let explain = Explain::default();
-    let look = Arc::clone(&stage) as Arc<dyn Describe>;
-    let sources = Sources::of_each(Kind::Node, look, vec![ledger.clone()], &queue);
+    let objects = Arc::clone(&stage) as Arc<dyn Describe>;
+    let sources = Sources::of_each(Kind::Node, objects, vec![ledger.clone()], &queue);
     explain.by(sources.rehearsed(Arc::clone(&stage) as Arc<dyn Rehearse>));
     let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
     let (controller, runtime) = ("node-controller", tokio::runtime::Handle::current());
@@ -160,10 +160,10 @@ async fn waiting_is_limited_and_disconnecting_saves_no_calls() {
 async fn the_cause_of_a_wait_comes_from_the_ledger() {
     let (explain, stage, ledger) = staged(2, Duration::ZERO);
     let reason = Some("VENDOR_QUOTA");
-    let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), told: true };
+    let waits = Waits { text: "no quota".to_owned(), reason, topic: "quota".to_owned(), reported: true };
     ledger.record_wait(&stage.all[0], &waits);
     ledger.record_dry_run(&stage.all[1]);
     let page = explain.plan("n").await.expect("the controller runs");
-    let told = |n: usize| (page.objects[n].trouble.as_deref(), page.objects[n].reason.as_deref());
-    assert_eq!((told(0), told(1)), ((Some("no quota"), reason), (None, None)));
+    let shown = |n: usize| (page.objects[n].trouble.as_deref(), page.objects[n].reason.as_deref());
+    assert_eq!((shown(0), shown(1)), ((Some("no quota"), reason), (None, None)));
 }

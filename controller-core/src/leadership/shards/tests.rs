@@ -56,23 +56,23 @@ async fn work_from_before_the_loss_of_a_shard_writes_nothing() {
     let (shards, uid) = (seats.shards(), uid_in(&seats.shards(), 0));
     seats.give(0, MINUTE);
     seats.give(1, MINUTE);
-    let turn = shards.enter(&uid).expect("ours");
-    let (fence, again) = turn.run(async { (shards.fence(), shards.fence()) }).await;
+    let pass = shards.enter(&uid).expect("ours");
+    let (fence, again) = pass.run(async { (shards.fence(), shards.fence()) }).await;
     assert_eq!((fence.scope.as_str(), fence.epoch), ("c/0", 1));
     assert!(again.sequence > fence.sequence);
-    assert!(turn.run(async { shards.may_write() }).await);
-    assert_eq!(turn.run(async { shards.epoch() }).await, 1);
+    assert!(pass.run(async { shards.may_write() }).await);
+    assert_eq!(pass.run(async { shards.epoch() }).await, 1);
 
     seats.take(0);
-    assert!(!turn.run(async { shards.may_write() }).await, "another replica works in the shard");
-    assert!(shards.may_write(), "code outside of turns may write, because the other shard is held");
+    assert!(!pass.run(async { shards.may_write() }).await, "another replica works in the shard");
+    assert!(shards.may_write(), "code outside of passes may write, because the other shard is held");
     seats.give(0, MINUTE);
-    assert!(!turn.run(async { shards.may_write() }).await, "another replica worked in the shard in between");
-    assert_eq!(turn.fence().epoch, 0);
+    assert!(!pass.run(async { shards.may_write() }).await, "another replica worked in the shard in between");
+    assert_eq!(pass.fence().epoch, 0);
     let later = shards.enter(&uid).expect("the shard is held again");
-    assert_ne!(later.since(), turn.since());
-    let turn = later;
-    assert!(turn.run(async { shards.may_write() }).await);
+    assert_ne!(later.since(), pass.since());
+    let pass = later;
+    assert!(pass.run(async { shards.may_write() }).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,22 +116,22 @@ async fn a_process_is_ready_if_it_keeps_its_shards_or_has_none() {
 #[tokio::test(start_paused = true)]
 async fn per_process_state_resets_only_after_another_holder() {
     let (seats, mut holdings) = (Seats::new("c", 3), Holdings::default());
-    let mut look = || holdings.update(&seats.shards());
-    assert_eq!(look(), Share::Same, "no shard is held");
+    let mut update = || holdings.update(&seats.shards());
+    assert_eq!(update(), Share::Same, "no shard is held");
     seats.give(0, MINUTE);
     seats.give(1, MINUTE);
-    assert_eq!([look(), look()], [Share::Regained, Share::Same]);
+    assert_eq!([update(), update()], [Share::Regained, Share::Same]);
     seats.lapse(1);
-    assert_eq!([look(), look()], [Share::Other, Share::Same]);
+    assert_eq!([update(), update()], [Share::Other, Share::Same]);
     seats.recover(1, MINUTE);
-    assert_eq!(look(), Share::Other, "no other process held the shard");
+    assert_eq!(update(), Share::Other, "no other process held the shard");
     seats.lapse(0);
     seats.lapse(1);
-    assert_eq!(look(), Share::Same, "the loss may be temporary");
+    assert_eq!(update(), Share::Same, "the loss may be temporary");
     seats.recover(0, MINUTE);
     seats.recover(1, MINUTE);
-    assert_eq!(look(), Share::Same);
+    assert_eq!(update(), Share::Same);
     seats.take(1);
     seats.give(1, MINUTE);
-    assert_eq!(look(), Share::Regained);
+    assert_eq!(update(), Share::Regained);
 }

@@ -65,7 +65,7 @@ fn is_there(state: &State, reference: &InstanceRef) -> bool {
 fn result(state: &State, reference: &InstanceRef, now: prost_types::Timestamp) -> InstanceResult {
     match &reference.r#ref {
         Some(Ref::ProviderId(id)) => match state.instances.get(id) {
-            _ if state.untold.contains(id) => {
+            _ if state.failing.contains(id) => {
                 let error = AdapterError::new(Reason::VendorUnavailable, "ordered by the test");
                 InstanceResult { error: Some(error.to_item()), ..plain(Existence::Unknown) }
             }
@@ -108,8 +108,8 @@ fn plain(existence: Existence) -> InstanceResult {
     InstanceResult { existence: existence.into(), ..InstanceResult::default() }
 }
 
-fn message(said: StreamEvent<Instance>) -> WatchInstancesResponse {
-    let event = match said {
+fn message(change: StreamEvent<Instance>) -> WatchInstancesResponse {
+    let event = match change {
         StreamEvent::Reset(reset) => Event::Reset(reset),
         StreamEvent::Items(items) => Event::Items(InstanceItems { items }),
         StreamEvent::Synced(synced) => Event::Synced(synced),

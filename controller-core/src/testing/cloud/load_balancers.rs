@@ -265,8 +265,8 @@ fn listeners(spec: &LoadBalancerSpec) -> Vec<String> {
     spec.listeners.iter().map(|listener| format!("{}/{}", word(listener.protocol()), listener.port)).collect()
 }
 
-fn message(said: StreamEvent<LoadBalancer>) -> WatchLoadBalancersResponse {
-    let event = match said {
+fn message(change: StreamEvent<LoadBalancer>) -> WatchLoadBalancersResponse {
+    let event = match change {
         StreamEvent::Reset(reset) => Event::Reset(reset),
         StreamEvent::Items(items) => Event::Items(LoadBalancerItems { items }),
         StreamEvent::Synced(synced) => Event::Synced(synced),

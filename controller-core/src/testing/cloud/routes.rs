@@ -117,8 +117,8 @@ fn result(key: Option<RouteKey>, outcome: Outcome, error: Option<AdapterError>) 
     RouteResult { key, outcome: outcome.into(), error, retry_after: None }
 }
 
-fn message(said: StreamEvent<Route>) -> WatchRoutesResponse {
-    let event = match said {
+fn message(change: StreamEvent<Route>) -> WatchRoutesResponse {
+    let event = match change {
         StreamEvent::Reset(reset) => Event::Reset(reset),
         StreamEvent::Items(items) => Event::Items(RouteItems { items }),
         StreamEvent::Synced(synced) => Event::Synced(synced),

@@ -35,12 +35,12 @@ where
 {
     let begin = Sent { shared: Arc::clone(shared), changed: shared.changed.subscribe(), known: None };
     stream::unfold(begin, move |mut sent| async move {
-        let said = loop {
+        let events = loop {
             sent.changed.mark_unchanged();
             let (now, observed_at) = sent.content(collection);
-            let said = sent.difference(now, observed_at);
-            if !said.is_empty() {
-                break said.into_iter().chain([bookmark(observed_at)]).collect::<Vec<_>>();
+            let events = sent.difference(now, observed_at);
+            if !events.is_empty() {
+                break events.into_iter().chain([bookmark(observed_at)]).collect::<Vec<_>>();
             }
             match tokio::time::timeout(BOOKMARK, sent.changed.changed()).await {
                 Ok(Ok(())) => (),
@@ -48,7 +48,7 @@ where
                 Err(_elapsed) => break vec![bookmark(sent.content(collection).1)],
             }
         };
-        let messages: Vec<Result<M, Status>> = said.into_iter().map(message).map(Ok).collect();
+        let messages: Vec<Result<M, Status>> = events.into_iter().map(message).map(Ok).collect();
         Some((stream::iter(messages), sent))
     })
     .flatten()

@@ -144,9 +144,13 @@ async fn node_that_is_no_candidate_for_a_moment_starts_again() {
     world.keep(Shown::No, 25);
     world.gone(50);
     assert!(!world.is_proven(51));
-    let anew = Subject { uid: "uid-a2".to_owned(), ..subject() };
-    world.ledger.keep([(&anew, Shown::No)].into_iter(), world.at(60));
-    assert_eq!(world.ledger.conclusion(&anew), Some(&Conclusion::Nothing), "recreated under the same name");
+    let recreated = Subject { uid: "uid-a2".to_owned(), ..subject() };
+    world.ledger.keep([(&recreated, Shown::No)].into_iter(), world.at(60));
+    assert_eq!(
+        world.ledger.conclusion(&recreated),
+        Some(&Conclusion::Nothing),
+        "recreated under the same name"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,9 +80,9 @@ async fn deleted_node_with_a_finalizer_is_not_counted_twice() {
     let (mut gate, now) = gate();
     nodes(&["a", "b", "c"]).iter().for_each(|node| gate.went(node, now));
     // The deleted nodes still exist. Three of ten nodes are allowed; a wrong count of thirteen nodes would allow four.
-    let mut crowd = gone(&["a", "b", "c", "d"], 10);
-    crowd.proven = nodes(&["d"]);
-    let judged = gate.judge(crowd, now);
+    let mut input = gone(&["a", "b", "c", "d"], 10);
+    input.proven = nodes(&["d"]);
+    let judged = gate.judge(input, now);
     assert_eq!((names(&judged.going).len(), judged.verdict), (0, Verdict::Tripped { allowance: 3 }));
 }
 
@@ -94,8 +94,8 @@ async fn released_node_does_not_count() {
         Arc::new(trim_node(&node.build()))
     };
     let leaving = ["a", "b", "c", "d"].map(autoscaled).to_vec();
-    let crowd = BrakeInput { proven: leaving.clone(), held: leaving, ..gone(&[], 10) };
-    let judged = gate.judge(crowd, now);
+    let input = BrakeInput { proven: leaving.clone(), held: leaving, ..gone(&[], 10) };
+    let judged = gate.judge(input, now);
     assert_eq!((judged.going.len(), judged.verdict), (4, Verdict::Go));
     judged.going.iter().for_each(|node| gate.went(node, now));
     assert_eq!(gate.judge(gone(&["e", "f", "g"], 6), now).verdict, Verdict::Tripped { allowance: 2 });

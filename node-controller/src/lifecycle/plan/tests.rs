@@ -20,8 +20,8 @@ fn machine(state: InstanceState) -> Instance {
     trim_instance(instance("sim://north/i-1").state(state).build())
 }
 
-fn facts<'a>(instance: Option<&'a Instance>, heard: Option<&'a Conclusion>) -> Facts<'a> {
-    Facts { cloud: View::Fresh, instance, conclusion: heard, scheme: Some("sim") }
+fn facts<'a>(instance: Option<&'a Instance>, conclusion: Option<&'a Conclusion>) -> Facts<'a> {
+    Facts { cloud: View::Fresh, instance, conclusion, scheme: Some("sim") }
 }
 
 /// Whether the cloud is asked about a node that is a day old.
@@ -92,12 +92,12 @@ fn old_cache_taints_no_node_and_a_live_answer_does() {
     let old = Facts { cloud: View::Old, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &old), None);
     assert!(is_asked(known().ready("False"), &old), "the cloud is asked instead");
-    let heard = Conclusion::Exists { stopped: true };
-    let told = Facts { conclusion: Some(&heard), ..old };
-    assert_eq!(tainted(known().ready("False"), &told), Some(Change::Add));
-    let heard = Conclusion::Exists { stopped: false };
-    let told = Facts { cloud: View::Fresh, conclusion: Some(&heard), ..old };
-    assert_eq!(tainted(known().ready("False"), &told), None, "a live answer is newer than any cache");
+    let conclusion = Conclusion::Exists { stopped: true };
+    let answered = Facts { conclusion: Some(&conclusion), ..old };
+    assert_eq!(tainted(known().ready("False"), &answered), Some(Change::Add));
+    let conclusion = Conclusion::Exists { stopped: false };
+    let answered = Facts { cloud: View::Fresh, conclusion: Some(&conclusion), ..old };
+    assert_eq!(tainted(known().ready("False"), &answered), None, "a live answer is newer than any cache");
     let away = Facts { cloud: View::None, ..facts(Some(&stopped), None) };
     assert_eq!(tainted(known().ready("False"), &away), None);
 }

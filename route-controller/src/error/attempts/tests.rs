@@ -19,27 +19,27 @@ fn failed(again: Option<Duration>) -> Outcome {
 }
 
 /// A node without a route.
-fn one_lay() -> (Plan, Creation) {
+fn one_creation() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[]);
-    let lay = plan.creations[0].clone();
-    (plan, lay)
+    let creation = plan.creations[0].clone();
+    (plan, creation)
 }
 
 /// A node whose route leads to another next hop.
 fn one_replacement() -> (Plan, Creation) {
     let plan = settled(&[node("a").pods("10.244.1.0/24")], &[route("1", "10.244.1.0/24").of("gone")]);
-    let lay = plan.creations[0].clone();
-    (plan, lay)
+    let creation = plan.creations[0].clone();
+    (plan, creation)
 }
 
 #[test]
 fn failed_route_backs_off_up_to_a_limit() {
-    let (plan, lay) = one_lay();
+    let (plan, creation) = one_creation();
     let mut attempts = Attempts::default();
     let mut now = Instant::now();
     for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
         assert_eq!(attempts.due(&plan, now).creations.len(), 1);
-        attempts.created(&lay, (failed(None), Duration::ZERO), now);
+        attempts.created(&creation, (failed(None), Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(expected)));
         assert!(attempts.due(&plan, now + seconds(expected) - Duration::from_millis(1)).is_settled());
         now += seconds(expected);
@@ -47,9 +47,9 @@ fn failed_route_backs_off_up_to_a_limit() {
 }
 
 #[test]
-fn each_outcome_has_its_delay_and_its_standing() {
+fn each_outcome_has_its_delay_and_state() {
     let pending = |again| Outcome::Pending { again };
-    for (name, outcome, delay, standing) in [
+    for (name, outcome, delay, state) in [
         ("done", Outcome::Done, 15, RouteState::Ready),
         ("pending", pending(None), 1, RouteState::Open),
         ("pending, with a delay", pending(Some(seconds(9))), 9, RouteState::Open),
@@ -69,20 +69,20 @@ fn each_outcome_has_its_delay_and_its_standing() {
             RouteState::Failed,
         ),
     ] {
-        let (_, lay) = one_lay();
+        let (_, creation) = one_creation();
         let (mut attempts, now) = (Attempts::default(), Instant::now());
-        assert_eq!(attempts.route_state(&lay), RouteState::Open, "{name}");
-        attempts.created(&lay, (outcome, Duration::ZERO), now);
+        assert_eq!(attempts.route_state(&creation), RouteState::Open, "{name}");
+        attempts.created(&creation, (outcome, Duration::ZERO), now);
         assert_eq!(attempts.next(now), Some(seconds(delay)), "{name}");
-        assert_eq!(attempts.route_state(&lay), standing, "{name}");
+        assert_eq!(attempts.route_state(&creation), state, "{name}");
     }
 }
 
 #[test]
 fn route_with_a_new_next_hop_is_created_at_once() {
-    let (plan, lay) = one_lay();
+    let (plan, creation) = one_creation();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.created(&lay, (failed(None), Duration::ZERO), now);
+    attempts.created(&creation, (failed(None), Duration::ZERO), now);
     assert!(attempts.due(&plan, now).is_settled());
 
     let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
@@ -91,32 +91,32 @@ fn route_with_a_new_next_hop_is_created_at_once() {
 
 #[test]
 fn completed_actions_are_forgotten() {
-    let (_, lay) = one_lay();
+    let (_, creation) = one_creation();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.created(&lay, (Outcome::Done, Duration::ZERO), now);
+    attempts.created(&creation, (Outcome::Done, Duration::ZERO), now);
     attempts.keep(&Plan::default());
     assert_eq!(attempts.next(now), None);
-    assert_eq!(attempts.route_state(&lay), RouteState::Open);
+    assert_eq!(attempts.route_state(&creation), RouteState::Open);
 }
 
 #[test]
 fn route_waits_for_the_conflicting_one_and_fails_with_it() {
-    let (plan, lay) = one_replacement();
+    let (plan, creation) = one_replacement();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.removed(&lay.instead_of[0], failed(Some(seconds(7))), now);
+    attempts.removed(&creation.instead_of[0], failed(Some(seconds(7))), now);
 
-    assert_eq!(attempts.route_state(&lay), RouteState::Failed);
+    assert_eq!(attempts.route_state(&creation), RouteState::Failed);
     assert!(attempts.due(&plan, now).is_settled());
-    assert_eq!(attempts.due(&plan, now + seconds(7)).creations, [lay]);
+    assert_eq!(attempts.due(&plan, now + seconds(7)).creations, [creation]);
 }
 
 #[test]
 fn completed_removal_is_not_repeated_while_the_cache_lags() {
-    let (plan, lay) = one_replacement();
+    let (plan, creation) = one_replacement();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.removed(&lay.instead_of[0], Outcome::Done, now);
-    attempts.created(&lay, (failed(None), Duration::ZERO), now);
+    attempts.removed(&creation.instead_of[0], Outcome::Done, now);
+    attempts.created(&creation, (failed(None), Duration::ZERO), now);
 
     let again = attempts.due(&plan, now + seconds(1));
-    assert_eq!(again.creations, [Creation { instead_of: Vec::new(), ..lay }]);
+    assert_eq!(again.creations, [Creation { instead_of: Vec::new(), ..creation }]);
 }

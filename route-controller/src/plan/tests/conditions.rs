@@ -12,7 +12,7 @@ struct Case {
     node: Node,
     routes: Vec<Route>,
     /// The outcome of each route to create.
-    laid: RouteState,
+    created: RouteState,
     written: Option<Network>,
 }
 
@@ -39,16 +39,16 @@ fn condition_covers_all_routes_of_a_node() {
     let (available, unavailable) = (Some(Network::Available), Some(Network::Unavailable));
     let dual = || asking().pods("fd00:244:0:1::/64");
     let foreign = || route("1", "10.244.1.0/24").owned(Owner::OtherCluster);
-    let case = |name, node, routes: &[Route], laid, written| Case {
+    let case = |name, node, routes: &[Route], created, written| Case {
         name,
         node,
         routes: routes.to_vec(),
-        laid,
+        created,
         written,
     };
-    for Case { name, node, routes, laid, written } in [
+    for Case { name, node, routes, created, written } in [
         case("kept", asking(), &[there()], open, available),
-        case("laid", asking(), &[], ready, available),
+        case("created", asking(), &[], ready, available),
         case("new, in progress", asking(), &[], open, None),
         case("new, failed", asking(), &[], failed, unavailable),
         case("exists, in progress", asking(), &[there().is(State::Pending)], open, None),
@@ -93,7 +93,7 @@ fn condition_covers_all_routes_of_a_node() {
         let plan = plan(&nodes, &routes, &cluster(), None);
         let change = |network| Change { node_name: "a".to_owned(), node_uid: "a".to_owned(), network };
         let expected: Vec<_> = written.map(change).into_iter().collect();
-        assert_eq!(changes(&nodes, &judged(&nodes, &plan, |_| laid)), expected, "{name}");
+        assert_eq!(changes(&nodes, &judged(&nodes, &plan, |_| created)), expected, "{name}");
     }
 }
 

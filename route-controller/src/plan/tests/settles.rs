@@ -76,14 +76,14 @@ proptest! {
 
         let plan = settled(&nodes, &routes);
 
-        for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+        for removal in plan.creations.iter().flat_map(|creation| &creation.instead_of).chain(&plan.removals) {
             let route = routes.iter().find(|route| route.vendor_id == removal.vendor_id).expect("an existing route");
             let unmarked = route.owner == Owner::Unmanaged && serves_any(route, &nodes);
             assert!(route.owner == Owner::Ours || unmarked, "{plan}");
             assert!(cluster().contain(&route.destination) || removal.cause == Cause::Replaced, "{plan}");
         }
-        for lay in &plan.creations {
-            assert!(nodes.iter().any(|node| node.pod_cidrs.contains(&lay.claim.to)), "{plan}");
+        for creation in &plan.creations {
+            assert!(nodes.iter().any(|node| node.pod_cidrs.contains(&creation.claim.to)), "{plan}");
         }
     }
 
@@ -92,7 +92,7 @@ proptest! {
     fn order_of_listings_decides_nothing(
         mut nodes in vec(any_node(), 0..5),
         mut routes in vec(any_route(), 0..8),
-        turns in (0_usize..5, 0_usize..8),
+        picked in (0_usize..5, 0_usize..8),
         noted in vec(name(), 0..4),
     ) {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -104,7 +104,7 @@ proptest! {
         let listed = plan(&nodes, &routes, &cluster(), Some(&record));
         nodes.reverse();
         routes.reverse();
-        let (node, route) = (turns.0.min(nodes.len()), turns.1.min(routes.len()));
+        let (node, route) = (picked.0.min(nodes.len()), picked.1.min(routes.len()));
         nodes.rotate_left(node);
         routes.rotate_left(route);
         let otherwise = plan(&nodes, &routes, &cluster(), Some(&record));
@@ -141,7 +141,7 @@ proptest! {
 
         let plan = settled_with(&after, &now, &record);
 
-        for removal in plan.creations.iter().flat_map(|lay| &lay.instead_of).chain(&plan.removals) {
+        for removal in plan.creations.iter().flat_map(|creation| &creation.instead_of).chain(&plan.removals) {
             let is_it = |route: &&Route| route.vendor_id == removal.vendor_id;
             let (then, now) = (seen.iter().find(is_it).expect("seen"), now.iter().find(is_it).expect("there"));
             let served = serves_any(then, &before) || serves_any(now, &after);
