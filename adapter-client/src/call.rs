@@ -19,6 +19,7 @@ use self::{
 };
 use crate::{
     connector::Line,
+    failure::Replaced,
     replicas::{Pick, Table, Tried},
 };
 
@@ -27,11 +28,6 @@ pub const REPLICA_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause before a replica that reported that it does not serve is called again; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The called replica does not respond, and another replica serves by now. The request may have been carried out.
-#[derive(Debug, thiserror::Error)]
-#[error("another replica serves, and the called one did not answer")]
-pub(crate) struct Replaced;
 
 /// Sends a request to the first replica that serves, and returns its answer.
 pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Answer {

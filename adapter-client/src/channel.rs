@@ -17,8 +17,8 @@ use tower::Service;
 use crate::{
     call::{self, REPLICA_TIMEOUT},
     connector::{Address, Line},
-    discovery::{self, Found, Resolve, SystemResolver},
-    replicas::{Table, Tried, supervise},
+    discovery::{self, Resolve, SystemResolver},
+    replicas::{Found, Table, Tried, supervise},
     security::{Fault, Secured, Security},
     target::{HostPort, Target},
 };

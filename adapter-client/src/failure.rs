@@ -9,10 +9,12 @@ use std::{
 use tonic::{ConnectError, Status, TimeoutExpired};
 use tracing::debug;
 
-use crate::{
-    call::Replaced,
-    connector::{CONNECT_LIMIT, HEARD_WITHIN},
-};
+use crate::connector::{CONNECT_LIMIT, HEARD_WITHIN};
+
+/// The called replica does not respond, and another replica serves by now. The request may have been carried out.
+#[derive(Debug, thiserror::Error)]
+#[error("another replica serves, and the called one did not answer")]
+pub(crate) struct Replaced;
 
 /// Returns why there was no answer. Returns `None` if there was an answer, or if the deadline of the call had passed.
 ///

@@ -2,13 +2,26 @@
 
 mod health;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use tokio::sync::{Notify, watch};
 use tracing::info;
 
 pub(crate) use self::health::supervise;
 use crate::connector::{Address, Line};
+
+/// The result of discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The last known replicas, even if discovery has failed since.
+    pub(crate) addresses: BTreeSet<Address>,
+    /// Why the last attempt failed.
+    pub(crate) trouble: Option<String>,
+}
 
 /// Health of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,8 +24,6 @@ pub use self::{
     election::{Election, ElectionArgs},
     pages::{MinVersion, PagesArgs, SecurePages},
 };
-use crate::{kube_api::Rate, mirror::kubernetes::Listing};
-
 /// Flags that every controller has. Flatten them into the controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
@@ -136,6 +134,25 @@ pub struct CommonConfig {
     pub log_format: LogFormat,
     /// Log filter that [`check_filter`] accepts.
     pub log_level: String,
+}
+
+/// A rate limit. `None` in the configuration: unlimited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Requests per second; above 0.
+    pub qps: f64,
+    /// Number of requests that may be sent at once after a pause; at least 1.
+    pub burst: u32,
+}
+
+/// How a mirror gets the initial objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// In pages, by list requests.
+    #[default]
+    Pages,
+    /// One by one, from the watch, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
+    Stream,
 }
 
 /// The identity of this cluster in the cloud.

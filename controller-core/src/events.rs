@@ -38,10 +38,12 @@ pub use self::{
     reminders::{REMIND, Reminders},
     repeat::Repeat,
 };
+pub use crate::text::{bounded, gist};
 use crate::{
     Clock,
     kube_api::{self, within},
     metrics::Registry,
+    text::cut,
 };
 
 /// Capacity of the queue of each kind, enough for a cluster of 500 nodes that join at once.
@@ -54,8 +56,6 @@ const PACE: Duration = Duration::from_millis(50);
 const NORMAL_SHARE: u32 = 4;
 /// How long a stopping process waits for the last Events to be written.
 const FLUSH: Duration = Duration::from_secs(3);
-/// The API server's limit for notes.
-const NOTE_MAX: usize = 1024;
 
 /// Severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -408,32 +408,6 @@ fn namespace(about: &ObjectReference) -> &str {
 
 fn event_name(about: &ObjectReference, suffix: &str) -> String {
     format!("{}.{suffix}", about.name.as_deref().unwrap_or("unnamed"))
-}
-
-/// Returns the gist of a text: the text without words that contain a digit, since delays, counts, addresses and request IDs differ between
-/// attempts. Two texts with the same reason and different gists are two problems.
-#[must_use]
-pub fn gist(text: &str) -> String {
-    let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// Shortens a text that a user wrote to at most `most` characters.
-#[must_use]
-pub fn bounded(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
-/// Shortens a note to [`NOTE_MAX`] bytes, at a character boundary.
-pub(crate) fn cut(note: &str) -> String {
-    if note.len() <= NOTE_MAX {
-        return note.to_owned();
-    }
-    let end = (0..=NOTE_MAX - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}…", note.get(..end).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -20,10 +20,7 @@ use kube::{
 };
 use tower::{buffer::BufferLayer, timeout::TimeoutLayer};
 
-pub use self::{
-    pace::Rate,
-    requests::{Held, Requests},
-};
+pub use self::requests::{Held, Requests};
 
 /// Time limit for a call: longer than a healthy API server ever takes.
 const LIMIT: Duration = Duration::from_secs(15);

@@ -37,6 +37,7 @@ pub mod retry;
 pub mod start;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 
 pub use clock::Clock;
 pub use outage::Link;

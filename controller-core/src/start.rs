@@ -32,14 +32,13 @@ use self::{pulse::Pulse, scope::Keeper, tasks::Tasks};
 use crate::{
     Clock,
     adapter::Adapter,
-    config::{CommonConfig, SecurePages},
+    config::{CommonConfig, Listing, SecurePages},
     events::{self, Recorder},
     explain::{self, Explain, Identity},
     health::{self, Health},
     kube_api::{self, Requests},
     leadership::{Candidate, ShardPass, Shards, Term, host},
     metrics::{AdapterMetrics, Registry, controller_registry},
-    mirror::kubernetes::Listing,
 };
 
 /// Silences kube's client, which logs each failed attempt as an error, since the mirrors already log outages. A user's directive comes

@@ -9,7 +9,10 @@
 
 use tokio::time::Instant;
 
-use crate::{record::Record, settings::Timing};
+use crate::{
+    record::{Acquisition, Record},
+    settings::Timing,
+};
 
 /// The state of one candidate.
 #[derive(Clone, Debug)]
@@ -58,17 +61,6 @@ struct Ours {
     since: u64,
     /// Epoch of the last term.
     last: u64,
-}
-
-/// How to acquire the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acquisition {
-    /// The new value of `leaseTransitions`, higher than the last observed one.
-    pub transitions: u32,
-    /// Lower bound: the epoch of the new term must be higher than this value.
-    pub after: u64,
-    /// The version to patch. `None`: the Lease does not exist and must be created.
-    pub version: Option<String>,
 }
 
 /// The next step.

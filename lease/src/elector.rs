@@ -1,7 +1,5 @@
 //! Executes the decisions of the candidate and publishes the leadership.
 
-use std::sync::Arc;
-
 use futures::future::{BoxFuture, OptionFuture};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -13,33 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     api::{Changes, Error, LeaseApi},
-    candidate::{Acquisition, Action, Candidate},
+    candidate::{Action, Candidate},
     member::{Act, Member},
-    record::{self, Notes, Record},
+    record::{self, Acquisition, Notes, Record},
+    seat::Leadership,
     settings::{Settings, SettingsError},
 };
-
-/// The current leader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leadership {
-    /// This process leads.
-    Leader {
-        /// Time at which the leadership ends; each renewal moves it forward. Code that acts as leader must compare this time with the
-        /// clock.
-        valid_until: Instant,
-        /// Identifies the term; higher than the epoch of any earlier term. See [`Record::epoch`].
-        epoch: u64,
-        /// The epoch of the first of the consecutive terms of this process.
-        since: u64,
-        /// The UID of the Lease. Events refer to it.
-        uid: Arc<str>,
-    },
-    /// Another process leads, or no process leads.
-    Follower {
-        /// The holder of the lease. `None`: the lease has no holder, or the holder is not known yet.
-        holder: Option<String>,
-    },
-}
 
 /// Takes part in the election for one Lease.
 pub struct Elector {

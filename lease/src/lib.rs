@@ -29,11 +29,11 @@ mod shards;
 mod share;
 
 pub use self::{
-    candidate::{Acquisition, Action, Candidate, Lost},
+    candidate::{Action, Candidate, Lost},
     causes::{causes, without_secrets},
-    elector::{Elector, Leadership},
-    record::Record,
-    seat::{Seat, Visit},
+    elector::Elector,
+    record::{Acquisition, Record},
+    seat::{Leadership, Seat, Visit},
     settings::{Settings, SettingsError, Timing},
     shards::ShardElector,
 };

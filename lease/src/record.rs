@@ -9,10 +9,18 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    candidate::Acquisition,
-    settings::{Settings, Timing},
-};
+use crate::settings::{Settings, Timing};
+
+/// How to acquire the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquisition {
+    /// The new value of `leaseTransitions`, higher than the last observed one.
+    pub transitions: u32,
+    /// Lower bound: the epoch of the new term must be higher than this value.
+    pub after: u64,
+    /// The version to patch. `None`: the Lease does not exist and must be created.
+    pub version: Option<String>,
+}
 
 /// The content of a Lease. A Lease without a spec counts as not held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,27 @@ use std::sync::Arc;
 
 use tokio::{sync::watch, time::Instant};
 
-use crate::elector::Leadership;
+/// The current leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// This process leads.
+    Leader {
+        /// Time at which the leadership ends; each renewal moves it forward. Code that acts as leader must compare this time with the
+        /// clock.
+        valid_until: Instant,
+        /// Identifies the term; higher than the epoch of any earlier term. See [`Record::epoch`](crate::Record::epoch).
+        epoch: u64,
+        /// The epoch of the first of the consecutive terms of this process.
+        since: u64,
+        /// The UID of the Lease. Events refer to it.
+        uid: Arc<str>,
+    },
+    /// Another process leads, or no process leads.
+    Follower {
+        /// The holder of the lease. `None`: the lease has no holder, or the holder is not known yet.
+        holder: Option<String>,
+    },
+}
 
 /// One shard, as seen by this process. Clones are handles of the same shard.
 #[derive(Clone, Debug)]

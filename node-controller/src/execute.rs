@@ -3,8 +3,6 @@
 //! The controller writes only fields that it owns, with patches that test the node's UID: a node that was recreated under the same name is
 //! another node.
 
-pub(crate) mod rehearse;
-
 use std::{sync::Arc, time::Duration};
 
 use controller_core::{

@@ -34,8 +34,8 @@ use controller_core::{
 
 use self::{
     config::{Config, Settings},
-    execute::rehearse::Rehearsals,
     lifecycle::{Ledgers, Signs},
+    reconcile::rehearse::Rehearsals,
 };
 
 const NAMES: Names = Names {

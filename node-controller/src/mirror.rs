@@ -12,7 +12,8 @@ use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
     adapter::ScopeGuard,
-    mirror::{self, Change, Mirror, ObjectName, cloud::Instances, kubernetes::Listing},
+    config::Listing,
+    mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
     node::{self, LeanNode},
     queue::Queue,
     start::Process,

@@ -1,5 +1,7 @@
 //! Takes a node through the four steps. All decisions are made in the steps.
 
+pub(crate) mod rehearse;
+
 use std::sync::Arc;
 
 use controller_core::{

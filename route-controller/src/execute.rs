@@ -2,9 +2,8 @@
 //!
 //! All decisions are made elsewhere: `error` interprets the adapter's answers.
 
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod record;
-pub(crate) mod rehearse;
 
 use std::time::Duration;
 
@@ -188,7 +187,7 @@ impl Executor {
         Ok(())
     }
 
-    fn request(&self, batch: &Batch<'_>) -> ApplyRoutesRequest {
+    pub(crate) fn request(&self, batch: &Batch<'_>) -> ApplyRoutesRequest {
         ApplyRoutesRequest {
             context: None,
             fence: Some(self.shards.fence()),

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use controller_core::Clock;
 use controller_core::adapter::{Adapter, ScopeGuard};
+use controller_core::config::Listing;
 use controller_core::mirror::cloud::Routes as RouteSource;
-use controller_core::mirror::kubernetes::Listing;
 use controller_core::mirror::{Change, Mirror, ObjectName};
 use controller_core::node::LeanNode;
 use controller_core::queue::{Backoff, Queue};

@@ -1,5 +1,7 @@
 //! Takes the only key through the four steps. All decisions are made in the steps.
 
+mod rehearse;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex as Plain, PoisonError};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use self::rehearse::Wanted;
 use crate::config::{ClusterCidrs, Config};
 use crate::error::Error;
 use crate::error::attempts::Attempts;
@@ -27,7 +30,6 @@ use crate::error::guard::{Guard, Judgement, Nodes};
 use crate::error::write_order::WriteOrder;
 use crate::events::Events;
 use crate::execute::record::Store;
-use crate::execute::rehearse::Wanted;
 use crate::execute::{Applied, Executor};
 use crate::explain::{findings, rest, waiting};
 use crate::metrics::Metrics;

@@ -13,7 +13,8 @@ use cloud_api_proto::v1alpha1::LoadBalancer;
 use controller_core::{
     Clock, Link,
     adapter::Adapter,
-    mirror::{Change, Mirror, ObjectName, kubernetes::Listing},
+    config::Listing,
+    mirror::{Change, Mirror, ObjectName},
     node::LeanNode,
     queue::Queue,
 };

@@ -119,7 +119,7 @@ mod tests {
             ),
             ("broke", Box::new(io::Error::from(io::ErrorKind::BrokenPipe)), Verdict::Broken),
             ("connection broke during the message", Box::new(broke), Verdict::Broken),
-            ("replaced", Box::new(super::super::Replaced), Verdict::Broken),
+            ("replaced", Box::new(crate::failure::Replaced), Verdict::Broken),
             ("timeout", Box::new(TimeoutExpired(())), Verdict::Final),
             ("message too long", Box::new(Status::out_of_range("5 MiB")), Verdict::Final),
         ] {

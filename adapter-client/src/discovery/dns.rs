@@ -8,8 +8,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::Found;
-use crate::{connector::Address, replicas::Table, target::HostPort};
+use crate::{
+    connector::Address,
+    replicas::{Found, Table},
+    target::HostPort,
+};
 
 /// Interval between lookups.
 const PERIOD: Duration = Duration::from_secs(30);

@@ -16,9 +16,9 @@ use kube::{
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
 
-use super::Found;
 use crate::{
     connector::Address,
+    replicas::Found,
     target::{HostPort, ServicePort},
 };
 

@@ -13,10 +13,9 @@ use tonic_health::pb::{
 };
 use tracing::{debug, warn};
 
-use super::{Health, Table};
+use super::{Found, Health, Table};
 use crate::{
     connector::{Address, Line},
-    discovery::Found,
     failure::unanswered,
     security::Secured,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Scope};
 use tokio::sync::watch;
 
-use crate::{mirror::Mirror, provider_id};
+use crate::provider_id;
 
 /// Compares the scopes that the adapter reports with the first one. Cloning gives another handle to the same state.
 #[derive(Clone, Debug, Default)]
@@ -148,24 +148,9 @@ impl ScopeGuard {
         }
         self.readiness().map_err(|why| AdapterError::new(Reason::NotLeader, why))
     }
-}
 
-impl ScopeGuard {
-    /// Reads a mirror of the cloud for writes to Kubernetes. Refused while the adapter works in another part of the cloud, or while the
-    /// mirror still shows another part.
-    pub fn read_mirror<T, R>(
-        &self,
-        mirror: &Mirror<String, T>,
-        read: impl FnOnce() -> R,
-    ) -> Result<R, AdapterError> {
-        // The adapter's scope is known before a mirror shows any of its content; the mirror's own scope is known only afterwards.
-        self.may_show(mirror.scope().as_deref())?;
-        let content = read();
-        self.may_change()?;
-        Ok(content)
-    }
-
-    fn may_show(&self, fingerprint: Option<&str>) -> Result<(), AdapterError> {
+    /// Whether the content of a mirror with this scope may be used.
+    pub(crate) fn may_show(&self, fingerprint: Option<&str>) -> Result<(), AdapterError> {
         self.may_change()?;
         match (&self.0.borrow().known, fingerprint) {
             (Known::This(ours), Some(shown)) if ours.fingerprint() != shown => {

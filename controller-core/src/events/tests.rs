@@ -223,17 +223,6 @@ async fn normal_events_are_written_among_many_warnings() {
     assert!(kube.event_objects().len() < QUEUE, "not after all Warnings");
 }
 
-#[test]
-fn texts_of_users_are_bounded_by_characters() {
-    assert_eq!((bounded("üüü", 3).as_str(), bounded("üüüü", 3).as_str()), ("üüü", "üü…"));
-}
-
-#[test]
-fn the_gist_has_no_word_with_a_digit() {
-    assert_eq!(gist("429, wait 3 s (request req-7f)"), gist("429, wait 15 s (request req-81)"));
-    assert_ne!(gist("no quota for load balancers"), gist("no quota for floating IPs"));
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_hangs_does_not_delay_a_stop() {
     let hanging = tower::service_fn(|_: http::Request<kube::client::Body>| {
@@ -249,11 +238,4 @@ async fn an_api_server_that_hangs_does_not_delay_a_stop() {
     stop.cancel();
     tasks.join_all().await;
     assert!(stopped.elapsed() <= FLUSH, "{:?}", stopped.elapsed());
-}
-
-#[test]
-fn long_notes_are_cut_between_characters() {
-    let note = cut(&"ü".repeat(NOTE_MAX));
-    assert!(note.len() <= NOTE_MAX && note.ends_with("ü…"), "{note}");
-    assert_eq!(cut("short"), "short");
 }

@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::{Clock, events::cut, mirror::ObjectName};
+use crate::{Clock, mirror::ObjectName, text::cut};
 
 /// Maximum number of kept plan lines.
 const LINES: usize = 20;

@@ -7,14 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A rate limit. `None` in the configuration: unlimited.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
-    /// Requests per second; above 0.
-    pub qps: f64,
-    /// Number of requests that may be sent at once after a pause; at least 1.
-    pub burst: u32,
-}
+use crate::config::Rate;
 
 /// Schedules requests at the rate. Cloning gives another handle.
 #[derive(Clone, Debug)]

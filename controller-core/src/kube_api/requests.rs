@@ -14,11 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 use tracing::{Instrument as _, Span, field::Empty};
 
-use super::{
-    metrics::RequestMetrics,
-    pace::{Pace, Rate},
-};
-use crate::{leadership::Shards, metrics::Registry};
+use super::{metrics::RequestMetrics, pace::Pace};
+use crate::{config::Rate, leadership::Shards, metrics::Registry};
 
 /// Maximum time for which requests wait for the end of a pause that the server asked for. If the pause is longer, requests are refused,
 /// since their callers have time limits of their own.

@@ -21,7 +21,7 @@ pub use self::{
 };
 use super::{Change, Mirror};
 use crate::{
-    adapter::{Adapter, is_caller_refused, is_unreachable, typed},
+    adapter::{Adapter, ScopeGuard, is_caller_refused, is_unreachable, typed},
     outage::Outage,
 };
 
@@ -115,6 +115,22 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
             let pause = outage.failed(&broken.to_string());
             tokio::time::sleep(retry_after.unwrap_or(pause).clamp(pause, IDLE_TIMEOUT)).await;
         }
+    }
+}
+
+impl ScopeGuard {
+    /// Reads a mirror of the cloud for writes to Kubernetes. Refused while the adapter works in another part of the cloud, or while the
+    /// mirror still shows another part.
+    pub fn read_mirror<T, R>(
+        &self,
+        mirror: &Mirror<String, T>,
+        read: impl FnOnce() -> R,
+    ) -> Result<R, AdapterError> {
+        // The adapter's scope is known before a mirror shows any of its content; the mirror's own scope is known only afterwards.
+        self.may_show(mirror.scope().as_deref())?;
+        let content = read();
+        self.may_change()?;
+        Ok(content)
     }
 }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tracing::info;
 
 use super::{Change, Content, Mirror, ObjectName, put, replace};
-use crate::{kube_api, outage::Outage};
+use crate::{config::Listing, kube_api, outage::Outage};
 
 /// Time without an object after which a listing is given up.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,23 +26,11 @@ const LONG_STREAM_SECONDS: u32 = 290;
 /// Objects per page. A page is held both as bytes and decoded: kubectl's page size, 500 nodes of 13 kB, would take 20 MB for a moment.
 const PAGE: u32 = 100;
 
-/// How a mirror gets the initial objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Listing {
-    /// In pages, by list requests.
-    #[default]
-    Pages,
-    /// One by one, from the watch, which needs less memory on both sides. Source: Kubernetes' API concepts, «Streaming lists».
-    Stream,
-}
-
-impl Listing {
-    fn config(self, watch_seconds: u32) -> watcher::Config {
-        let config = watcher::Config::default().timeout(watch_seconds);
-        match self {
-            Self::Pages => config.page_size(PAGE),
-            Self::Stream => config.streaming_lists(),
-        }
+fn watcher_config(listing: Listing, watch_seconds: u32) -> watcher::Config {
+    let config = watcher::Config::default().timeout(watch_seconds);
+    match listing {
+        Listing::Pages => config.page_size(PAGE),
+        Listing::Stream => config.streaming_lists(),
     }
 }
 
@@ -63,7 +51,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
         let mut outage = Outage::new("API server", self.inner.clock, self.inner.link.clone());
         let mut watch_seconds = WATCH_SECONDS;
         loop {
-            let config = listing.config(watch_seconds);
+            let config = watcher_config(listing, watch_seconds);
             let broken = self.follow_watch((&api, config), &trim, &mut wake, &mut outage).await;
             watch_seconds = match broken {
                 Broken::ListingCut => LONG_STREAM_SECONDS,

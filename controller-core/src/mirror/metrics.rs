@@ -112,8 +112,9 @@ mod tests {
     use super::*;
     use crate::{
         Clock,
+        config::Listing,
         metrics::{controller_registry, render},
-        mirror::{ObjectName, kubernetes::Listing},
+        mirror::ObjectName,
         testing::{BEGIN, FakeKube, eventually, node},
     };
 

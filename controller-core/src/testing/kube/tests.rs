@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::{
     Clock,
+    config::Listing,
     mirror::Mirror,
-    mirror::kubernetes::Listing,
     testing::{BEGIN, eventually, node},
 };
 

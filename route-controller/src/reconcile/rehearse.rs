@@ -9,17 +9,17 @@ use controller_core::explain::rehearse::{BoxStream, StreamExt as _, steps, strea
 use controller_core::explain::report::VendorStep;
 use controller_core::explain::{Object, Rehearsal, Rehearse, Waits};
 
-use super::Executor;
-use super::batch::{Batch, batches};
+use super::Reconciler;
 use crate::error::attempts::Outcome;
 use crate::error::guard::Held;
 use crate::error::judge_item;
+use crate::execute::Executor;
+use crate::execute::batch::{Batch, batches};
 use crate::explain::{not_tried, would_fail, would_say};
 use crate::mirror::Mirrors;
 use crate::plan::claims::RouteState;
 use crate::plan::condition::{changes, judged};
 use crate::plan::{Creation, Plan, Removal};
-use crate::reconcile::Reconciler;
 
 /// What the last pass planned, for the shards of this replica.
 #[derive(Clone, Debug, Default)]

@@ -7,12 +7,12 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, stream},
 };
 
+use super::Reconciler;
 use crate::{
     explain,
     lifecycle::GOES,
     lookup::Lookup,
     plan::{Action, Node},
-    reconcile::Reconciler,
 };
 
 /// Makes plans for nodes with the same code as the workers.
