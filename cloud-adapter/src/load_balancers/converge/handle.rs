@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Priority};
-use tokio::{sync::watch, time::Instant};
 use telemetry::traces::Origin;
+use tokio::{sync::watch, time::Instant};
 
 use super::{super::decide::End, Order};
 use crate::vendor::{Meter, QueuePosition};
