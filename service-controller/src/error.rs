@@ -7,20 +7,33 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cloud_api_proto::{AdapterError, Reason};
 use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api};
+use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 
-use crate::plan::{
-    Fact, Operation, Refusal,
-    as_it_is::{FAMILIES, port},
-    memory::Topic,
-};
+use crate::plan::{Fact, Operation, Refusal, as_it_is::port, memory::Topic, refused::Refused};
 
 /// Fallback delay. Normally all Services are requeued when the adapter's capabilities arrive.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
+/// Grace period before an adapter outage is reported. A short one is usually a restart.
+const OUTAGE_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(10);
+
 /// HTTP statuses of the API server that may differ on the next try: not found, timeout, conflict, gone, too many requests. Such an error is
-/// reported only if it [lasts](crate::plan::memory::Memory::lasts).
+/// reported only if it lasts.
 const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
+
+/// How an error is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reporting {
+    /// Another replica has a newer fence. This process stops, without an Event for each Service.
+    Stop,
+    /// The adapter is away for a short time.
+    Quiet,
+    /// Another part of the controller will report it if it lasts.
+    Elsewhere,
+    Log,
+    Event,
+}
 
 /// An error that ended a reconcile.
 #[derive(Debug, thiserror::Error)]
@@ -85,21 +98,11 @@ impl Error {
         }
     }
 
-    /// The name of the call, if the adapter refuses it for all Services alike.
-    pub(crate) fn refused_altogether(&self) -> Option<&'static str> {
-        match self {
-            Self::Adapter { call, source, .. } => concerns_all(source.reason).then_some(call),
-            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::ApiServer { .. } => {
-                None
-            }
-        }
-    }
-
     /// Topic under which this error is reported.
     pub(crate) fn topic(&self) -> Topic {
         match self {
             Self::Refused(_) => Topic::Wish,
-            Self::Adapter { .. } if self.refuses_the_wish() => Topic::Refused,
+            Self::Adapter { .. } if self.refuses_settings() => Topic::Refused,
             Self::Adapter { .. }
             | Self::AdapterAway(_)
             | Self::WithoutLoadBalancers
@@ -108,7 +111,7 @@ impl Error {
     }
 
     /// Whether the adapter refuses the requested settings, and will refuse them again.
-    pub(crate) fn refuses_the_wish(&self) -> bool {
+    fn refuses_settings(&self) -> bool {
         match self {
             Self::Adapter { source, .. } => matches!(
                 source.reason,
@@ -125,38 +128,24 @@ impl Error {
         }
     }
 
-    /// Whether the existing load balancer has other address families and cannot get the requested ones.
-    pub(crate) fn fixes_the_families(&self) -> bool {
-        self.fixed().contains(FAMILIES)
-    }
-
-    /// Fields of the contract that cannot change on the existing load balancer, and ports that another user of it occupies. All other
-    /// fields can be applied. Empty: the error has another cause.
-    pub(crate) fn fixed(&self) -> BTreeSet<String> {
-        match self {
-            Self::Adapter { source, .. } if source.reason == Reason::ImmutableField => {
-                fields::named(source).into_iter().map(str::to_owned).collect()
-            }
-            Self::Adapter { source, .. }
-                if source.reason == Reason::FieldInvalid
-                    && fields::named(source).iter().all(|field| port(field).is_some()) =>
-            {
-                fields::named(source).into_iter().map(str::to_owned).collect()
-            }
-            Self::Refused(_)
-            | Self::AdapterAway(_)
-            | Self::WithoutLoadBalancers
-            | Self::Adapter { .. }
-            | Self::ApiServer { .. } => BTreeSet::new(),
+    /// What the adapter refused, if it refuses the requested settings, and will refuse them again. The fixed fields include ports that another
+    /// user of the load balancer occupies.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        let Self::Adapter { source, .. } = self else { return None };
+        if !self.refuses_settings() {
+            return None;
         }
-    }
-
-    /// Whether the load balancer that the Service names does not exist, or the Service already has another one.
-    pub(crate) fn denies_the_id(&self) -> bool {
-        let Self::Adapter { source, .. } = self else { return false };
-        source.reason == Reason::ResourceGone
-            || (source.reason == Reason::ImmutableField
-                && fields::named(source).contains("spec.load_balancer_id"))
+        let named = fields::named(source);
+        let is_immutable = source.reason == Reason::ImmutableField;
+        let are_ports = || named.iter().all(|field| port(field).is_some());
+        let id = source.reason == Reason::ResourceGone
+            || (is_immutable && named.contains("spec.load_balancer_id"));
+        let fixed = if is_immutable || (source.reason == Reason::FieldInvalid && are_ports()) {
+            named.into_iter().map(str::to_owned).collect()
+        } else {
+            BTreeSet::new()
+        };
+        Some(Refused { fixed, id })
     }
 
     /// The step that failed.
@@ -169,16 +158,40 @@ impl Error {
         }
     }
 
-    /// Whether another replica has a newer fence. This process must then stop, without an Event for each Service.
-    pub(crate) fn is_superseded(&self) -> bool {
-        matches!(self, Self::Adapter { source, .. } if source.reason == Reason::StaleFence)
+    /// How to report this error. `lasts`: the same call to the API server failed in several consecutive rounds. `is_refused`: whether the
+    /// adapter has refused this call for all Services for so long that another part of the controller reports it.
+    pub(crate) fn reporting(
+        &self,
+        lasts: bool,
+        now: Timestamp,
+        is_refused: impl FnOnce(&str) -> bool,
+    ) -> Reporting {
+        match self {
+            Self::AdapterAway(link) if !is_long_away(link, now) => Reporting::Quiet,
+            Self::Adapter { source, .. } if source.reason == Reason::StaleFence => Reporting::Stop,
+            Self::Adapter { call, source, .. } if concerns_all(source.reason) && !is_refused(call) => {
+                Reporting::Elsewhere
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => {
+                if lasts || self.is_reported() {
+                    Reporting::Event
+                } else {
+                    Reporting::Log
+                }
+            }
+        }
     }
 
     /// Whether to emit an Event. For errors of the API server: only if a retry will fail in the same way, as with a missing permission.
-    pub(crate) fn is_news(&self) -> bool {
+    fn is_reported(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers => true,
-            Self::Adapter { .. } => !self.is_superseded(),
+            Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => {
+                true
+            }
             Self::ApiServer { source, .. } => {
                 let lasts = |status| matches!(status, 400..=499) && !PASSES.contains(&status);
                 source.status().is_some_and(lasts) && !source.is_stale()
@@ -187,7 +200,7 @@ impl Error {
     }
 
     /// The failed call to the API server, if a retry may succeed. `None`: another error, or one that is ignored.
-    pub(crate) fn not_done(&self) -> Option<&'static str> {
+    pub(crate) fn failed_call(&self) -> Option<&'static str> {
         match self {
             Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
                 Some(call)
@@ -208,7 +221,7 @@ impl Error {
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
                 format!("{} {}", source.reason.word(), gist(&source.message))
             }
-            Self::ApiServer { source, .. } if self.is_news() => format!("{self}: {:?}", source.status()),
+            Self::ApiServer { source, .. } if self.is_reported() => format!("{self}: {:?}", source.status()),
             // The errors of a failing API server vary from call to call.
             Self::ApiServer { .. } => self.to_string(),
             Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
@@ -216,7 +229,7 @@ impl Error {
     }
 
     /// The Event to emit.
-    pub(crate) fn news(&self) -> Fact {
+    pub(crate) fn fact(&self) -> Fact {
         Fact::Failed(self.step().clone(), self.text())
     }
 
@@ -285,6 +298,13 @@ fn remedy(reason: Reason) -> &'static str {
         }
         // The adapter reports its progress with the same text.
         Reason::OutcomeUnknown => "the adapter first checks whether the write was made",
+    }
+}
+
+fn is_long_away(link: &Link, now: Timestamp) -> bool {
+    match link {
+        Link::Starting | Link::Up => false,
+        Link::Down { since, .. } => now.duration_since(*since) >= OUTAGE_GRACE_PERIOD,
     }
 }
 
@@ -379,9 +399,9 @@ mod tests {
             (500, false),
             (503, false),
         ] {
-            assert_eq!(api_server(status).is_news(), want, "{status}");
+            assert_eq!(api_server(status).is_reported(), want, "{status}");
         }
-        assert!(!Error::ApiServer { call: "", source: kube_api::Error::Timeout }.is_news());
+        assert!(!Error::ApiServer { call: "", source: kube_api::Error::Timeout }.is_reported());
     }
 
     #[test]

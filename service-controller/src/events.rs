@@ -32,9 +32,9 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
                        --load-balancer-name-template has no effect";
 
-/// Builds the Event that reports `news`.
-pub(crate) fn notice(news: &Fact) -> Notice {
-    match news {
+/// Builds the Event that reports `fact`.
+pub(crate) fn notice(fact: &Fact) -> Notice {
+    match fact {
         Fact::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
         Fact::Ensured => normal("EnsuredLoadBalancer", "Ensure", "Ensured load balancer"),
         Fact::Updated => normal("UpdatedLoadBalancer", "Update", "Updated load balancer with new hosts"),
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn events_are_in_the_reference() {
-        let event = |news: Fact| {
-            let Notice { kind, reason, note, .. } = notice(&news);
+        let event = |fact: Fact| {
+            let Notice { kind, reason, note, .. } = notice(&fact);
             doc_tools::reference::Event { reason, kind: kind.word(), words: note }
         };
         let all: Vec<_> = all().into_iter().map(event).collect();
@@ -228,8 +228,8 @@ mod tests {
     // Behaviour: S26
     #[test]
     fn service_event_texts() {
-        let line = |news: Fact| {
-            let notice = notice(&news);
+        let line = |fact: Fact| {
+            let notice = notice(&fact);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
         };
         insta::assert_snapshot!(all().into_iter().map(line).collect::<Vec<_>>().join("\n"), @r#"

@@ -36,16 +36,18 @@ use crate::{
     metrics::Metrics,
     mirror::{Reading, kubernetes::service as to_service},
     plan::{
-        Action, Ask, Fact, Operation, Why,
+        Action, Ask, Fact, Facts, Operation, Plan, Why,
+        annotations::settings::Defaults,
         cloud::{Balancer, EnsureResult, Removal},
-        families::family_of,
         features::Features,
         left_over::Standing,
-        memory::{LAG, Memory, NextPass, Settled},
+        memory::{Confirmed, Event, LAG, Memory, NextPass, Outcome, Write},
+        plan,
+        refused::{Reaction, react},
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
-        stale_id::noted,
         targets::Targets,
+        wanted::Judged,
     },
 };
 
@@ -69,14 +71,66 @@ pub(crate) struct Executor {
 pub(crate) struct Job<'a> {
     pub(crate) service: Service,
     pub(crate) memory: &'a mut Memory,
+    pub(crate) judged: Judged,
     pub(crate) targets: Arc<Targets>,
     /// Time at which these nodes became the targets.
     pub(crate) targets_since: Instant,
+    pub(crate) defaults: &'a Defaults,
     /// Capabilities of the adapter.
     pub(crate) features: Option<Arc<Features>>,
     pub(crate) seen: Option<Vec<Balancer>>,
     /// Time since the start of the process.
     pub(crate) now: Duration,
+}
+
+impl Job<'_> {
+    pub(crate) fn plan(&self) -> Plan {
+        plan(&self.service, self.memory, &self.facts())
+    }
+
+    /// Decides how to continue after this error of an ensure.
+    pub(crate) fn react(&mut self, ask: &Ask, error: &Error) -> Reaction {
+        let Some(refused) = error.refused() else { return Reaction::Report };
+        let mut memory = std::mem::take(self.memory);
+        let reaction = react(&self.service, &mut memory, &self.facts(), ask, &refused);
+        *self.memory = memory;
+        reaction
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            judged: &self.judged,
+            targets: &self.targets,
+            defaults: self.defaults,
+            features: self.features.as_deref(),
+            cloud: self.seen.as_deref(),
+            now: self.now,
+        }
+    }
+}
+
+/// A call of `DeleteLoadBalancer` for a Service.
+#[derive(Debug)]
+pub(crate) struct Deletion<'a> {
+    pub(crate) id: &'a ServiceId,
+    pub(crate) takeover: &'a Takeover,
+    /// The step that fails if the call fails.
+    pub(crate) step: &'a Operation,
+    /// Time since the start of the process.
+    pub(crate) now: Duration,
+}
+
+/// An action that failed.
+pub(crate) struct Failed {
+    pub(crate) error: Box<Error>,
+    /// Other settings are in force now, so the next round runs at once.
+    pub(crate) falls_back: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error: Box::new(error), falls_back: false }
+    }
 }
 
 impl Executor {
@@ -91,19 +145,20 @@ impl Executor {
     }
 
     /// Executes the actions in order. The first action that fails or must wait ends the execution.
-    pub(crate) async fn carry_out(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<NextPass, Error> {
+    pub(crate) async fn execute(&self, job: &mut Job<'_>, actions: &[Action]) -> Result<NextPass, Failed> {
         for action in actions {
             let next = match action {
                 Action::AddFinalizer => self.add_finalizer(job).await?,
                 Action::Ensure(ask) => self.ensure(job, ask).await?,
                 Action::WriteStatus(ingress) => self.write_status(job, ingress).await?,
                 Action::Delete(takeover) => {
-                    let id = job.service.id.clone();
-                    self.delete(&id, (job.memory, job.now), takeover, &Operation::Sync).await?
+                    let (id, step, now) = (&job.service.id, &Operation::Sync, job.now);
+                    self.delete(job.memory, &Deletion { id, takeover, step, now }).await?
                 }
                 Action::Release => self.release(job).await?,
                 Action::Forget => {
-                    self.tell(&job.service.id, &job.memory.forgotten(job.seen.as_deref(), job.now));
+                    let event = Event::Forgotten { seen: job.seen.as_deref(), now: job.now };
+                    self.emit(&job.service.id, &job.memory.on(event).facts);
                     NextPass::Now
                 }
             };
@@ -115,15 +170,15 @@ impl Executor {
     }
 
     /// Emits Events, and logs the same texts.
-    pub(crate) fn tell(&self, id: &ServiceId, news: &[Fact]) {
-        for news in news {
-            self.recorder.emit(&events::about(id), events::notice(news));
+    pub(crate) fn emit(&self, id: &ServiceId, facts: &[Fact]) {
+        for fact in facts {
+            self.recorder.emit(&events::about(id), events::notice(fact));
         }
     }
 
     /// Emits an Event about the whole cluster, and logs the same text.
-    pub(crate) fn tell_all(&self, news: &Fact) {
-        self.recorder.emit(&self.shards.regarding(), events::notice(news));
+    pub(crate) fn emit_for_cluster(&self, fact: &Fact) {
+        self.recorder.emit(&self.shards.regarding(), events::notice(fact));
     }
 
     /// Whether the adapter has refused this call for all Services for so long that another part of the controller reports it.
@@ -131,84 +186,71 @@ impl Executor {
         self.adapter.call_health().is_refused(call) || self.adapter.scope().readiness().is_err()
     }
 
-    async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<NextPass, Error> {
+    async fn ensure(&self, job: &mut Job<'_>, ask: &Ask) -> Result<NextPass, Failed> {
         let id = job.service.id.clone();
-        self.tell(&id, &job.memory.asking(ask));
+        self.emit(&id, &job.memory.ensure_called(ask).facts);
         let called = Instant::now();
-        let answer = match self.ask(job, ask).await {
-            Ok(answer) => answer,
+        match self.ask(job, ask).await {
+            Ok(answer) => {
+                debug!(service = %id, why = %ask.why, ?answer, "Called EnsureLoadBalancer");
+                let event = Event::EnsureAnswered { ask, answer: &answer, seen: job.seen.as_deref() };
+                let outcome = job.memory.on(event);
+                if let Some(earlier) = outcome.hosts_updated {
+                    self.metrics.hosts_updated(job.targets_since.elapsed(), earlier + called.elapsed());
+                }
+                Ok(self.apply(&id, &outcome))
+            }
             Err(error) => {
                 if ask.why == Why::Hosts {
                     self.metrics.hosts_failed();
                 }
-                let refused = error.refuses_the_wish() && !ask.stands_in;
-                if refused && Self::asks_for_less(job, ask, &error) {
-                    return Ok(NextPass::Now);
-                }
-                if refused {
-                    job.memory.refuse(ask);
-                }
-                // The refusal of the requested settings was reported already. These settings were the controller's own guess.
-                if error.refuses_the_wish() && ask.stands_in && job.memory.guessed_wrong() {
-                    info!(service = %id, error = %error.text(), "Cannot adapt the settings to the existing load balancer");
-                    self.ledger.keep_last_wait(&id.object());
-                    return Ok(NextPass::After(LAG));
-                }
-                return Err(error);
+                self.react(job, ask, error)
             }
-        };
-        debug!(service = %id, why = %ask.why, ?answer, "Called EnsureLoadBalancer");
-        let outcome = job.memory.answered(ask, answer, job.seen.as_deref());
+        }
+    }
+
+    fn react(&self, job: &mut Job<'_>, ask: &Ask, error: Error) -> Result<NextPass, Failed> {
+        let reaction = job.react(ask, &error);
+        let (service, text) = (&job.service.id, error.text());
+        match reaction {
+            Reaction::Narrow => {
+                info!(%service, error = text, "Keeping the single address family of the load balancer");
+                Ok(NextPass::Now)
+            }
+            Reaction::IgnoreId(id) => {
+                info!(%service, id, error = text, "Ignoring the load balancer ID recorded by another controller");
+                Ok(NextPass::Now)
+            }
+            Reaction::Restore => {
+                info!(%service, error = text, "Cannot adapt the settings to the existing load balancer");
+                self.ledger.keep_last_wait(&service.object());
+                Ok(NextPass::After(LAG))
+            }
+            Reaction::FallBack => Err(Failed { falls_back: true, ..Failed::from(error) }),
+            Reaction::Report => Err(error.into()),
+        }
+    }
+
+    /// Executes what follows from an answer of the adapter, and returns when the next round runs.
+    fn apply(&self, id: &ServiceId, outcome: &Outcome) -> NextPass {
         if outcome.hosts_failed {
             self.metrics.hosts_failed();
         }
-        if let Some(earlier) = outcome.hosts_updated {
-            self.metrics.hosts_updated(job.targets_since.elapsed(), earlier + called.elapsed());
-        }
-        self.tell(&id, &outcome.news);
-        explain::note(&self.ledger, &id, &outcome);
-        Ok(outcome.next)
-    }
-
-    /// Whether the controller requests fewer settings from now on.
-    pub(crate) fn asks_for_less(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
-        Self::narrows(job, ask, error) || Self::drops_the_id(job, error)
-    }
-
-    /// Whether the controller requests only one address family from now on, because the existing load balancer cannot get the preferred
-    /// second one.
-    fn narrows(job: &mut Job<'_>, ask: &Ask, error: &Error) -> bool {
-        let Some(features) = job.features.as_deref().filter(|_| error.fixes_the_families()) else {
-            return false;
-        };
-        let family = family_of(&job.service, job.seen.as_deref());
-        let narrows = job.memory.narrow(ask, family, (&job.service, features));
-        if narrows {
-            info!(service = %job.service.id, error = %error.text(), "Keeping the single address \
-                                                                     family of the load balancer");
-        }
-        narrows
-    }
-
-    /// Whether the controller ignores the ID recorded by another controller from now on, because the Service cannot have that load
-    /// balancer.
-    fn drops_the_id(job: &mut Job<'_>, error: &Error) -> bool {
-        let Some(id) = noted(&job.service).filter(|_| error.denies_the_id()) else { return false };
-        info!(service = %job.service.id, id, error = %error.text(), "Ignoring the load balancer ID \
-                                                                     recorded by another controller");
-        job.memory.gone_id = Some(id.to_owned());
-        true
+        self.emit(id, &outcome.facts);
+        explain::note(&self.ledger, id, outcome);
+        outcome.next
     }
 
     async fn ask(&self, job: &Job<'_>, ask: &Ask) -> Result<EnsureResult, Error> {
         let call = Call::with_priority(priority(&ask.why));
-        self.send((job, ask), call, self.request(job, ask)).await.map(EnsureResult::from)
+        self.send(job, ask, call, self.request(job, ask)).await.map(EnsureResult::from)
     }
 
     /// Calls `EnsureLoadBalancer`, after uploading the backend set if the adapter does not have it.
     async fn send(
         &self,
-        (job, ask): (&Job<'_>, &Ask),
+        job: &Job<'_>,
+        ask: &Ask,
         call: Call,
         request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse, Error> {
@@ -241,29 +283,26 @@ impl Executor {
             owner: Some(owner(&job.service.id)),
             fence: Some(self.shards.fence()),
             spec: Some(ask.spec.clone()),
-            known: known(job.memory.settled.as_ref(), ask.wanted.shape.takeover.id()),
+            known: known(job.memory.confirmed(), ask.wanted.shape.takeover.id()),
             adoption: ask.wanted.shape.takeover.adoption().into(),
             recreate: ask.recreate.into(),
             dry_run: false,
         }
     }
 
-    /// Calls `DeleteLoadBalancer` for a Service.
+    /// Calls `DeleteLoadBalancer`.
     pub(crate) async fn delete(
         &self,
-        id: &ServiceId,
-        (memory, now): (&mut Memory, Duration),
-        takeover: &Takeover,
-        step: &Operation,
+        memory: &mut Memory,
+        deletion: &Deletion<'_>,
     ) -> Result<NextPass, Error> {
-        self.tell(id, &memory.removing(now));
+        let Deletion { id, takeover, step, now } = *deletion;
+        self.emit(id, &memory.on(Event::DeleteCalled { now }).facts);
         let call = Call::with_priority(Priority::Interactive);
         let answer = self.adapter.delete_load_balancer(call, self.removal(id, takeover)).await;
         let failed = |source| Error::Adapter { call: "DeleteLoadBalancer", step: step.clone(), source };
-        let outcome = memory.removal(step, &Removal::from(answer.map_err(failed)?), now);
-        self.tell(id, &outcome.news);
-        explain::note(&self.ledger, id, &outcome);
-        Ok(outcome.next)
+        let answer = Removal::from(answer.map_err(failed)?);
+        Ok(self.apply(id, &memory.on(Event::DeleteAnswered { step, answer: &answer, now })))
     }
 
     fn removal(&self, id: &ServiceId, takeover: &Takeover) -> DeleteLoadBalancerRequest {
@@ -320,7 +359,7 @@ impl Executor {
         self.patch(&job.service, "add the finalizer", patch::add_finalizer(id)).await?;
         info!(service = %id, "Added the finalizer");
         job.service.finalizer = true;
-        job.memory.wrote_finalizer(&job.service, job.now);
+        job.memory.pacing.wrote(Write::Finalizer, &job.service, job.now);
         Ok(NextPass::Now)
     }
 
@@ -329,7 +368,7 @@ impl Executor {
         self.patch(&job.service, "write the status", patch::status(id, ingress)).await?;
         info!(service = %id, addresses = %addresses(ingress), "Updated the status");
         job.service.ingress = ingress.to_vec();
-        job.memory.wrote_status(&job.service, job.now);
+        job.memory.pacing.wrote(Write::Status, &job.service, job.now);
         Ok(NextPass::Now)
     }
 
@@ -342,8 +381,8 @@ impl Executor {
         }
         job.service.finalizer = false;
         job.service.ingress.clear();
-        job.memory.wrote_release(&job.service, job.now);
-        self.tell(&id, &job.memory.released());
+        job.memory.pacing.wrote(Write::Release, &job.service, job.now);
+        self.emit(&id, &job.memory.on(Event::Released).facts);
         Ok(NextPass::Now)
     }
 
@@ -364,9 +403,9 @@ impl Executor {
     }
 }
 
-fn known(settled: Option<&Settled>, id: Option<&str>) -> Option<Known> {
+fn known(confirmed: Option<&Confirmed>, id: Option<&str>) -> Option<Known> {
     let ids = id.map(|id| VendorIds { ids: [("loadbalancer".to_owned(), id.to_owned())].into() });
-    let applied_hash = settled.map(|settled| settled.applied_hash.clone());
+    let applied_hash = confirmed.map(|confirmed| confirmed.applied_hash.clone());
     (ids.is_some() || applied_hash.is_some())
         .then(|| Known { vendor_ids: ids, applied_hash: applied_hash.unwrap_or_default() })
 }

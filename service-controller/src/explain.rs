@@ -53,20 +53,20 @@ impl ObjectKey for ServiceId {
 /// What a Service waits for after an error. `told`: an Event with this text is emitted, too.
 pub(crate) fn failing(error: &Error, told: bool) -> Waits {
     let reason = error.reason().map(|reason| reason.word());
-    Waits { reason, topic: error.name(), ..waiting(&error.news(), told) }
+    Waits { reason, topic: error.name(), ..waiting(&error.fact(), told) }
 }
 
 /// What a Service waits for, with the text of this Event as the explanation.
-pub(crate) fn waiting(news: &Fact, told: bool) -> Waits {
-    let text = notice(news).note;
+pub(crate) fn waiting(fact: &Fact, told: bool) -> Waits {
+    let text = notice(fact).note;
     Waits { topic: text.clone(), text, reason: None, reported: told }
 }
 
 /// Records the state that an answer of the adapter describes.
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
-    let Outcome { trouble, waits, news, .. } = outcome;
-    if let Some(trouble) = trouble {
-        ledger.record_wait(&id.object(), &waiting(trouble, news.contains(trouble)));
+    let Outcome { problem, waits, facts, .. } = outcome;
+    if let Some(problem) = problem {
+        ledger.record_wait(&id.object(), &waiting(problem, facts.contains(problem)));
     } else if !waits.is_empty() {
         let (text, topic) = (waits.clone(), "progress".to_owned());
         ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, reported: false });
@@ -114,7 +114,8 @@ impl Describe for Reconciler {
                 known.as_ref().filter(|(_, waits)| released || waits.is_some()).map(|(since, _)| *since);
             let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));
             (released || known.is_some()).then(|| {
-                let doubted = || (!released && !self.remembers(&id).removes()).then(|| DOUBTED.to_owned());
+                let doubted =
+                    || (!released && !self.remembers(&id).is_removing()).then(|| DOUBTED.to_owned());
                 let waits_for = known.and_then(|(_, waits)| waits).or_else(doubted);
                 let (key, uid) = (id.to_string(), id.uid);
                 Orphan { uid, key, vendor_ids, since, released, waits_for }

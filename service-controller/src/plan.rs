@@ -16,6 +16,7 @@ pub(crate) mod listeners;
 pub(crate) mod members;
 pub(crate) mod memory;
 mod node_ports;
+pub(crate) mod refused;
 pub(crate) mod requested_address;
 pub(crate) mod service;
 pub(crate) mod source_ranges;
@@ -294,7 +295,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
             Plan { waits, ..Plan::default() }
         }
         // The class was removed with the type and belonged to another controller, so the finalizer belongs to that controller, too.
-        Role::Cleanup if service.class == Class::Lost && memory.of_another => {
+        Role::Cleanup if service.class == Class::Lost && memory.other_class.left_over => {
             removal(Takeover::None, Action::Forget, memory, facts)
         }
         Role::Cleanup => cleanup(service, memory, facts),
@@ -304,12 +305,12 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
 }
 
 fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    let Judged { wanted, refusals, stands_in, .. } = facts.judged;
+    let Judged { wanted, refusals, .. } = facts.judged;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
         // A deletion that has begun proceeds although the Service is invalid now, because the load balancer may target node ports that the
         // Service lost.
-        if memory.removes() && !refusals.is_empty() && has_load_balancers(facts) {
+        if memory.is_removing() && !refusals.is_empty() && has_load_balancers(facts) {
             return Plan { actions: vec![Action::Delete(Takeover::None)], refusals, ..Plan::default() };
         }
         let undone = !service.finalizer || service.ingress.is_empty();
@@ -334,21 +335,21 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     }
     // A change of nodes does not change the address, so a Service that waits for its address need not wait for nodes.
     let stays = why.is_none() || (why == Some(Why::Hosts) && service.ingress.is_empty());
-    if let Some(settled) = memory.settled.as_ref().filter(|_| stays) {
+    if let Some(settled) = memory.confirmed().filter(|_| stays) {
         let ingress = wanted.shown.of(&settled.ingress);
         if !same_ingress(&ingress, &service.ingress) {
             actions.push(Action::WriteStatus(ingress));
         }
     }
     if let Some(why) = why {
-        actions.push(Action::Ensure(Box::new(ask(service, wanted, (why, *stands_in), facts))));
+        actions.push(Action::Ensure(Box::new(ask(service, wanted, why, facts))));
     }
     Plan { actions, refusals, ..Plan::default() }
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     // The user wrote the finalizer, so only the key proves ownership: a load balancer with the right name may belong to another cluster.
-    let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.made;
+    let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.created;
     let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
     removal(takeover, Action::Release, memory, facts)
 }
@@ -362,20 +363,20 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
-    if memory.claimed {
+    if memory.other_class.serving {
         if service.deleting && service.finalizer {
             return cleanup(service, memory, facts);
         }
         return Plan { claimed: there().map(|it| it.vendor_id.clone()).collect(), ..Plan::default() };
     }
-    if there().next().is_some() || memory.removes() || memory.removed {
+    if there().next().is_some() || memory.is_removing() || memory.is_removed() {
         return removal(Takeover::None, Action::Forget, memory, facts);
     }
     Plan::default()
 }
 
 fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    if memory.removed {
+    if memory.is_removed() {
         return Plan { actions: vec![then], ..Plan::default() };
     }
     let waits = match facts.features {
@@ -384,7 +385,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
             return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
         }
         // All controllers use the same finalizer, so the finalizer belongs to the controller that provides the load balancers.
-        Some(_) if !is_proven(memory, facts) => return Plan::default(),
+        Some(_) if !memory.may_own(facts.cloud) => return Plan::default(),
         Some(_) => Wait::ForBalancers,
     };
     Plan { waits: Some(waits), ..Plan::default() }
@@ -395,22 +396,15 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 /// All load balancer controllers use the same finalizer. If the user wrote it with the Service, as in a manifest, no other controller
 /// depends on it, and deleting by key finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
-    is_proven(memory, facts) || (service.holder == Holder::Author && !memory.classed)
+    memory.may_own(facts.cloud) || (service.holder == Holder::Author && !memory.other_class.with_finalizer)
 }
 
 fn has_load_balancers(facts: &Facts<'_>) -> bool {
     facts.features.is_some_and(|features| features.has(name::LOAD_BALANCERS))
 }
 
-/// Whether this controller managed the Service. Used where the class cannot show that: the class was removed, or the adapter has no load
-/// balancers.
-fn is_proven(memory: &Memory, facts: &Facts<'_>) -> bool {
-    let shown = facts.cloud.is_some_and(|cloud| cloud.iter().any(|it| !memory.is_gone(it)));
-    memory.made || memory.removed || memory.removes() || shown
-}
-
 fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_>) -> Option<Why> {
-    let Some(settled) = &memory.settled else {
+    let Some(settled) = memory.confirmed() else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
         // A Service without an address waits for one, whatever states the cloud shows until then.
@@ -423,23 +417,23 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     if settled.targets != facts.targets.id {
         return Some(Why::Hosts);
     }
-    facts.cloud.and_then(|cloud| memory.drift(cloud, facts.now)).map(Why::Drift)
+    facts.cloud.and_then(|cloud| settled.drift(cloud, facts.now)).map(Why::Drift)
 }
 
 /// Whether an ensure would remove the last nodes from a load balancer only because the node list is empty.
 fn would_empty(memory: &Memory, facts: &Facts<'_>) -> bool {
-    let settled = memory.settled.as_ref();
+    let settled = memory.confirmed();
     let has_nodes = || facts.cloud.is_none_or(|all| all.iter().any(|it| it.backends > 0));
     facts.targets.blind && (settled.is_some_and(|it| it.targets != facts.targets.id) || has_nodes())
 }
 
 /// Permits recreating a failed load balancer only while the status has no address. Otherwise the load balancer may still serve, and a new
 /// one would have another address, so the user decides.
-fn ask(service: &Service, wanted: &Arc<Wanted>, (why, stands_in): (Why, bool), facts: &Facts<'_>) -> Ask {
+fn ask(service: &Service, wanted: &Arc<Wanted>, why: Why, facts: &Facts<'_>) -> Ask {
     Ask {
         spec: wanted.shape.with_targets(&facts.targets.id),
         wanted: Arc::clone(wanted),
-        stands_in,
+        stands_in: facts.judged.stands_in,
         why,
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
         hosts: facts.targets.hosts.clone(),

@@ -25,7 +25,7 @@ impl Executor {
         ask: &Ask,
     ) -> Result<EnsureLoadBalancerResponse, Error> {
         let request = EnsureLoadBalancerRequest { dry_run: true, ..self.request(job, ask) };
-        self.send((job, ask), call(), request).await
+        self.send(job, ask, call(), request).await
     }
 
     /// Returns what a deletion would do.

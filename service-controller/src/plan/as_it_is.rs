@@ -17,6 +17,14 @@ use super::{
 /// The field of the contract for address families.
 pub(crate) const FAMILIES: &str = "spec.ip_families";
 
+/// What is known about the existing load balancer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Existing<'a> {
+    /// Fields of the contract that cannot change.
+    pub(crate) fixed: &'a BTreeSet<String>,
+    pub(crate) addresses: &'a [IpAddr],
+}
+
 /// Addresses of the existing load balancer, from the cache or else from the status.
 pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<IpAddr> {
     let read = |ingress: &Ingress| ingress.ip.as_ref().and_then(|ip| ip.parse().ok());

@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Operation,
+    Fact, Operation,
     cloud::{Balancer, State},
-    memory::Memory,
+    memory::{Event, Memory, Topic},
     service::ServiceId,
 };
 
@@ -81,11 +81,24 @@ impl Releases {
     }
 }
 
+/// What to do about a Service that is missing in the cache, before the API server is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Nothing is left to do. The memory is dropped after this time.
+    Done(Vec<Fact>, Option<Duration>),
+    /// The cache may lag behind, or more Services may disappear.
+    Wait(Duration),
+    /// The adapter asked not to be called.
+    Hold(Duration),
+    /// Get the Service from the API server, then [`judge`].
+    Verify,
+}
+
 /// The decision about a leftover load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Delete it now. If the deletion fails, this step is reported.
-    Remove(Operation),
+    /// Delete it now, if the deletion brake allows that. If the deletion fails, this step is reported.
+    Remove { step: Operation, braked: bool },
     /// Delete it if the deletion brake allows that and no Service has the UID in its tags.
     RemoveOrphan,
     /// Delete it without the brake, because a user released it, unless a Service has the UID in its tags.
@@ -98,34 +111,79 @@ pub(crate) enum Verdict {
     Leave,
 }
 
+impl Verdict {
+    /// Whether the load balancer is deleted.
+    pub(crate) fn removes(&self) -> bool {
+        match self {
+            Self::Remove { .. } | Self::RemoveOrphan | Self::RemoveReleased => true,
+            Self::Report(_) | Self::Wait | Self::Leave => false,
+        }
+    }
+}
+
 /// IDs of the load balancers that are not being deleted.
 pub(crate) fn there(cloud: &[Balancer]) -> Vec<String> {
     cloud.iter().filter(|it| it.state != State::Deleting).map(|it| it.vendor_id.clone()).collect()
+}
+
+/// Processes a round for a Service that is missing in the cache.
+pub(crate) fn check(memory: &mut Memory, cloud: Option<&[Balancer]>, now: Duration) -> Check {
+    memory.reported.resolve(Topic::Wish);
+    memory.reported.resolve(Topic::Refused);
+    let is_there = !there(cloud.unwrap_or_default()).is_empty();
+    let is_removed = memory.is_removed();
+    if !is_there && !memory.created && !memory.is_removing() && !is_removed {
+        memory.on(Event::InSync { as_requested: false });
+        return Check::Done(Vec::new(), memory.pacing.release_lasts(now));
+    }
+    let outcome = memory.on(Event::ServiceMissing { shown: cloud.map(|_| is_there), now });
+    if is_removed {
+        return Check::Done(outcome.facts, None);
+    }
+    let doubt = memory.orphan_doubt(now).map(Check::Wait);
+    doubt.or_else(|| memory.pacing.held(now).map(Check::Hold)).unwrap_or(Check::Verify)
 }
 
 /// Decides about the load balancers of one Service.
 pub(crate) fn judge(
     standing: Standing,
     memory: &Memory,
-    (orphans, release): (Orphans, &Release),
+    orphans: Orphans,
+    release: &Release,
     now: Duration,
 ) -> Verdict {
+    let remove = |step| Verdict::Remove { step, braked: false };
     match (standing, orphans) {
         (Standing::Ours, _) => Verdict::Wait,
         (Standing::Others, _) => Verdict::Leave,
-        (Standing::WantsNone, _) => Verdict::Remove(Operation::Sync),
+        (Standing::WantsNone, _) => remove(Operation::Sync),
         // A deletion that has begun continues, whatever its reason was.
-        (Standing::Gone, _) if memory.removes() => Verdict::Remove(Operation::LeftOver),
+        (Standing::Gone, _) if memory.is_removing() => remove(Operation::LeftOver),
         (Standing::Gone, _) if *release == Release::Given => Verdict::RemoveReleased,
-        (Standing::Gone, _) if memory.made => Verdict::Remove(Operation::LeftOver),
+        // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
+        (Standing::Gone, _) if memory.created => {
+            Verdict::Remove { step: Operation::LeftOver, braked: !memory.has_vanished() }
+        }
         (Standing::Gone, Orphans::Report) => Verdict::Report(None),
         (Standing::Gone, Orphans::DeleteAfter(age)) => {
             match age.checked_sub(memory.orphan_for(now)).filter(|rest| !rest.is_zero()) {
                 Some(rest) => Verdict::Report(Some(rest.max(PAUSE))),
-                None if memory.is_orphan_told() => Verdict::RemoveOrphan,
+                None if memory.is_orphan_reported() => Verdict::RemoveOrphan,
                 None => Verdict::Report(Some(PAUSE)),
             }
         }
+    }
+}
+
+/// The name of a release that does not match the tags, if the load balancer is kept for that reason.
+pub(crate) fn refused_name(release: Release, standing: Standing, memory: &Memory) -> Option<String> {
+    match release {
+        Release::Misnamed(name)
+            if standing == Standing::Gone && !memory.is_removing() && !memory.is_removed() =>
+        {
+            Some(name)
+        }
+        Release::None | Release::Given | Release::Misnamed(_) => None,
     }
 }
 
@@ -139,27 +197,31 @@ mod tests {
         service::{Class, Service},
     };
 
+    fn remove(step: Operation, braked: bool) -> Verdict {
+        Verdict::Remove { step, braked }
+    }
+
     #[test]
     fn only_proven_leftovers_are_deleted() {
         let (hour, now) = (Duration::from_hours(1), Duration::from_hours(2));
         let unknown = Memory::default();
-        let made = Memory::of_one_that_was_made();
-        let orphan = |since, told| {
+        let made = Memory::default().with_created();
+        let orphan = |since, reported| {
             let mut memory = Memory::default();
-            memory.orphan_doubt(since);
-            if told {
-                memory.tell_orphan();
+            memory.on(Event::ServiceMissing { shown: None, now: since });
+            if reported {
+                memory.on(Event::OrphanKept(""));
             }
             memory
         };
         let (report, delete) = (Orphans::Report, Orphans::DeleteAfter(hour));
         let mut goes = made.clone();
-        goes.removing(Duration::ZERO);
+        goes.on(Event::DeleteCalled { now: Duration::ZERO });
         let rows = [
             (Standing::Ours, &made, delete, Verdict::Wait),
             (Standing::Others, &made, delete, Verdict::Leave),
-            (Standing::WantsNone, &unknown, report, Verdict::Remove(Operation::Sync)),
-            (Standing::Gone, &made, report, Verdict::Remove(Operation::LeftOver)),
+            (Standing::WantsNone, &unknown, report, remove(Operation::Sync, false)),
+            (Standing::Gone, &made, report, remove(Operation::LeftOver, true)),
             (Standing::Gone, &unknown, report, Verdict::Report(None)),
             (Standing::Gone, &orphan(Duration::ZERO, true), report, Verdict::Report(None)),
             (Standing::Gone, &unknown, delete, Verdict::Report(Some(hour))),
@@ -169,21 +231,21 @@ mod tests {
         ];
         for (standing, memory, orphans, want) in rows {
             for release in [Release::None, Release::Misnamed("default/other".to_owned())] {
-                let verdict = judge(standing, memory, (orphans, &release), now);
+                let verdict = judge(standing, memory, orphans, &release, now);
                 assert_eq!(verdict, want, "{standing:?} {memory:?} {orphans:?} {release:?}");
             }
         }
         let rows = [
             (Standing::Ours, &unknown, Verdict::Wait),
             (Standing::Others, &unknown, Verdict::Leave),
-            (Standing::WantsNone, &unknown, Verdict::Remove(Operation::Sync)),
+            (Standing::WantsNone, &unknown, remove(Operation::Sync, false)),
             (Standing::Gone, &unknown, Verdict::RemoveReleased),
             (Standing::Gone, &made, Verdict::RemoveReleased),
-            (Standing::Gone, &goes, Verdict::Remove(Operation::LeftOver)),
+            (Standing::Gone, &goes, remove(Operation::LeftOver, false)),
         ];
         for (standing, memory, want) in rows {
             for orphans in [report, delete] {
-                let verdict = judge(standing, memory, (orphans, &Release::Given), now);
+                let verdict = judge(standing, memory, orphans, &Release::Given, now);
                 assert_eq!(verdict, want, "{standing:?} {memory:?} {orphans:?}");
             }
         }
@@ -216,30 +278,31 @@ mod tests {
 
     /// Applies an event to the memory. Returns whether this process has a load balancer of its own in the cloud afterwards.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
-        let answer = |state| Removal { state, why: String::new(), budget: None, retry_after: None };
+        let delete_answered = |memory: &mut Memory, state| {
+            let answer = Removal { state, why: String::new(), budget: None, retry_after: None };
+            memory.on(Event::DeleteAnswered { step: &Operation::Sync, answer: &answer, now });
+        };
         let other = Service { class: Class::Others, ..Service::default() };
         match event {
             0 => {
-                *memory = memory.begun();
-                memory.removed = false;
+                *memory = memory.with_created();
+                memory.on(Event::Observed { cloud: None, now });
             }
-            1 => drop(memory.removing(Duration::ZERO)),
-            2 if memory.removes() => {
-                drop(memory.removal(&Operation::Sync, &answer(State::Absent), Duration::ZERO));
-            }
-            3 => drop(memory.removal(&Operation::Sync, &answer(State::Deleting), Duration::ZERO)),
-            4 if memory.removed => drop(memory.released()),
-            5 => drop(memory.orphan_doubt(now)),
-            6 => drop(memory.tell_orphan()),
-            7 => memory.calm(),
+            1 => drop(memory.on(Event::DeleteCalled { now })),
+            2 if memory.is_removing() => delete_answered(memory, State::Absent),
+            3 => delete_answered(memory, State::Deleting),
+            4 if memory.is_removed() => drop(memory.on(Event::Released)),
+            5 => drop(memory.on(Event::ServiceMissing { shown: Some(event.is_multiple_of(2)), now })),
+            6 => drop(memory.on(Event::OrphanKept(""))),
+            7 => drop(memory.on(Event::InSync { as_requested: false })),
             8 => memory.observe(&other, Some(&[]), now),
             9 => *memory = Memory::default(),
-            _ => drop(memory.orphan_went(event.is_multiple_of(2))),
+            _ => drop(memory.on(Event::ServiceMissing { shown: Some(event.is_multiple_of(2)), now })),
         }
         match event {
             0 | 1 => true,
             9 => false,
-            2 | 4 => ours && !memory.removed && *memory != Memory::default(),
+            2 | 4 => ours && !memory.is_removed() && *memory != Memory::default(),
             _ => ours,
         }
     }
@@ -262,19 +325,19 @@ mod tests {
             for (event, seconds) in events {
                 now += Duration::from_secs(seconds);
                 ours = happens(&mut memory, event, now, ours);
-                let verdict = judge(standing, &memory, (orphans, &release), now);
-                let goes = !matches!(verdict, Verdict::Report(_) | Verdict::Wait | Verdict::Leave);
+                let verdict = judge(standing, &memory, orphans, &release, now);
+                let goes = verdict.removes();
                 prop_assert!(verdict != Verdict::RemoveReleased || release == Release::Given);
                 match (standing, orphans) {
                     (Standing::Ours | Standing::Others, _) => prop_assert!(!goes, "{:?}", verdict),
-                    (Standing::WantsNone, _) => prop_assert_eq!(verdict, Verdict::Remove(Operation::Sync)),
+                    (Standing::WantsNone, _) => prop_assert_eq!(verdict, remove(Operation::Sync, false)),
                     (Standing::Gone, _) if release == Release::Given => {
-                        let begun = memory.removes() && verdict == Verdict::Remove(Operation::LeftOver);
+                        let begun = memory.is_removing() && verdict == remove(Operation::LeftOver, false);
                         prop_assert!(begun || verdict == Verdict::RemoveReleased, "{:?}", verdict);
                     }
                     (Standing::Gone, Orphans::Report) => prop_assert!(!goes || ours, "{:?}", verdict),
                     (Standing::Gone, Orphans::DeleteAfter(age)) => {
-                        let old = memory.orphan_for(now) >= age && memory.is_orphan_told();
+                        let old = memory.orphan_for(now) >= age && memory.is_orphan_reported();
                         prop_assert!(!goes || ours || (old && verdict == Verdict::RemoveOrphan), "{:?}", verdict);
                     }
                 }

@@ -74,7 +74,7 @@ pub(super) fn verdict(
     if members.all() <= most {
         return Verdict::Fits;
     }
-    let exists = match (&memory.good, seen) {
+    let exists = match (&memory.settings.accepted, seen) {
         (Some(good), _) => good.selector == wanted.selector && holds(&listeners(&good.shape.spec), &ports),
         (None, Some(seen)) => seen.iter().any(|balancer| is_of(balancer, &ports, members)),
         // The load balancer can exist only if this controller set its finalizer.

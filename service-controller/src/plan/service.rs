@@ -301,6 +301,16 @@ pub(crate) enum Holder {
     Others(String),
 }
 
+impl Holder {
+    /// The field managers, if they are known.
+    pub(crate) fn others(&self) -> Option<String> {
+        match self {
+            Self::Others(holders) => Some(holders.clone()),
+            Self::Unknown | Self::Author => None,
+        }
+    }
+}
+
 /// How this controller treats a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {

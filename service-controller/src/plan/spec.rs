@@ -1,6 +1,6 @@
 //! The desired load balancer: a pure function of the Service, the targets and the adapter's capabilities.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
 
 use cloud_api_proto::v1alpha1::{
     Adoption, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract,
@@ -19,7 +19,7 @@ use super::{
         values::{Adopt, OnDelete, Switch},
         wishes,
     },
-    as_it_is,
+    as_it_is::{self, Existing},
     features::{self, Features, Need, Ranged, name},
     health_check::{Probe, probe},
     listeners::{Listeners, protocol},
@@ -82,11 +82,12 @@ impl<'a> Checked<'a> {
         &self,
         features: &Features,
         only: Option<Family>,
-        (fixed, there): (&BTreeSet<String>, &[IpAddr]),
+        existing: &Existing<'_>,
         good: Option<&Shape>,
     ) -> Option<Shape> {
+        let Existing { fixed, addresses } = *existing;
         let families = if fixed.contains(as_it_is::FAMILIES) {
-            as_it_is::families_of(there, &self.service.families)
+            as_it_is::families_of(addresses, &self.service.families)
         } else {
             self.families(features, only).to_vec()
         };
@@ -102,7 +103,7 @@ impl<'a> Checked<'a> {
         if spec.listeners.is_empty() {
             return None;
         }
-        as_it_is::keep(&mut spec, &fixed, there, good.map(|good| &good.spec))?;
+        as_it_is::keep(&mut spec, &fixed, addresses, good.map(|good| &good.spec))?;
         Some(Shape::of(spec, Takeover::of(&self.wishes)))
     }
 

@@ -36,12 +36,12 @@ pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[
     service.foreign.from.remove(&adopt_key);
     service.annotations.remove(&id_key);
     service.annotations.insert(adopt_key, OWNED.to_owned());
-    let told = format!(
+    let reported = format!(
         "{old} is obsolete: load balancer {id} does not exist, or the Service has another one; remove it"
     );
     let understood = &mut service.foreign.understood;
     understood.retain(|line| !line.starts_with(&format!("{old} -> ")));
-    understood.push(told);
+    understood.push(reported);
     service
 }
 

@@ -6,11 +6,12 @@
 //! the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings are in force
 //! (`as_it_is.rs`).
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Refusal,
     annotations::{node_selector, selector::Selector, settings::Defaults},
+    as_it_is::Existing,
     cloud::Balancer,
     features::{Features, name},
     members::{Members, Verdict, verdict},
@@ -56,11 +57,11 @@ impl Wanted {
         defaults: &Defaults,
         features: &Features,
         memory: &Memory,
-        (fixed, there): (&BTreeSet<String>, &[IpAddr]),
+        existing: &Existing<'_>,
     ) -> Option<Self> {
         let checked = Checked::new(service, defaults).ok()?;
-        let good = memory.good.as_ref().map(|good| &good.shape);
-        let shape = checked.shape_as_it_is(features, memory.family(), (fixed, there), good)?;
+        let good = memory.settings.accepted.as_ref().map(|good| &good.shape);
+        let shape = checked.shape_as_it_is(features, memory.settings.family(), existing, good)?;
         Some(Self::with(shape, &checked, service, defaults, features))
     }
 
@@ -112,11 +113,13 @@ impl Judged {
             let refusals = Checked::new(service, defaults).err().unwrap_or_default();
             return Self { refusals, ..Self::default() };
         };
-        match Wanted::of(service, defaults, features, memory.family()) {
-            Err(refusals) => Self::refused((service, defaults), memory, refusals),
+        match Wanted::of(service, defaults, features, memory.settings.family()) {
+            Err(refusals) => Self::refused(service, defaults, memory, refusals),
             // Refused settings are not retried in each round, because only a change or time can help.
-            Ok(wanted) if memory.good.is_some() && memory.is_refused(&wanted.shape, now) => {
-                Self::refused((service, defaults), memory, Vec::new())
+            Ok(wanted)
+                if memory.settings.accepted.is_some() && memory.settings.is_refused(&wanted.shape, now) =>
+            {
+                Self::refused(service, defaults, memory, Vec::new())
             }
             Ok(wanted) => Self { wanted: Some(Arc::new(wanted)), ..Self::default() },
         }
@@ -134,13 +137,14 @@ impl Judged {
         match verdict(service, wanted, (nodes, defaults.bounds().members), (memory, seen)) {
             Verdict::Fits => self,
             Verdict::Grown(members) => Self { grown: Some(members), ..self },
-            Verdict::Refused(refusal) => Self::refused((service, defaults), memory, vec![refusal]),
+            Verdict::Refused(refusal) => Self::refused(service, defaults, memory, vec![refusal]),
             Verdict::Unlisted => Self { awaits_listing: true, ..Self::default() },
         }
     }
 
-    fn refused(of: (&Service, &Defaults), memory: &Memory, refusals: Vec<Refusal>) -> Self {
-        let wanted = memory.good.as_ref().map(|good| node_ports::still_held(good, of));
+    fn refused(service: &Service, defaults: &Defaults, memory: &Memory, refusals: Vec<Refusal>) -> Self {
+        let wanted =
+            memory.settings.accepted.as_ref().map(|good| node_ports::still_held(good, service, defaults));
         Self { wanted, refusals, stands_in: true, ..Self::default() }
     }
 

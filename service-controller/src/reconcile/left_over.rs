@@ -16,12 +16,12 @@ use tracing::warn;
 use super::{RETRY_DELAY, Reconciler};
 use crate::{
     error::Error,
+    execute::Deletion,
     explain,
     plan::{
         Fact, Operation,
-        cloud::Balancer,
-        left_over::{Orphans, Release, Standing, Verdict, judge, there},
-        memory::{Memory, NextPass, Topic},
+        left_over::{Check, Orphans, Verdict, check, judge, refused_name, there},
+        memory::{Event, Memory, NextPass, Topic},
         service::ServiceId,
         spec::Takeover,
     },
@@ -73,61 +73,47 @@ impl Reconciler {
         &self,
         id: &ServiceId,
         memory: &mut Memory,
-        seen: Option<&[Balancer]>,
     ) -> Result<Option<NextPass>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
-        memory.wishes_nothing();
-        if memory.removed {
+        let (seen, now) = (self.mirrors.balancers(&id.uid), self.started.elapsed());
+        let check = check(memory, seen.as_deref(), now);
+        if let Check::Done(facts, again) = check {
             ledger.mark_settled(&object);
             self.waits_no_more(id);
-            self.executor.tell(id, &memory.released());
-            return Ok(None);
-        }
-        let now = self.started.elapsed();
-        let there = there(seen.unwrap_or_default());
-        if there.is_empty() && !memory.made && !memory.removes() {
-            ledger.mark_settled(&object);
-            self.waits_no_more(id);
-            memory.calm();
-            // Once nothing is left to do, the memory is dropped.
-            return Ok(memory.release_lasts(now).map(NextPass::After));
+            self.executor.emit(id, &facts);
+            return Ok(again.map(NextPass::After));
         }
         ledger.record_plan(&object, &"delete the load balancer, if its Service is gone");
-        let doubt = memory.orphan_doubt(now);
-        // If a user deleted the load balancer, the removal only deletes what the user left, so the brake does not apply.
-        let went = seen.is_some() && memory.orphan_went(!there.is_empty());
-        if let Some(doubt) = doubt {
-            return Ok(Some(NextPass::After(doubt)));
-        }
-        if let Some(rest) = memory.held(now) {
-            ledger.keep_last_wait(&object);
-            return Ok(Some(NextPass::After(rest)));
+        match check {
+            Check::Wait(doubt) => return Ok(Some(NextPass::After(doubt))),
+            Check::Hold(rest) => {
+                ledger.keep_last_wait(&object);
+                return Ok(Some(NextPass::After(rest)));
+            }
+            Check::Verify | Check::Done(..) => (),
         }
         let standing = self.executor.standing(id, &self.mirrors.reading).await?;
         let release = self.mirrors.release(id);
-        let verdict = judge(standing, memory, (self.orphans, &release), now);
-        let next = self.as_judged(id, memory, (&there, went), verdict).await?;
-        if let Release::Misnamed(given) = release
-            && standing == Standing::Gone
-            && !memory.removes()
-            && !memory.removed
-        {
-            self.refuse(id, memory, given);
+        let verdict = judge(standing, memory, self.orphans, &release, now);
+        let there = there(seen.as_deref().unwrap_or_default());
+        let next = self.apply(id, memory, &there, verdict).await?;
+        if let Some(name) = refused_name(release, standing, memory) {
+            self.refuse(id, memory, name);
         }
         Ok(next)
     }
 
-    /// `there`: IDs in the cache; `went`: another client deleted the load balancer.
-    async fn as_judged(
+    /// Executes a verdict about the load balancers with these IDs in the cache.
+    async fn apply(
         &self,
         id: &ServiceId,
         memory: &mut Memory,
-        (there, went): (&[String], bool),
+        there: &[String],
         verdict: Verdict,
     ) -> Result<Option<NextPass>, Error> {
         let (ledger, object) = (&self.executor.ledger, id.object());
         match verdict {
-            Verdict::Remove(_) | Verdict::RemoveOrphan | Verdict::RemoveReleased if self.dry_run => {
+            _removal if self.dry_run && verdict.removes() => {
                 ledger.record_dry_run(&object);
                 Ok(Some(NextPass::After(HELD)))
             }
@@ -139,64 +125,56 @@ impl Reconciler {
             }
             Verdict::Wait => Ok(Some(NextPass::After(RETRY_DELAY))),
             Verdict::Report(again) => {
-                let (news, told) = (Fact::Orphaned(there.join(", ")), memory.tell_orphan());
-                ledger.record_wait(&object, &explain::waiting(&news, !told));
-                if !told {
-                    self.executor.tell(id, &[news]);
-                }
+                let ids = there.join(", ");
+                let facts = memory.on(Event::OrphanKept(&ids)).facts;
+                ledger.record_wait(&object, &explain::waiting(&Fact::Orphaned(ids), !facts.is_empty()));
+                self.executor.emit(id, &facts);
                 if again.is_some() {
                     self.sweep().waiting.insert(id.clone());
                 }
                 Ok(again.map(NextPass::After))
             }
-            Verdict::Remove(step) if went => self.removal(id, memory, &step).await.map(Some),
-            Verdict::Remove(step) => self.remove(id, memory, &step).await.map(Some),
+            Verdict::Remove { step, braked } => self.remove(id, memory, &step, braked).await.map(Some),
             Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
                 let why = "the owner tags have the UID of a Service with another name, so the load balancer is not deleted";
-                self.waits(id, memory, &Fact::OrphanHeld(why.to_owned()));
+                self.report_wait(id, memory, &Fact::OrphanHeld(why.to_owned()));
                 Ok(Some(NextPass::After(HELD)))
             }
-            Verdict::RemoveOrphan => self.remove(id, memory, &Operation::LeftOver).await.map(Some),
+            Verdict::RemoveOrphan => self.remove(id, memory, &Operation::LeftOver, true).await.map(Some),
             Verdict::RemoveReleased => {
                 // The load balancer may exist although the cache does not show it.
                 if !there.is_empty() {
-                    self.executor.tell(id, &[Fact::OrphanReleased(there.join(", "))]);
+                    self.executor.emit(id, &[Fact::OrphanReleased(there.join(", "))]);
                 }
-                self.removal(id, memory, &Operation::LeftOver).await.map(Some)
+                self.remove(id, memory, &Operation::LeftOver, false).await.map(Some)
             }
         }
     }
 
     /// Reports a release whose name does not match the tags. This takes precedence over the reason why the load balancer is kept.
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
-        let name = given.clone();
+        let (name, now) = (given.clone(), self.started.elapsed());
         let refused = Fact::ReleaseRefused(given, id.clone());
-        let said = memory.trouble_named(Topic::Release, &name, refused.clone(), self.started.elapsed());
-        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&refused, !said.is_empty()));
-        self.executor.tell(id, &said);
+        let emitted = memory.reported.report(Topic::Release, &name, refused.clone(), now);
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&refused, !emitted.is_empty()));
+        self.executor.emit(id, &emitted);
     }
 
-    async fn remove(&self, id: &ServiceId, memory: &mut Memory, step: &Operation) -> Result<NextPass, Error> {
-        if *step == Operation::LeftOver
-            && !memory.removes()
-            && let Some(rest) = self.brake(id, memory)
-        {
-            return Ok(NextPass::After(rest));
-        }
-        self.removal(id, memory, step).await
-    }
-
-    async fn removal(
+    async fn remove(
         &self,
         id: &ServiceId,
         memory: &mut Memory,
         step: &Operation,
+        braked: bool,
     ) -> Result<NextPass, Error> {
+        if braked && let Some(rest) = self.brake(id, memory) {
+            return Ok(NextPass::After(rest));
+        }
         self.waits_no_more(id);
-        self.goes(id);
+        self.forget(id);
         warn!(service = %id, uid = %id.uid, "Deleting a load balancer that no Service uses");
         let now = self.started.elapsed();
-        self.executor.delete(id, (memory, now), &Takeover::None, step).await
+        self.executor.delete(memory, &Deletion { id, takeover: &Takeover::None, step, now }).await
     }
 
     /// How long the brake delays the deletion, if it does.
@@ -225,7 +203,7 @@ impl Reconciler {
             }
             // A new brake allows deletions only gradually, since an earlier process may have deleted some. This does not apply to load
             // balancers that this process created.
-            brake::Verdict::Later { after } if !memory.made => return Some(after),
+            brake::Verdict::Later { after } if !memory.created => return Some(after),
             brake::Verdict::Later { .. } | brake::Verdict::Go => (),
         }
         sweep.waiting.remove(id);
@@ -255,7 +233,7 @@ impl Reconciler {
     }
 
     /// Drops the shared memory of a load balancer that is about to be deleted, so that the brake no longer counts it as waiting.
-    pub(super) fn goes(&self, id: &ServiceId) {
+    pub(super) fn forget(&self, id: &ServiceId) {
         self.memories().by_service.remove(id);
     }
 
@@ -263,10 +241,10 @@ impl Reconciler {
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
         self.brakes.holds(BRAKE, vec![why.clone()]);
         let held = Fact::OrphanHeld(why);
-        let news = memory.once(held.clone(), self.started.elapsed());
-        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&held, !news.is_empty()));
-        news.iter().for_each(|news| self.executor.tell_all(news));
-        self.executor.tell(id, &news);
+        let emitted = memory.reported.report_wait(held.clone(), self.started.elapsed());
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&held, !emitted.is_empty()));
+        emitted.iter().for_each(|fact| self.executor.emit_for_cluster(fact));
+        self.executor.emit(id, &emitted);
     }
 
     /// Load balancers that this process created, whose Services are gone, and that this process did not delete.
@@ -278,7 +256,7 @@ impl Reconciler {
             self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
         };
         let gone = |(id, memory): &(&ServiceId, &Memory)| {
-            memory.made && !memory.removes() && self.mirrors.service(id).is_none() && is_known(&id.uid)
+            memory.created && !memory.is_removing() && self.mirrors.service(id).is_none() && is_known(&id.uid)
         };
         memories.by_service.iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
     }

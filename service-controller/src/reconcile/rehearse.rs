@@ -8,14 +8,16 @@ use controller_core::explain::{
     rehearse::{BoxStream, StreamExt as _, steps, stream},
 };
 
-use super::{Observed, Purpose, ROUNDS, Reconciler};
+use super::{Purpose, ROUNDS, Reconciler};
 use crate::{
     error::Error,
-    execute::{Executor, Job},
+    execute::Job,
     explain::{failing, waiting},
     plan::{
         Action, Ask, Operation,
-        memory::{Memory, NextPass},
+        cloud::{EnsureResult, Removal, State},
+        memory::{Event, NextPass, Write},
+        refused::Reaction,
         service::{FINALIZER, ServiceId},
         spec::Takeover,
     },
@@ -55,8 +57,8 @@ impl Reconciler {
             return self.rehearse_left_over(&id, object).await;
         };
         for _ in 0..ROUNDS {
-            let sight = self.sight(service.clone(), &mut memory, Purpose::ToRehearse);
-            match self.rehearse_round(sight, &mut memory, &mut found).await {
+            let job = self.observe(service.clone(), &mut memory, Purpose::Rehearse);
+            match self.rehearse_round(job, &mut found).await {
                 Ok(After::More) => (),
                 Ok(After::End) => break,
                 Err(error) => {
@@ -68,13 +70,8 @@ impl Reconciler {
         found
     }
 
-    async fn rehearse_round(
-        &self,
-        sight: Observed,
-        memory: &mut Memory,
-        found: &mut Rehearsal,
-    ) -> Result<After, Error> {
-        let (plan, judged, mut job) = sight.job(memory);
+    async fn rehearse_round(&self, mut job: Job<'_>, found: &mut Rehearsal) -> Result<After, Error> {
+        let plan = job.plan();
         if let Some(error) = plan.waits.and_then(|wait| self.blocked(wait)) {
             return Err(error);
         }
@@ -85,15 +82,8 @@ impl Reconciler {
             return Ok(After::End);
         }
         for action in plan.actions {
-            match self.rehearse_action(&mut job, &action, found).await {
-                Err(error) if asks_for_less(&mut job, &action, &error) => return Ok(After::More),
-                // The next round plans with the replacement settings.
-                Err(error) if self.has_a_stand_in(&mut job, &judged, &error) => {
-                    found.trouble = Some(failing(&error, false));
-                    return Ok(After::More);
-                }
-                Ok(After::More) => (),
-                ended => return ended,
+            if self.rehearse_action(&mut job, &action, found).await? == After::End {
+                return Ok(After::End);
             }
         }
         Ok(After::More)
@@ -110,20 +100,23 @@ impl Reconciler {
             Action::AddFinalizer => {
                 found.cluster.push(format!("add the finalizer {FINALIZER}"));
                 job.service.finalizer = true;
-                job.memory.wrote_finalizer(&job.service, job.now);
+                job.memory.pacing.wrote(Write::Finalizer, &job.service, job.now);
             }
             Action::WriteStatus(ingress) => {
                 let words: Vec<String> = ingress.iter().map(ToString::to_string).collect();
                 let empty = if job.service.ingress.is_empty() { ", empty so far" } else { "" };
                 found.cluster.push(format!("write the status{empty}: {}", words.join(" ")));
                 job.service.ingress.clone_from(ingress);
-                job.memory.wrote_status(&job.service, job.now);
+                job.memory.pacing.wrote(Write::Status, &job.service, job.now);
             }
             Action::Ensure(ask) => return self.rehearse_ensure(job, ask, found).await,
             Action::Delete(takeover) => {
                 let answer = self.executor.try_delete(&job.service.id, takeover, &Operation::Sync).await?;
                 found.vendor.extend(steps(answer.plan));
-                job.memory.removed = true;
+                let absent =
+                    Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
+                let (step, now) = (&Operation::Sync, job.now);
+                job.memory.on(Event::DeleteAnswered { step, answer: &absent, now });
             }
             Action::Release => {
                 found.cluster.push(format!("remove the finalizer {FINALIZER}, and empty the status"));
@@ -140,7 +133,20 @@ impl Reconciler {
         ask: &Ask,
         found: &mut Rehearsal,
     ) -> Result<After, Error> {
-        let answer = self.executor.try_ensure(job, ask).await?;
+        let answer = match self.executor.try_ensure(job, ask).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                return match job.react(ask, &error) {
+                    Reaction::Narrow | Reaction::IgnoreId(_) => Ok(After::More),
+                    // The next round plans with the replacement settings.
+                    Reaction::FallBack => {
+                        found.trouble = Some(failing(&error, false));
+                        Ok(After::More)
+                    }
+                    Reaction::Restore | Reaction::Report => Err(error),
+                };
+            }
+        };
         let state = answer.state();
         if !answer.plan.is_empty() {
             found.vendor.extend(steps(answer.plan));
@@ -149,9 +155,11 @@ impl Reconciler {
             }
             return Ok(After::End);
         }
-        let outcome = job.memory.answered(ask, answer.into(), job.seen.as_deref());
-        if let Some(trouble) = &outcome.trouble {
-            found.trouble = Some(waiting(trouble, false));
+        let answer = EnsureResult::from(answer);
+        let outcome =
+            job.memory.on(Event::EnsureAnswered { ask, answer: &answer, seen: job.seen.as_deref() });
+        if let Some(problem) = &outcome.problem {
+            found.trouble = Some(waiting(problem, false));
         }
         let serves = matches!(state, LoadBalancerState::Active | LoadBalancerState::Degraded);
         Ok(if serves && outcome.next == NextPass::Now { After::More } else { After::End })
@@ -167,17 +175,4 @@ impl Reconciler {
             Err(error) => Rehearsal::trouble(failing(&error, false)),
         }
     }
-}
-
-/// Whether a reconcile would request less after this answer. If not, records the refusal.
-fn asks_for_less(job: &mut Job<'_>, action: &Action, error: &Error) -> bool {
-    let Action::Ensure(ask) = action else { return false };
-    if !error.refuses_the_wish() || ask.stands_in {
-        return false;
-    }
-    let less = Executor::asks_for_less(job, ask, error);
-    if !less {
-        job.memory.refuse(ask);
-    }
-    less
 }

@@ -52,15 +52,9 @@ fn a_vendor_that_locks_out_is_used_more_than_by_other_clients() {
 #[test]
 fn a_vendor_that_sends_retry_after_throttles_less() {
     let vendor = || Vendor::new(6.0).with_lockout(Duration::from_secs(30));
-<<<<<<< HEAD:cloud-adapter/budget/tests/throttling/main.rs
     let [silent, _] = saturated(Strategy::Budget, vendor());
     let [hinted, _] = saturated(Strategy::Budget, vendor().with_retry_after());
     assert!(hinted.throttled < silent.throttled / 2.0, "{hinted:?}, {silent:?}");
-=======
-    let [silent, _] = saturated(Strategy::Ours, vendor());
-    let [hinted, _] = saturated(Strategy::Ours, vendor().with_retry_after());
-    assert!(hinted.throttled < silent.throttled / 2.0, "{hinted:?}, {silent:?}");
->>>>>>> 987fdf61 (refactor(adapter): use standard terms for identifiers):cloud-adapter/budget/simulation/tests/clients/throttling.rs
 }
 
 /// P24

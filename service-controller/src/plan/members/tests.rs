@@ -37,7 +37,7 @@ fn wanted(service: &Service) -> Arc<Wanted> {
 /// The confirmed settings of this Service.
 fn confirmed(service: &Service) -> Memory {
     let mut memory = Memory::default();
-    memory.good = Some(wanted(service));
+    memory.settings.accepted = Some(wanted(service));
     memory
 }
 

@@ -4,134 +4,239 @@ use std::{collections::BTreeMap, time::Duration};
 
 use controller_core::events::REMIND;
 
-use super::{Fact, Memory, Topic};
-use crate::plan::{Operation, members::Members};
+use super::super::{Fact, Operation, compat::Foreign, members::Members, wanted::Judged};
 
-/// The last Event of each topic.
+/// Shorter waits for the call budget are not reported.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+
+/// What an Event is about. Each topic has at most one lasting condition, which is reported when it begins and at intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// The Service's settings are invalid.
+    Wish,
+    /// The adapter refuses the Service's settings.
+    Refused,
+    /// Any other failure.
+    Work,
+    /// The backends could not be updated after a change of nodes.
+    Hosts,
+    /// The load balancer has more members than a new one may have.
+    Members,
+    /// An entry of the ConfigMap that releases orphans is invalid.
+    Release,
+    /// Not a failure: creating or deleting a load balancer takes long.
+    Progress,
+}
+
+impl Topic {
+    /// The topic for a failure of this step.
+    pub(crate) fn of(step: &Operation) -> Self {
+        match step {
+            Operation::Sync | Operation::LeftOver => Self::Work,
+            Operation::Hosts(_) => Self::Hosts,
+        }
+    }
+}
+
+/// The Events that were emitted about a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reported(BTreeMap<Topic, Said>);
+pub(crate) struct Reported {
+    /// The last condition of each topic.
+    conditions: BTreeMap<Topic, Condition>,
+    budget: BudgetWaits,
+    /// Annotations of another controller.
+    foreign: Remark<Foreign>,
+    /// Whether the adapter chose the load balancer's name because it does not support the template.
+    unnamed: Remark<bool>,
+}
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Said {
+struct Condition {
     /// Identifies the current condition, because its text may vary.
     name: String,
     /// The emitted Events by the name of their condition, each with the time of its last emission since the start of the process.
     /// Conditions that alternate are emitted once each.
-    told: BTreeMap<String, (Fact, Duration)>,
+    emitted: BTreeMap<String, (Fact, Duration)>,
     /// Set while the last round saw the condition; seeing it again is not a change.
-    stands: bool,
+    lasts: bool,
 }
 
-impl Said {
+impl Condition {
     fn current(&self) -> Option<&(Fact, Duration)> {
-        self.told.get(&self.name)
+        self.emitted.get(&self.name)
     }
 
     fn current_mut(&mut self) -> Option<&mut (Fact, Duration)> {
-        self.told.get_mut(&self.name)
+        self.emitted.get_mut(&self.name)
     }
 }
 
 impl Reported {
-    /// Returns the Event to emit now: because its condition was not reported recently, or as a reminder.
-    pub(super) fn hears(&mut self, topic: Topic, name: &str, news: Fact, now: Duration) -> Vec<Fact> {
-        let said = self.0.entry(topic).or_default();
-        said.told.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
-        (said.name, said.stands) = (name.to_owned(), true);
-        if said.current().is_some() {
-            return self.again(topic, now).into_iter().collect();
+    /// Returns the Event to emit about a condition: because it was not reported recently, or as a reminder. `name` identifies the condition.
+    pub(crate) fn report(&mut self, topic: Topic, name: &str, fact: Fact, now: Duration) -> Vec<Fact> {
+        let condition = self.conditions.entry(topic).or_default();
+        condition.emitted.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
+        (condition.name, condition.lasts) = (name.to_owned(), true);
+        if condition.current().is_some() {
+            return self.remind(topic, now).into_iter().collect();
         }
-        said.told.insert(name.to_owned(), (news.clone(), now));
-        vec![news]
+        condition.emitted.insert(name.to_owned(), (fact.clone(), now));
+        vec![fact]
     }
 
-    /// Returns the last Event of this topic if it must be re-emitted by now.
-    pub(super) fn again(&mut self, topic: Topic, now: Duration) -> Option<Fact> {
-        let said = self.0.get_mut(&topic)?.current_mut();
-        let (news, at) = said.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
-        *at = now;
-        Some(news.clone())
+    /// Like [`Self::report`], for a failure that is identified by its text.
+    pub(crate) fn report_failure(&mut self, step: &Operation, text: &str, now: Duration) -> Vec<Fact> {
+        self.report(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
     }
 
-    /// Records that the condition is over, so that the next one is reported at once.
-    pub(super) fn over(&mut self, topic: Topic) {
-        self.0.remove(&topic);
-    }
-
-    /// Begins a round, which must observe these conditions again.
-    fn doubt(&mut self, topics: &[Topic]) {
-        self.0
-            .iter_mut()
-            .filter(|(topic, _)| topics.contains(topic))
-            .for_each(|(_, said)| said.stands = false);
-    }
-
-    /// All lasting conditions, and the time of the last report of each.
-    fn troubles(&self) -> impl Iterator<Item = (&Fact, Duration)> {
-        let lasting = self.0.iter().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
-        lasting.filter_map(|(_, said)| said.current().map(|(news, at)| (news, *at)))
-    }
-
-    /// Records when these conditions were re-emitted.
-    fn reminded(&mut self, times: impl Iterator<Item = Duration>) {
-        let lasting = self.0.iter_mut().filter(|(topic, said)| **topic != Topic::Progress && said.stands);
-        let troubles = lasting.filter_map(|(_, said)| said.current_mut());
-        troubles.zip(times).for_each(|((_, said), at)| *said = at);
-    }
-}
-
-impl Memory {
-    /// Returns the Event about a failure, if the failure differs from the last one or a reminder is due.
-    pub(crate) fn trouble(&mut self, step: &Operation, text: &str, now: Duration) -> Vec<Fact> {
-        self.trouble_named(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
-    }
-
-    /// Like [`Self::trouble`], for a failure whose text varies between retries; `name` identifies the failure.
-    pub(crate) fn trouble_named(&mut self, topic: Topic, name: &str, news: Fact, now: Duration) -> Vec<Fact> {
-        self.told.hears(topic, name, news, now)
-    }
-
-    /// The lasting conditions, with their Events and the times at which these were emitted.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = (&Fact, Duration)> {
-        self.told.troubles()
-    }
-
-    /// Begins a round. `reminded`: when conditions were re-emitted since the last round. A refusal by the adapter lasts until the next
-    /// call; this round must observe all other conditions again.
-    pub(crate) fn looks(&mut self, reminded: impl Iterator<Item = Duration>) {
-        self.told.reminded(reminded);
-        self.told.doubt(&[Topic::Wish, Topic::Members, Topic::Release]);
-        if !self.is_degraded() {
-            self.told.doubt(&[Topic::Work]);
-        }
-    }
-
-    /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
-    pub(crate) fn grown(&mut self, members: Option<Members>, now: Duration) -> Vec<Fact> {
-        match members {
-            Some(members) => self.trouble_named(Topic::Members, "", Fact::Grown(members), now),
-            None => {
-                self.told.over(Topic::Members);
-                Vec::new()
-            }
-        }
-    }
-
-    /// Clears refusals of settings, because the Service no longer exists.
-    pub(crate) fn wishes_nothing(&mut self) {
-        self.told.over(Topic::Wish);
-        self.told.over(Topic::Refused);
-    }
-
-    /// Returns the Event about a load balancer without a Service, unless it equals the last one.
-    pub(crate) fn once(&mut self, news: Fact, now: Duration) -> Vec<Fact> {
-        self.trouble_named(Topic::Work, &format!("{news:?}"), news, now)
+    /// Like [`Self::report`], for a condition that only a user, an operator or another controller can change.
+    pub(crate) fn report_wait(&mut self, fact: Fact, now: Duration) -> Vec<Fact> {
+        self.report(Topic::Work, &format!("{fact:?}"), fact, now)
     }
 
     /// Reports work that may take long.
-    pub(super) fn begins(&mut self, news: Fact, now: Duration) -> Vec<Fact> {
-        self.told.over(Topic::Progress);
-        self.told.hears(Topic::Progress, "", news, now)
+    pub(super) fn begin(&mut self, fact: Fact, now: Duration) -> Vec<Fact> {
+        self.resolve(Topic::Progress);
+        self.report(Topic::Progress, "", fact, now)
+    }
+
+    /// Returns the Events about the work in progress that are due. `budget`: the adapter's text if the load balancer waits for the call
+    /// budget.
+    pub(super) fn progress(&mut self, budget: Option<String>, now: Duration) -> Vec<Fact> {
+        let waits = self.budget.answered(budget, now).map(Fact::WaitsForBudget);
+        self.remind(Topic::Progress, now).into_iter().chain(waits).collect()
+    }
+
+    /// Records the end of the work in progress.
+    pub(super) fn end(&mut self) {
+        self.resolve(Topic::Progress);
+        self.budget = BudgetWaits::default();
+    }
+
+    /// Returns the last Event of this topic if it must be re-emitted by now.
+    fn remind(&mut self, topic: Topic, now: Duration) -> Option<Fact> {
+        let current = self.conditions.get_mut(&topic)?.current_mut();
+        let (fact, at) = current.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
+        *at = now;
+        Some(fact.clone())
+    }
+
+    /// Records that the condition is over, so that the next one is reported at once.
+    pub(crate) fn resolve(&mut self, topic: Topic) {
+        self.conditions.remove(&topic);
+    }
+
+    /// Begins a round. `reminded`: when conditions were re-emitted since the last round. A refusal by the adapter lasts until the next
+    /// call, and so does a degraded state; this round must observe all other conditions again.
+    pub(super) fn begin_round(&mut self, reminded: impl Iterator<Item = Duration>, degraded: bool) {
+        self.lasting_mut().zip(reminded).for_each(|((_, emitted), at)| *emitted = at);
+        for (topic, condition) in &mut self.conditions {
+            condition.lasts &= match topic {
+                Topic::Wish | Topic::Members | Topic::Release => false,
+                Topic::Work => degraded,
+                Topic::Refused | Topic::Hosts | Topic::Progress => true,
+            };
+        }
+    }
+
+    /// All lasting conditions, and the time of the last report of each.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (&Fact, Duration)> {
+        let lasting = self.conditions.iter().filter(|(topic, it)| **topic != Topic::Progress && it.lasts);
+        lasting.filter_map(|(_, it)| it.current().map(|(fact, at)| (fact, *at)))
+    }
+
+    fn lasting_mut(&mut self) -> impl Iterator<Item = &mut (Fact, Duration)> {
+        let lasting = self.conditions.iter_mut().filter(|(topic, it)| **topic != Topic::Progress && it.lasts);
+        lasting.filter_map(|(_, it)| it.current_mut())
+    }
+
+    /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
+    pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Vec<Fact> {
+        if let Some(members) = members {
+            return self.report(Topic::Members, "", Fact::Grown(members), now);
+        }
+        self.resolve(Topic::Members);
+        Vec::new()
+    }
+
+    /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
+    /// other Events of the Service are emitted, too.
+    pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
+        if self.foreign.is_due(&foreign, builds) {
+            let Foreign { understood, ignored, .. } = foreign;
+            let rows = [(understood, Fact::Compatible as fn(_) -> _), (ignored, Fact::Ignored)];
+            facts.extend(
+                rows.into_iter().filter(|(lines, _)| !lines.is_empty()).map(|(lines, fact)| fact(lines)),
+            );
+        }
+        if let Some(wanted) = &judged.wanted
+            && self.unnamed.is_due(&wanted.unnamed, builds)
+            && wanted.unnamed
+        {
+            facts.push(Fact::Unnamed);
+        }
+        facts
+    }
+}
+
+/// Waits of the work in progress for the call budget. A wait is reported when it becomes long, and at intervals while it lasts.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct BudgetWaits {
+    /// Time of the last call if the load balancer waited for the budget then, since the start of the process.
+    since: Option<Duration>,
+    waited: Duration,
+    /// Text and time of the last Event.
+    emitted: Option<(String, Duration)>,
+}
+
+impl BudgetWaits {
+    /// Processes an answer of the adapter; `text`: its text if the load balancer waits for the budget. Returns the text of an Event, if
+    /// one is due.
+    fn answered(&mut self, text: Option<String>, now: Duration) -> Option<String> {
+        if let Some(since) = self.since {
+            self.waited = self.waited.saturating_add(now.saturating_sub(since));
+        }
+        self.since = text.as_ref().map(|_| now);
+        let text = text.filter(|_| self.waited >= LONG_WAIT)?;
+        let (text, at) = self.emitted.take().map_or((text, None), |(text, at)| (text, Some(at)));
+        let is_due = at.is_none_or(|at| now.saturating_sub(at) >= REMIND);
+        self.emitted = Some((text.clone(), at.filter(|_| !is_due).unwrap_or(now)));
+        is_due.then_some(text)
+    }
+}
+
+/// An informational Event. It is emitted once, although each round, and each restart, observes its cause again.
+#[derive(Clone, Debug, PartialEq)]
+struct Remark<T> {
+    /// The cause in the last round. `None`: there was no round.
+    seen: Option<T>,
+    /// The cause in the last Event.
+    emitted: Option<T>,
+}
+
+impl<T> Default for Remark<T> {
+    fn default() -> Self {
+        Self { seen: None, emitted: None }
+    }
+}
+
+impl<T: Clone + PartialEq> Remark<T> {
+    /// Whether to emit the Event: its cause changed since an earlier round, or the load balancer is built now, which emits other Events,
+    /// too.
+    ///
+    /// In the first round for an existing load balancer, an earlier process has already emitted the Event.
+    fn is_due(&mut self, now: &T, builds: bool) -> bool {
+        let changed = self.seen.as_ref().is_some_and(|seen| seen != now);
+        let is_due = (changed || builds) && self.emitted.as_ref() != Some(now);
+        if changed || self.seen.is_none() {
+            self.seen = Some(now.clone());
+        }
+        if is_due {
+            self.emitted = Some(now.clone());
+        }
+        is_due
     }
 }
 
@@ -141,37 +246,37 @@ mod tests {
 
     #[test]
     fn lasting_condition_is_re_emitted_with_first_text() {
-        let (mut told, minute) = (Reported::default(), Duration::from_mins(1));
-        let failed = |words: &str| Fact::Failed(Operation::Sync, words.to_owned());
-        let mut hears =
-            |minutes: u32, name, words| told.hears(Topic::Work, name, failed(words), minute * minutes);
-        assert_eq!(hears(0, "throttled", "wait 3 s"), [failed("wait 3 s")]);
-        assert_eq!(hears(29, "throttled", "wait 5 s"), []);
-        assert_eq!(hears(30, "throttled", "wait 7 s"), [failed("wait 3 s")]);
-        assert_eq!(hears(59, "throttled", "wait 9 s"), []);
-        assert_eq!(hears(59, "quota", "full"), [failed("full")]);
-        assert_eq!(hears(60, "quota", "full"), []);
-        assert_eq!(told.troubles().count(), 1);
-        told.doubt(&[Topic::Work]);
-        assert_eq!(told.troubles().count(), 0, "the round has not found it again");
-        assert_eq!(
-            told.hears(Topic::Work, "quota", failed("full"), minute * 61),
-            [],
-            "finding it again is not a change"
-        );
-        assert_eq!(told.troubles().count(), 1);
-        assert_eq!(
-            told.hears(Topic::Work, "throttled", failed("wait 9 s"), minute * 62),
-            [failed("wait 9 s")]
-        );
-        assert_eq!(
-            told.hears(Topic::Work, "quota", failed("full"), minute * 63),
-            [],
-            "conditions that alternate"
-        );
-        assert_eq!(told.troubles().next(), Some((&failed("full"), minute * 59)));
-        told.over(Topic::Work);
-        assert_eq!(told.again(Topic::Work, minute * 99), None);
-        assert_eq!(told.troubles().count(), 0);
+        let (mut reported, minute) = (Reported::default(), Duration::from_mins(1));
+        let failed = |text: &str| Fact::Failed(Operation::Sync, text.to_owned());
+        let mut report =
+            |minutes: u32, name, text| reported.report(Topic::Work, name, failed(text), minute * minutes);
+        assert_eq!(report(0, "throttled", "wait 3 s"), [failed("wait 3 s")]);
+        assert_eq!(report(29, "throttled", "wait 5 s"), []);
+        assert_eq!(report(30, "throttled", "wait 7 s"), [failed("wait 3 s")]);
+        assert_eq!(report(59, "throttled", "wait 9 s"), []);
+        assert_eq!(report(59, "quota", "full"), [failed("full")]);
+        assert_eq!(report(60, "quota", "full"), []);
+        assert_eq!(reported.problems().count(), 1);
+        reported.begin_round([].into_iter(), false);
+        assert_eq!(reported.problems().count(), 0, "the round has not found it again");
+        let mut report =
+            |minutes: u32, name, text| reported.report(Topic::Work, name, failed(text), minute * minutes);
+        assert_eq!(report(61, "quota", "full"), [], "finding it again is not a change");
+        assert_eq!(report(62, "throttled", "wait 9 s"), [failed("wait 9 s")]);
+        assert_eq!(report(63, "quota", "full"), [], "conditions that alternate");
+        assert_eq!(reported.problems().next(), Some((&failed("full"), minute * 59)));
+        reported.resolve(Topic::Work);
+        assert_eq!(reported.remind(Topic::Work, minute * 99), None);
+        assert_eq!(reported.problems().count(), 0);
+    }
+
+    // Behaviour: S21
+    #[test]
+    fn informational_event_only_on_build_or_change() {
+        let mut remark = Remark::default();
+        let rounds =
+            [("a", false), ("a", true), ("a", true), ("b", false), ("b", false), ("a", false), ("a", true)];
+        let due: Vec<bool> = rounds.iter().map(|(now, builds)| remark.is_due(now, *builds)).collect();
+        assert_eq!(due, [false, true, false, true, false, true, false]);
     }
 }

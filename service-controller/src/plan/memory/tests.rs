@@ -1,9 +1,19 @@
 //! Unusual answers of the cloud, and writes that the cache does not show yet.
 
+use std::sync::Arc;
+
 use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use super::*;
-use crate::plan::{features::name, service::FamilyPolicy, spec::Takeover, status::Shown, targets::Hosts};
+use crate::plan::{
+    Operation, Why,
+    cloud::{EnsureResult, Removal, State},
+    features::name,
+    service::FamilyPolicy,
+    spec::Takeover,
+    status::Shown,
+    targets::Hosts,
+};
 
 fn wanted(digest: &str) -> Arc<Wanted> {
     let shape =
@@ -36,6 +46,32 @@ fn answer(state: State, why: &str) -> EnsureResult {
     }
 }
 
+fn called(memory: &mut Memory, ask: &Ask) -> Vec<Fact> {
+    memory.ensure_called(ask).facts
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "shorter calls")]
+fn answered(memory: &mut Memory, ask: &Ask, answer: EnsureResult, seen: Option<&[Balancer]>) -> Outcome {
+    let answer = &answer;
+    memory.on(Event::EnsureAnswered { ask, answer, seen })
+}
+
+fn deleting(memory: &mut Memory) -> Vec<Fact> {
+    memory.on(Event::DeleteCalled { now: Duration::ZERO }).facts
+}
+
+fn deleted(memory: &mut Memory, step: &Operation, answer: &Removal, now: Duration) -> Outcome {
+    memory.on(Event::DeleteAnswered { step, answer, now })
+}
+
+fn in_sync(memory: &mut Memory, as_requested: bool) {
+    memory.on(Event::InSync { as_requested });
+}
+
+fn drift(memory: &Memory, cloud: &[Balancer], now: Duration) -> Option<String> {
+    memory.confirmed().unwrap().drift(cloud, now)
+}
+
 fn service() -> Service {
     Service { version: "7".to_owned(), ..Service::default() }
 }
@@ -43,33 +79,36 @@ fn service() -> Service {
 #[test]
 fn load_balancer_in_error_is_reported_once_and_retried() {
     let mut memory = Memory::default();
-    let first = memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
-    let told = Fact::Failed(Operation::Sync, "the load balancer is in error: no capacity".to_owned());
-    assert_eq!((first.news, first.next), (vec![told], NextPass::Backoff));
-    let second = memory.answered(&ask(Why::Missing), answer(State::Error, "no capacity"), None);
-    assert_eq!((second.news, second.next), (Vec::new(), NextPass::Backoff));
-    assert_eq!(memory.settled, None);
+    let first = answered(&mut memory, &ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
+    let reported = Fact::Failed(Operation::Sync, "the load balancer is in error: no capacity".to_owned());
+    assert_eq!((first.facts, first.next), (vec![reported], NextPass::Backoff));
+    let second = answered(&mut memory, &ask(Why::Missing), answer(State::Error, "no capacity"), None);
+    assert_eq!((second.facts, second.next), (Vec::new(), NextPass::Backoff));
+    assert_eq!(memory.confirmed(), None);
 }
 
 #[test]
 fn returning_failure_is_reported_again() {
     let mut memory = Memory::default();
-    memory.answered(&ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
-    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
-    let again = memory.answered(&ask(Why::Changed), answer(State::Error, "no capacity"), None);
-    assert_eq!(again.news.len(), 1);
+    answered(&mut memory, &ask(Why::FirstLook), answer(State::Error, "no capacity"), None);
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
+    let again = answered(&mut memory, &ask(Why::Changed), answer(State::Error, "no capacity"), None);
+    assert_eq!(again.facts.len(), 1);
 }
 
 #[test]
 fn degraded_load_balancer_is_reported_once() {
     let mut memory = Memory::default();
-    let told = memory.answered(&ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).news;
+    let reported =
+        answered(&mut memory, &ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).facts;
     let want = "the load balancer serves, but is degraded: 1 of 2 pools";
-    assert_eq!(told, [Fact::Failed(Operation::Sync, want.to_owned())]);
-    assert!(memory.settled.is_some());
-    memory.calm();
+    assert_eq!(reported, [Fact::Failed(Operation::Sync, want.to_owned())]);
+    assert!(memory.confirmed().is_some());
+    in_sync(&mut memory, false);
     assert!(
-        memory.answered(&ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None).news.is_empty()
+        answered(&mut memory, &ask(Why::FirstLook), answer(State::Degraded, "1 of 2 pools"), None)
+            .facts
+            .is_empty()
     );
 }
 
@@ -77,36 +116,42 @@ fn degraded_load_balancer_is_reported_once() {
 #[test]
 fn unknown_state_is_neither_success_nor_absence() {
     let mut memory = Memory::default();
-    let outcome = memory.answered(&ask(Why::FirstLook), answer(State::Unknown, ""), None);
-    assert_eq!((outcome.next, &memory.settled), (NextPass::Backoff, &None));
+    let outcome = answered(&mut memory, &ask(Why::FirstLook), answer(State::Unknown, ""), None);
+    assert_eq!((outcome.next, memory.confirmed()), (NextPass::Backoff, None));
     let unknown = Removal { state: State::Unknown, why: String::new(), budget: None, retry_after: None };
-    assert_eq!(memory.removal(&Operation::Sync, &unknown, Duration::ZERO).next, NextPass::Backoff);
-    assert!(!memory.removed);
+    assert_eq!(deleted(&mut memory, &Operation::Sync, &unknown, Duration::ZERO).next, NextPass::Backoff);
+    assert!(!memory.is_removed());
 }
 
 #[test]
 fn adapter_sets_delay_of_next_call() {
     let mut memory = Memory::default();
     let pending = EnsureResult { retry_after: Some(Duration::from_secs(7)), ..answer(State::Pending, "") };
-    let outcome = memory.answered(&ask(Why::FirstLook), pending, None);
-    assert_eq!((outcome.news, outcome.next), (vec![Fact::Ensuring], NextPass::After(Duration::from_secs(7))));
-    let deleting = Removal { state: State::Deleting, why: String::new(), budget: None, retry_after: None };
-    assert_eq!(memory.removal(&Operation::Sync, &deleting, Duration::ZERO).next, NextPass::After(ASK_AGAIN));
-    let told = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
+    let outcome = answered(&mut memory, &ask(Why::FirstLook), pending, None);
     assert_eq!(
-        memory.removal(&Operation::LeftOver, &told, Duration::ZERO).next,
+        (outcome.facts, outcome.next),
+        (vec![Fact::Ensuring], NextPass::After(Duration::from_secs(7)))
+    );
+    let deleting = Removal { state: State::Deleting, why: String::new(), budget: None, retry_after: None };
+    assert_eq!(
+        deleted(&mut memory, &Operation::Sync, &deleting, Duration::ZERO).next,
+        NextPass::After(RETRY_DELAY)
+    );
+    let reported = Removal { retry_after: Some(Duration::from_secs(9)), ..deleting };
+    assert_eq!(
+        deleted(&mut memory, &Operation::LeftOver, &reported, Duration::ZERO).next,
         NextPass::After(Duration::from_secs(9))
     );
 }
 
 /// The Events that follow from answers at these times (in seconds), each of which reports a wait for this budget.
-fn told(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
+fn reported(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
         let budget = budget.map(|bucket| format!("waits for the budget of {bucket}"));
-        memory.answered(&ask, EnsureResult { budget, ..answer(State::Pending, "") }, None).news
+        answered(memory, &ask, EnsureResult { budget, ..answer(State::Pending, "") }, None).facts
     });
-    heard.filter(|news| *news != Fact::Ensuring).collect()
+    heard.filter(|fact| *fact != Fact::Ensuring).collect()
 }
 
 // Behaviour: S24
@@ -126,78 +171,79 @@ fn only_long_budget_waits_are_reported() {
         ("several short waits", &[(0, b), (6, None), (90, b), (94, b)], vec![waits()]),
         ("mostly waits for something else", &[(0, None), (60, None), (90, b)], vec![]),
     ] {
-        assert_eq!(told(&mut Memory::default(), answers), wanted, "{name}");
+        assert_eq!(reported(&mut Memory::default(), answers), wanted, "{name}");
     }
     let mut memory = Memory::default();
-    assert_eq!(told(&mut memory, &[(0, b), (20, b)]), [waits()]);
-    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
-    assert_eq!(told(&mut memory, &[(100, b), (120, b)]), [waits()], "another wait is reported");
+    assert_eq!(reported(&mut memory, &[(0, b), (20, b)]), [waits()]);
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
+    assert_eq!(reported(&mut memory, &[(100, b), (120, b)]), [waits()], "another wait is reported");
 }
 
 #[test]
 fn long_budget_wait_of_deletion_is_reported_once() {
     let mut memory = Memory::default();
-    let mut told = |at: u64, budget: Option<&str>| {
+    let mut reported = |at: u64, budget: Option<&str>| {
         let budget = budget.map(str::to_owned);
         let (why, retry_after) = (String::new(), None);
         let answer = Removal { state: State::Deleting, why, budget, retry_after };
-        let mut news = memory.removing(Duration::ZERO);
-        news.extend(memory.removal(&Operation::Sync, &answer, Duration::from_secs(at)).news);
-        news
+        let mut facts = deleting(&mut memory);
+        facts.extend(deleted(&mut memory, &Operation::Sync, &answer, Duration::from_secs(at)).facts);
+        facts
     };
     let waits = Some("waits for the budget of b");
-    assert_eq!(told(0, waits), [Fact::Deleting]);
-    assert_eq!(told(9, waits), []);
-    assert_eq!(told(11, waits), [Fact::WaitsForBudget("waits for the budget of b".to_owned())]);
-    assert_eq!(told(60, waits), []);
+    assert_eq!(reported(0, waits), [Fact::Deleting]);
+    assert_eq!(reported(9, waits), []);
+    assert_eq!(reported(11, waits), [Fact::WaitsForBudget("waits for the budget of b".to_owned())]);
+    assert_eq!(reported(60, waits), []);
 }
 
 #[test]
 fn node_update_time_counts_from_first_call() {
     let mut memory = Memory::default();
     let at = |seconds| Ask { at: Duration::from_secs(seconds), ..ask(Why::Hosts) };
-    memory.asking(&at(10));
-    assert_eq!(memory.answered(&at(10), answer(State::Pending, ""), None).hosts_updated, None);
-    memory.asking(&at(14));
-    let outcome = memory.answered(&at(14), answer(State::Active, ""), None);
-    assert_eq!((outcome.news, outcome.hosts_updated), (vec![Fact::Updated], Some(Duration::from_secs(4))));
+    called(&mut memory, &at(10));
+    assert_eq!(answered(&mut memory, &at(10), answer(State::Pending, ""), None).hosts_updated, None);
+    called(&mut memory, &at(14));
+    let outcome = answered(&mut memory, &at(14), answer(State::Active, ""), None);
+    assert_eq!((outcome.facts, outcome.hosts_updated), (vec![Fact::Updated], Some(Duration::from_secs(4))));
 }
 
 #[test]
 fn own_write_is_not_repeated_before_cache_shows_it() {
     let mut memory = Memory::default();
     let written = Service { finalizer: true, ..service() };
-    memory.wrote(&written);
-    assert!(memory.overlay(service()).finalizer, "the cache lags behind, so the own write is added");
+    memory.pacing.wrote(Write::Finalizer, &written, Duration::ZERO);
+    assert!(memory.pacing.overlay(service()).finalizer, "the cache lags behind, so the own write is added");
     let newer = Service { version: "8".to_owned(), ..service() };
-    assert!(!memory.overlay(newer).finalizer, "the cache has caught up");
-    assert!(!memory.overlay(service()).finalizer, "the write is forgotten");
+    assert!(!memory.pacing.overlay(newer).finalizer, "the cache has caught up");
+    assert!(!memory.pacing.overlay(service()).finalizer, "the write is forgotten");
 }
 
 #[test]
 fn removal_discards_confirmation() {
     let mut memory = Memory::default();
-    memory.answered(&ask(Why::FirstLook), answer(State::Active, ""), None);
-    assert_eq!(memory.removing(Duration::ZERO), [Fact::Deleting]);
-    assert_eq!(memory.removing(Duration::ZERO), []);
-    assert_eq!(memory.settled, None);
+    answered(&mut memory, &ask(Why::FirstLook), answer(State::Active, ""), None);
+    assert_eq!(deleting(&mut memory), [Fact::Deleting]);
+    assert_eq!(deleting(&mut memory), []);
+    assert_eq!(memory.confirmed(), None);
     let absent = Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
     assert_eq!(
-        (memory.removal(&Operation::Sync, &absent, Duration::ZERO).next, memory.removed),
+        (deleted(&mut memory, &Operation::Sync, &absent, Duration::ZERO).next, memory.is_removed()),
         (NextPass::Now, true)
     );
-    memory.asking(&ask(Why::Missing));
-    assert!(!memory.removed, "the load balancer may exist again");
+    called(&mut memory, &ask(Why::Missing));
+    assert!(!memory.is_removed(), "the load balancer may exist again");
 }
 
 #[test]
 fn just_deleted_load_balancer_is_not_an_orphan() {
     let (mut memory, begin) = (Memory::default(), Duration::from_secs(100));
+    memory.on(Event::ServiceMissing { shown: None, now: begin });
     assert_eq!(memory.orphan_doubt(begin), Some(ORPHAN_AFTER));
     assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER / 2), Some(ORPHAN_AFTER / 2));
     assert_eq!(memory.orphan_doubt(begin + ORPHAN_AFTER), None);
-    memory.calm();
-    assert!(!memory.outlives_its_service());
+    in_sync(&mut memory, false);
+    assert!(!memory.outlives_its_service(begin));
 }
 
 fn shown(backends: u32) -> Vec<Balancer> {
@@ -215,64 +261,64 @@ fn shown(backends: u32) -> Vec<Balancer> {
 fn removed_backends_are_detected_once_cache_caught_up() {
     let (mut memory, now) = (Memory::default(), Duration::from_secs(10));
     let (service, worked) = (service(), |steps| EnsureResult { steps, ..answer(State::Active, "") });
-    memory.answered(&ask(Why::Hosts), worked(2), Some(&shown(4)));
+    answered(&mut memory, &ask(Why::Hosts), worked(2), Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), now);
-    assert_eq!(memory.drift(&shown(6), now), None, "the backends that were just written are no difference");
+    assert_eq!(drift(&memory, &shown(6), now), None, "the backends that were just written are no difference");
     memory.observe(&service, Some(&shown(6)), now);
-    assert_eq!(memory.drift(&shown(6), now), None);
-    let drift = memory.drift(&shown(5), now);
-    assert_eq!(drift.as_deref(), Some("the backends changed from 6 to 5"));
+    assert_eq!(drift(&memory, &shown(6), now), None);
+    let found = drift(&memory, &shown(5), now);
+    assert_eq!(found.as_deref(), Some("the backends changed from 6 to 5"));
 
     // The adapter repairs the backends when it is called. What the cache showed before does not count as a change.
-    memory.answered(&ask(Why::Drift(String::new())), worked(1), Some(&shown(5)));
+    answered(&mut memory, &ask(Why::Drift(String::new())), worked(1), Some(&shown(5)));
     memory.observe(&service, Some(&shown(5)), now);
-    assert_eq!(memory.drift(&shown(6), now), None);
+    assert_eq!(drift(&memory, &shown(6), now), None);
     memory.observe(&service, Some(&shown(6)), now);
 
     // Or the adapter answers that everything is in sync: then the number in the cache is right.
-    memory.answered(&ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
+    answered(&mut memory, &ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
     memory.observe(&service, Some(&shown(7)), now);
-    assert_eq!(memory.drift(&shown(7), now + LAG), None);
-    assert!(memory.drift(&shown(6), now).is_some());
+    assert_eq!(drift(&memory, &shown(7), now + LAG), None);
+    assert!(drift(&memory, &shown(6), now).is_some());
 }
 
 #[test]
 fn unchanged_backend_count_is_trusted_after_lag() {
     let (mut memory, service) = (Memory::default(), service());
     let answer = EnsureResult { steps: 1, ..answer(State::Active, "") };
-    memory.answered(&ask(Why::Hosts), answer, Some(&shown(4)));
+    answered(&mut memory, &ask(Why::Hosts), answer, Some(&shown(4)));
     memory.observe(&service, Some(&shown(4)), LAG);
-    assert!(memory.drift(&shown(5), LAG).is_some());
+    assert!(drift(&memory, &shown(5), LAG).is_some());
 }
 
 #[test]
 fn refused_settings_are_not_retried_at_once() {
     let mut memory = Memory::default();
-    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
     let bad = Ask { wanted: wanted("bad"), at: Duration::from_secs(10), ..ask(Why::Changed) };
-    assert_eq!(memory.asking(&bad), [Fact::Ensuring]);
+    assert_eq!(called(&mut memory, &bad), [Fact::Ensuring]);
     memory.refuse(&bad);
-    let is_refused = |memory: &Memory, digest, at| memory.is_refused(&wanted(digest).shape, at);
-    assert!(is_refused(&memory, "bad", Duration::from_secs(20)) && memory.good.is_some());
+    let is_refused = |memory: &Memory, digest, at| memory.settings.is_refused(&wanted(digest).shape, at);
+    assert!(is_refused(&memory, "bad", Duration::from_secs(20)) && memory.settings.accepted.is_some());
     assert!(!is_refused(&memory, "bad", bad.at + LAG) && !is_refused(&memory, "other", bad.at));
 
     // The last valid settings follow the nodes as usual.
     let hosts = Ask { stands_in: true, hosts: Hosts::default(), ..ask(Why::Hosts) };
-    memory.asking(&hosts);
-    assert_eq!(memory.answered(&hosts, answer(State::Active, ""), None).news, [Fact::NoTargets(None)]);
+    called(&mut memory, &hosts);
+    assert_eq!(answered(&mut memory, &hosts, answer(State::Active, ""), None).facts, [Fact::NoTargets(None)]);
 
     let again = Ask { at: bad.at + LAG, ..bad };
-    assert_eq!(memory.asking(&again), [], "the Event was emitted when the settings were refused");
-    assert_eq!(memory.answered(&again, answer(State::Active, ""), None).news, [Fact::Ensured]);
+    assert_eq!(called(&mut memory, &again), [], "the Event was emitted when the settings were refused");
+    assert_eq!(answered(&mut memory, &again, answer(State::Active, ""), None).facts, [Fact::Ensured]);
     assert!(!is_refused(&memory, "bad", again.at));
 }
 
 #[test]
 fn refused_former_settings_leave_no_fallback() {
     let mut memory = Memory::default();
-    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
     memory.refuse(&ask(Why::Changed));
-    assert_eq!(memory.good, None);
+    assert_eq!(memory.settings.accepted, None);
 }
 
 #[test]
@@ -280,26 +326,30 @@ fn failed_node_update_is_reported_beside_other_failures() {
     let mut memory = Memory::default();
     let hosts = Operation::Hosts(Hosts::some());
     let refusal = |memory: &mut Memory, topic, name: &str| {
-        memory.trouble_named(topic, name, Fact::Ensuring, Duration::ZERO).len()
+        memory.reported.report(topic, name, Fact::Ensuring, Duration::ZERO).len()
     };
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1);
     assert_eq!(refusal(&mut memory, Topic::Refused, "c"), 1);
-    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO).len(), 1);
-    assert_eq!(memory.trouble(&Operation::Sync, "d", Duration::ZERO).len(), 1);
+    assert_eq!(memory.reported.report_failure(&hosts, "b", Duration::ZERO).len(), 1);
+    assert_eq!(memory.reported.report_failure(&Operation::Sync, "d", Duration::ZERO).len(), 1);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c"), 0);
-    assert_eq!(memory.trouble(&hosts, "b", Duration::ZERO), []);
+    assert_eq!(memory.reported.report_failure(&hosts, "b", Duration::ZERO), []);
     let stands_in = Ask { stands_in: true, ..ask(Why::Hosts) };
-    memory.answered(&stands_in, answer(State::Active, ""), None);
-    memory.calm();
+    answered(&mut memory, &stands_in, answer(State::Active, ""), None);
+    in_sync(&mut memory, false);
     let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
     assert_eq!(again, 0, "the replaced settings are still refused");
     assert_eq!(
-        memory.trouble(&hosts, "b", Duration::ZERO).len(),
+        memory.reported.report_failure(&hosts, "b", Duration::ZERO).len(),
         1,
         "the earlier failure is over, so a new one is reported"
     );
-    assert_eq!(memory.trouble(&Operation::Sync, "d", Duration::ZERO).len(), 1, "the same for this step");
-    memory.answered(&ask(Why::Changed), answer(State::Active, ""), None);
+    assert_eq!(
+        memory.reported.report_failure(&Operation::Sync, "d", Duration::ZERO).len(),
+        1,
+        "the same for this step"
+    );
+    answered(&mut memory, &ask(Why::Changed), answer(State::Active, ""), None);
     assert_eq!(refusal(&mut memory, Topic::Wish, "a"), 1, "the settings were valid in between");
 }
 
@@ -312,7 +362,7 @@ fn failed_node_update_of_broken_load_balancer_is_counted() {
         (Why::Hosts, State::Degraded, false),
         (Why::Changed, State::Error, false),
     ] {
-        let outcome = Memory::default().answered(&ask(why.clone()), answer(state, ""), None);
+        let outcome = answered(&mut Memory::default(), &ask(why.clone()), answer(state, ""), None);
         assert_eq!(outcome.hosts_failed, want, "{why} {state}");
     }
 }
@@ -321,12 +371,12 @@ fn failed_node_update_of_broken_load_balancer_is_counted() {
 #[test]
 fn refusal_is_reported_again_after_valid_settings() {
     let mut memory = Memory::default();
-    memory.answered(&ask(Why::Missing), answer(State::Active, ""), None);
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
     let other = Ask { wanted: wanted("other"), ..ask(Why::Changed) };
     memory.refuse(&other);
-    assert!(memory.is_refused(&other.wanted.shape, Duration::ZERO));
-    memory.agree();
-    assert!(!memory.is_refused(&other.wanted.shape, Duration::ZERO), "the next refusal is reported");
+    assert!(memory.settings.is_refused(&other.wanted.shape, Duration::ZERO));
+    in_sync(&mut memory, true);
+    assert!(!memory.settings.is_refused(&other.wanted.shape, Duration::ZERO), "the next refusal is reported");
 }
 
 fn prefers_two() -> (Service, Ask) {
@@ -339,12 +389,12 @@ fn prefers_two() -> (Service, Ask) {
 fn narrowing_needs_a_mere_preference() {
     let ((service, both), features) = (prefers_two(), Features::default());
     let mut memory = Memory::default();
-    assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4), (&service, &features)));
-    assert_eq!(memory.family(), None);
-    assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
-    assert_eq!(memory.family(), Some(Family::V6));
-    memory.removing(Duration::ZERO);
-    assert_eq!(memory.family(), None, "the next load balancer is created with both families");
+    assert!(!memory.narrow(&ask(Why::FirstLook), Some(Family::V4), &service, &features));
+    assert_eq!(memory.settings.family(), None);
+    assert!(memory.narrow(&both, Some(Family::V6), &service, &features));
+    assert_eq!(memory.settings.family(), Some(Family::V6));
+    deleting(&mut memory);
+    assert_eq!(memory.settings.family(), None, "the next load balancer is created with both families");
 }
 
 /// The refusal applies to this adapter, this load balancer and this Service.
@@ -353,7 +403,7 @@ fn narrowing_ends_when_inputs_change() {
     let ((service, both), features) = (prefers_two(), Features::from([name::DUAL_STACK]));
     let narrowed = || {
         let mut memory = Memory::default();
-        assert!(memory.narrow(&both, Some(Family::V6), (&service, &features)));
+        assert!(memory.narrow(&both, Some(Family::V6), &service, &features));
         memory
     };
     let single = Service { families: vec![Family::V4], ..service.clone() };
@@ -366,18 +416,18 @@ fn narrowing_ends_when_inputs_change() {
         ("the adapter", &service, &other, false),
     ] {
         let mut memory = narrowed();
-        memory.widen(service_now, Some(features_now));
-        memory.widen(&service, Some(&features));
-        assert_eq!(memory.family().is_some(), stays, "{name} changed, and is changed back");
+        memory.settings.widen(service_now, Some(features_now));
+        memory.settings.widen(&service, Some(&features));
+        assert_eq!(memory.settings.family().is_some(), stays, "{name} changed, and is changed back");
     }
 
     let (mut memory, now) = (narrowed(), Duration::ZERO);
     memory.observe(&service, Some(&[]), now);
     memory.observe(&service, None, now);
-    assert!(memory.family().is_some(), "the cache does not show it yet");
+    assert!(memory.settings.family().is_some(), "the cache does not show it yet");
     memory.observe(&service, Some(&shown(2)), now);
     memory.observe(&service, None, now);
-    assert!(memory.family().is_some(), "the cache shows it");
+    assert!(memory.settings.family().is_some(), "the cache shows it");
     memory.observe(&service, Some(&[]), now);
-    assert_eq!(memory.family(), None, "the load balancer is gone");
+    assert_eq!(memory.settings.family(), None, "the load balancer is gone");
 }

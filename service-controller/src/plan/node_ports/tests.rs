@@ -46,7 +46,7 @@ fn judged(service: &Service, memory: &Memory) -> Judged {
 /// The memory of a Service for which these are the last valid settings.
 fn remembers(good: &Arc<Wanted>) -> Memory {
     let mut memory = Memory::default();
-    memory.good = Some(Arc::clone(good));
+    memory.settings.accepted = Some(Arc::clone(good));
     memory
 }
 

@@ -15,11 +15,11 @@ proptest! {
     fn any_history_converges(events in prop::collection::vec((0..26_u8, 0..3_u8), 0..32), lags: bool) {
         let mut world = World::with(service());
         world.mirror_lags = lags;
-        for (event, looks) in events {
+        for (event, rounds) in events {
             world.happens(event);
             world.assert_proven_now();
-            for _ in 0..looks {
-                world.look();
+            for _ in 0..rounds {
+                world.round();
                 world.assert_proven_now();
             }
         }

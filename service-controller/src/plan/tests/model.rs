@@ -7,13 +7,13 @@ use crate::plan::{
     annotations::keys::PREFIX,
     cloud::{EnsureResult, Removal, listeners},
     features::name,
-    memory::NextPass,
+    memory::{Event, NextPass},
     service::{Family, Kind, Port, Transport},
     targets::Node,
 };
 
 /// More rounds than any sequence of events needs.
-const LOOKS: usize = 20;
+const ROUNDS: usize = 20;
 
 pub(super) fn service() -> Service {
     Service {
@@ -179,12 +179,13 @@ impl World {
         if self.service.kind == Kind::Other {
             return;
         }
-        let known = self.memory.made
-            || self.memory.removes()
-            || self.memory.removed
+        let known = self.memory.created
+            || self.memory.is_removing()
+            || self.memory.is_removed()
             || self.class_of_former() == Class::Ours(None);
         let left = known || !self.cloud.is_empty() || !self.mirror.is_empty();
-        self.truth.ours_was_left = left && !(self.memory.of_another && self.class_of_former() == Class::Lost);
+        self.truth.ours_was_left =
+            left && !(self.memory.other_class.left_over && self.class_of_former() == Class::Lost);
         self.service.kind = Kind::Other;
         self.service.ingress.clear();
         self.service.class = self.class_of_former();
@@ -242,8 +243,8 @@ impl World {
     #[track_caller]
     pub(super) fn settled(&mut self) -> String {
         let mut transcript = String::new();
-        for _ in 0..LOOKS {
-            let (text, done) = self.look();
+        for _ in 0..ROUNDS {
+            let (text, done) = self.round();
             transcript.push_str(&text);
             if done {
                 return transcript;
@@ -253,7 +254,7 @@ impl World {
     }
 
     /// Runs one round: plans and executes. Returns whether nothing is left to do.
-    pub(super) fn look(&mut self) -> (String, bool) {
+    pub(super) fn round(&mut self) -> (String, bool) {
         if self.is_gone() {
             return (String::new(), true);
         }
@@ -265,9 +266,9 @@ impl World {
         self.assert_proven(&plan);
         let mut text = plan.to_string();
         for action in &plan.actions {
-            let outcome = self.carry_out(action);
-            for news in outcome {
-                writeln!(text, "  news: {news:?}").unwrap();
+            let facts = self.execute(action);
+            for fact in facts {
+                writeln!(text, "  fact: {fact:?}").unwrap();
             }
         }
         (text, plan.actions.is_empty())
@@ -292,7 +293,7 @@ impl World {
         let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         let goes = has(|action| matches!(action, Action::Delete(_)));
         let wanted = self.service.role() == Role::Wanted;
-        assert!(!(goes && wanted) || self.memory.removes(), "{plan}");
+        assert!(!(goes && wanted) || self.memory.is_removing(), "{plan}");
         let able = self.features.as_ref().is_some_and(|it| it.has(name::LOAD_BALANCERS));
         let asks = goes || has(|action| matches!(action, Action::Ensure(_)));
         assert!(able || !asks, "no adapter can execute the plan\n{plan}");
@@ -304,7 +305,7 @@ impl World {
         let serves = self.service.class == Class::Others
             && !self.service.deleting
             && self.cloud.iter().any(|it| self.service.shows(&it.ingress));
-        let known = serves && !self.memory.removes() && !self.mirror_lags;
+        let known = serves && !self.memory.is_removing() && !self.mirror_lags;
         assert!(!(goes && known), "{plan}");
         assert!(
             !goes || self.truth.made || self.service.deleting,
@@ -332,7 +333,7 @@ impl World {
         plan(&self.service, &self.memory, &facts)
     }
 
-    fn carry_out(&mut self, action: &Action) -> Vec<Fact> {
+    fn execute(&mut self, action: &Action) -> Vec<Fact> {
         match action {
             Action::AddFinalizer => {
                 self.service.finalizer = true;
@@ -346,29 +347,34 @@ impl World {
                 self.service.finalizer = false;
                 self.truth.finalizer_is_ours = false;
                 self.service.ingress.clear();
-                return self.memory.released();
+                return self.memory.on(Event::Released).facts;
             }
-            Action::Forget => return self.memory.forgotten(Some(&self.mirror), self.now),
+            Action::Forget => {
+                let event = Event::Forgotten { seen: Some(&self.mirror), now: self.now };
+                return self.memory.on(event).facts;
+            }
             Action::Ensure(ask) => {
                 self.truth.made = true;
-                let mut news = self.memory.asking(ask);
+                let mut facts = self.memory.ensure_called(ask).facts;
                 if self.refuses.as_ref() == Some(&ask.wanted.shape.digest) {
                     if !ask.stands_in {
                         self.memory.refuse(ask);
                     }
-                    return news;
+                    return facts;
                 }
                 let answer = self.ensure(ask);
-                let outcome = self.memory.answered(ask, answer, Some(&self.mirror));
+                let event = Event::EnsureAnswered { ask, answer: &answer, seen: Some(&self.mirror) };
+                let outcome = self.memory.on(event);
                 assert_ne!(outcome.next, NextPass::Backoff);
-                news.extend(outcome.news);
-                return news;
+                facts.extend(outcome.facts);
+                return facts;
             }
             Action::Delete(_) => {
-                let mut news = self.memory.removing(Duration::ZERO);
-                let answer = self.delete();
-                news.extend(self.memory.removal(&Operation::Sync, &answer, Duration::ZERO).news);
-                return news;
+                let mut facts = self.memory.on(Event::DeleteCalled { now: Duration::ZERO }).facts;
+                let (step, answer) = (&Operation::Sync, self.delete());
+                let event = Event::DeleteAnswered { step, answer: &answer, now: Duration::ZERO };
+                facts.extend(self.memory.on(event).facts);
+                return facts;
             }
         }
         Vec::new()

@@ -14,7 +14,7 @@ use super::{
 
 /// The state that the adapter confirmed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settled {
+pub(crate) struct Confirmed {
     /// Digest of the requested settings, without the backends.
     pub(crate) shape: String,
     /// ID of the requested backend set.
@@ -44,9 +44,9 @@ enum Backends {
     Shown(u32),
 }
 
-impl Settled {
+impl Confirmed {
     /// Records an answer that confirms the requested state.
-    pub(super) fn new(ask: &Ask, answer: EnsureResult, seen: Option<&[Balancer]>) -> Self {
+    pub(super) fn new(ask: &Ask, answer: &EnsureResult, seen: Option<&[Balancer]>) -> Self {
         let same = |it: &&Balancer| it.applied_hash == answer.applied_hash;
         let before = seen.and_then(|seen| seen.iter().find(same)).filter(|_| answer.steps > 0);
         Self {
@@ -58,15 +58,15 @@ impl Settled {
             backends: Backends::Unknown { before: before.map(|it| it.backends) },
             seen: seen.map(<[Balancer]>::to_vec),
             at: ask.at,
-            applied_hash: answer.applied_hash,
-            ingress: answer.ingress,
+            applied_hash: answer.applied_hash.clone(),
+            ingress: answer.ingress.clone(),
         }
     }
 
     /// Updates the state from the cache. Once the cache has shown the confirmed state, the next difference counts.
-    pub(super) fn observe(&mut self, cloud: &[Balancer], now: Duration) {
+    pub(super) fn observe(mut self, cloud: &[Balancer], now: Duration) -> Self {
         if self.difference(cloud).is_some() {
-            return;
+            return self;
         }
         self.seen = None;
         if let (Backends::Unknown { before }, [one]) = (self.backends, cloud)
@@ -74,10 +74,16 @@ impl Settled {
         {
             self.backends = Backends::Shown(one.backends);
         }
+        self
+    }
+
+    /// Whether the load balancer serves traffic although some of its parts do not.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.state == State::Degraded
     }
 
     /// How the cache differs from what was confirmed. `None`: no difference, or the adapter was called about exactly this one.
-    pub(super) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
+    pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
         // A pending load balancer changes again when it is ready. Usually the cache shows the work that was just confirmed.
         let shown_again = cloud.iter().any(|it| it.state == State::Pending);
         let asked = self.seen.as_deref() == Some(cloud) || shown_again;

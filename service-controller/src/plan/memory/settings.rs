@@ -1,0 +1,171 @@
+//! What the adapter accepted and refused of a Service's settings.
+//!
+//! If settings cannot be applied to the existing load balancer, they are replaced: see [`super::super::as_it_is`]. A replacement takes
+//! precedence over the last valid settings: an adapter first applies the possible part of the new settings, which the old settings would
+//! revert.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    super::{
+        Ask,
+        cloud::{Balancer, State as CloudState},
+        features::Features,
+        service::{Family, FamilyPolicy, Service},
+        spec::Shape,
+        wanted::Wanted,
+    },
+    Event, LAG,
+};
+
+/// The settings that the adapter accepted and refused.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Settings {
+    /// The last settings that the adapter accepted. They stay in force while it cannot apply the current ones.
+    pub(crate) accepted: Option<Arc<Wanted>>,
+    /// Digest of the settings that the adapter refused last, and the time of the refusal.
+    refused: Option<(String, Duration)>,
+    /// [`Self::accepted`] was derived from the existing load balancer; the Service did not request those settings.
+    replacement: Option<Replacement>,
+    /// The only address family of the existing load balancer, if the adapter cannot add the preferred second one.
+    narrowed: Option<Narrowed>,
+    /// The load balancer ID recorded by another controller, if the adapter refused that ID for this Service.
+    pub(crate) ignored_id: Option<String>,
+}
+
+/// Replacement settings for those that cannot be applied to the existing load balancer.
+#[derive(Clone, Debug, PartialEq)]
+struct Replacement {
+    /// Digest of the refused settings.
+    refused: String,
+    /// The valid or replacement settings that were in force before.
+    before: Option<Arc<Wanted>>,
+    /// The adapter accepted the replacement.
+    accepted: bool,
+}
+
+/// The restriction, like the refusal, holds for one load balancer, one adapter and one set of preferences.
+#[derive(Clone, Debug, PartialEq)]
+struct Narrowed {
+    /// The address family of the existing load balancer.
+    to: Family,
+    /// The Service's preferences when the adapter refused them.
+    families: Vec<Family>,
+    policy: FamilyPolicy,
+    /// The adapter's capabilities at that time.
+    features: Features,
+    /// The cache has shown a load balancer since then. It does not show a load balancer that is not adopted yet.
+    shown: bool,
+}
+
+impl Settings {
+    pub(super) fn on(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Observed { cloud: Some(cloud), .. } => self.observe(cloud),
+            Event::EnsureAnswered { ask, answer, .. }
+                if matches!(
+                    answer.state,
+                    CloudState::Active | CloudState::Degraded | CloudState::Pending
+                ) =>
+            {
+                self.accept(ask);
+            }
+            Event::DeleteCalled { .. } => {
+                *self = Self { ignored_id: self.ignored_id.take(), ..Self::default() }
+            }
+            Event::InSync { as_requested: true } => (self.refused, self.replacement) = (None, None),
+            Event::Observed { cloud: None, .. }
+            | Event::ServiceMissing { .. }
+            | Event::OrphanKept(_)
+            | Event::EnsureCalled { .. }
+            | Event::EnsureAnswered { .. }
+            | Event::FellBack
+            | Event::DeleteAnswered { .. }
+            | Event::InSync { as_requested: false }
+            | Event::Released
+            | Event::Forgotten { .. } => (),
+        }
+    }
+
+    fn accept(&mut self, ask: &Ask) {
+        if ask.stands_in {
+            self.replacement.iter_mut().for_each(|it| it.accepted = true);
+        } else {
+            self.accepted = Some(Arc::clone(&ask.wanted));
+            (self.refused, self.replacement) = (None, None);
+        }
+    }
+
+    /// Drops the restriction to one family when its load balancer is gone.
+    fn observe(&mut self, cloud: &[Balancer]) {
+        let narrowed = self.narrowed.take().map(|it| Narrowed { shown: it.shown || !cloud.is_empty(), ..it });
+        self.narrowed = narrowed.filter(|it| !(it.shown && cloud.is_empty()));
+    }
+
+    /// Records that the adapter refused these settings. They are retried when they change, or after a delay.
+    pub(super) fn refuse(&mut self, ask: &Ask) {
+        let digest = &ask.wanted.shape.digest;
+        // If the adapter now refuses settings that it accepted before, there are none to fall back to.
+        self.accepted.take_if(|accepted| accepted.shape.digest == *digest);
+        self.refused = Some((digest.clone(), ask.at));
+    }
+
+    /// Clears the last refusal, so that the settings are retried at once.
+    pub(crate) fn retry(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether the adapter refused these settings last, at any time.
+    pub(super) fn were_refused(&self, shape: &Shape) -> bool {
+        self.refused.as_ref().is_some_and(|(digest, _at)| *digest == shape.digest)
+    }
+
+    /// Whether the adapter refused these settings so recently that they are not retried yet.
+    pub(crate) fn is_refused(&self, shape: &Shape, now: Duration) -> bool {
+        let refused = self.refused.as_ref().filter(|(digest, _at)| *digest == shape.digest);
+        refused.is_some_and(|(_digest, at)| now.saturating_sub(*at) < LAG)
+    }
+
+    /// From now on requests only the family of the existing load balancer, because the adapter cannot add the preferred second one.
+    pub(super) fn narrow(&mut self, to: Family, service: &Service, features: &Features) {
+        self.narrowed = Some(Narrowed {
+            to,
+            families: service.families.clone(),
+            policy: service.family_policy,
+            features: features.clone(),
+            shown: false,
+        });
+    }
+
+    /// Requests two families again if the Service's preference or the adapter's capabilities have changed. `features`: `None` if the
+    /// adapter was never reached.
+    pub(crate) fn widen(&mut self, service: &Service, features: Option<&Features>) {
+        self.narrowed.take_if(|it| {
+            let same = (&it.families, it.policy) == (&service.families, service.family_policy);
+            features.is_some_and(|features| !same || it.features != *features)
+        });
+    }
+
+    /// The only family to request, if the request is restricted to one.
+    pub(crate) fn family(&self) -> Option<Family> {
+        self.narrowed.as_ref().map(|it| it.to)
+    }
+
+    /// Whether a replacement for these refused settings can be tried. Each replacement is tried once.
+    pub(super) fn may_replace(&self, refused: &Shape) -> bool {
+        let tried = self.replacement.as_ref().is_some_and(|it| it.refused == refused.digest);
+        self.were_refused(refused) && !tried
+    }
+
+    pub(super) fn replace(&mut self, refused: &Shape, replacement: Wanted) {
+        let before = self.accepted.replace(Arc::new(replacement));
+        self.replacement = Some(Replacement { refused: refused.digest.clone(), before, accepted: false });
+    }
+
+    /// Records that the adapter refuses the replacement. If the adapter never accepted it, restores the previous settings and returns true.
+    pub(crate) fn restore(&mut self) -> bool {
+        let Some(tried) = self.replacement.as_mut().filter(|it| !it.accepted) else { return false };
+        self.accepted = tried.before.take();
+        true
+    }
+}

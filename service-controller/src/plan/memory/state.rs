@@ -1,0 +1,392 @@
+//! The life cycle of a Service's load balancer, as a state machine. [`step`] is pure and the only function that changes the state. The table
+//! of all transitions is in `README.md`, and a test compares it with this code.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    super::{
+        Ask, Fact, Operation, Why,
+        cloud::{Balancer, EnsureResult, Removal, State as CloudState},
+        targets::Hosts,
+    },
+    Confirmed, LAG, NextPass, RETRY_DELAY, Topic,
+};
+
+/// What is known about the load balancer of a Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum State {
+    /// Nothing is confirmed: the Service is new, this process has not called the adapter yet, or the load balancer failed.
+    #[default]
+    Unknown,
+    /// The adapter was asked for a load balancer and has not confirmed it.
+    Ensuring(Task),
+    /// The adapter confirmed the load balancer.
+    Settled(Confirmed),
+    /// The adapter confirmed the load balancer, and was asked to change it since.
+    Updating(Confirmed, Task),
+    /// The Service is missing in the cache.
+    Orphaned(Orphan),
+    /// A deletion was requested. `missing_since`: the Service is missing in the cache, too.
+    Removing { missing_since: Option<Duration> },
+    /// The adapter confirmed that no part of the load balancer is left.
+    Removed,
+    /// The load balancer is deleted, and its Service belongs to another controller. The cache may still show the load balancer.
+    Forgotten { vendor_ids: BTreeSet<String>, at: Duration },
+}
+
+/// The work that the adapter was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Update the nodes; with the time of the first request.
+    Hosts {
+        since: Duration,
+    },
+    Build,
+}
+
+/// A load balancer whose Service is missing in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Orphan {
+    /// Time at which the Service was first missing, since the start of the process.
+    pub(super) since: Duration,
+    pub(super) sighting: Sighting,
+    pub(super) reported: bool,
+}
+
+/// Whether the cache has shown the load balancer since its Service is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sighting {
+    Never,
+    Shown,
+    /// The cache showed the load balancer, and then did not: another client deleted it.
+    Vanished,
+}
+
+/// What happened. Times are since the start of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event<'a> {
+    /// The Service is in the cache. `cloud`: its load balancers in the cache, `None` if that is not synced.
+    Observed {
+        cloud: Option<&'a [Balancer]>,
+        now: Duration,
+    },
+    /// The Service is missing in the cache. `shown`: whether the cache shows a load balancer, `None` if that is not synced.
+    ServiceMissing {
+        shown: Option<bool>,
+        now: Duration,
+    },
+    /// The orphan with these IDs is kept.
+    OrphanKept(&'a str),
+    /// The adapter is called now. `retry`: the adapter refused the same settings before.
+    EnsureCalled {
+        ask: &'a Ask,
+        retry: bool,
+    },
+    EnsureAnswered {
+        ask: &'a Ask,
+        answer: &'a EnsureResult,
+        seen: Option<&'a [Balancer]>,
+    },
+    /// The adapter refused the requested settings, and others are in force.
+    FellBack,
+    /// The adapter is called now.
+    DeleteCalled {
+        now: Duration,
+    },
+    DeleteAnswered {
+        step: &'a Operation,
+        answer: &'a Removal,
+        now: Duration,
+    },
+    /// A reconcile found nothing to do. `as_requested`: the settings in force are those that the Service requests.
+    InSync {
+        as_requested: bool,
+    },
+    /// The Service no longer has this controller's finalizer.
+    Released,
+    /// The deletion ended, and the finalizer belongs to another controller.
+    Forgotten {
+        seen: Option<&'a [Balancer]>,
+        now: Duration,
+    },
+}
+
+/// What follows from an event. [`super::Memory::on`] turns it into an [`super::Outcome`] for the executor.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// Emit this Event.
+    Emit(Fact),
+    /// Emit this Event now, and again if the work takes long.
+    Begin(Fact),
+    /// Emit the Event of the work in progress again if it is due, and count the wait for the call budget.
+    Progress { budget: Option<String> },
+    /// The work in progress ended.
+    End,
+    /// Emit an Event about this failure, unless it is known.
+    Problem(Operation, String),
+    /// The problems of this topic are over.
+    Resolve(Topic),
+    /// The nodes were updated; with the duration since the first request.
+    CountUpdate(Duration),
+    /// The nodes were not updated, and no load balancer serves traffic.
+    CountFailure,
+    /// Show on the status page what the adapter waits for.
+    ShowWait(String),
+    /// Drop everything else that is known about the Service, except the writes to it.
+    Reset,
+    /// When to continue. Without this effect: at once.
+    Next(NextPass),
+}
+
+type Step = (State, Vec<Effect>);
+
+/// The transition for an event.
+pub(crate) fn step(state: State, event: &Event<'_>) -> Step {
+    match *event {
+        Event::Observed { cloud, now } => (observed(state, cloud, now), vec![]),
+        Event::ServiceMissing { shown, now } => service_missing(&state, shown, now),
+        Event::OrphanKept(ids) => {
+            let State::Orphaned(orphan) = state else { return (state, vec![]) };
+            let fact = (!orphan.reported).then(|| Effect::Emit(Fact::Orphaned(ids.to_owned())));
+            (State::Orphaned(Orphan { reported: true, ..orphan }), fact.into_iter().collect())
+        }
+        Event::EnsureCalled { ask, retry } => ensure_called(state, ask, retry),
+        Event::EnsureAnswered { ask, answer, seen } => ensure_answered(state, ask, answer, seen),
+        Event::FellBack => (state.with_task(|_task| None), vec![]),
+        Event::DeleteCalled { .. } => delete_called(state),
+        Event::DeleteAnswered { step, answer, .. } => delete_answered(state, step, answer),
+        Event::InSync { as_requested } => in_sync(state, as_requested),
+        Event::Released => (State::Unknown, gone()),
+        Event::Forgotten { seen, now } => {
+            let vendor_ids = seen.into_iter().flatten().map(|it| it.vendor_id.clone()).collect();
+            (State::Forgotten { vendor_ids, at: now }, gone())
+        }
+    }
+}
+
+impl State {
+    /// The adapter's last confirmation that the requested load balancer exists.
+    pub(crate) fn confirmed(&self) -> Option<&Confirmed> {
+        match self {
+            Self::Settled(confirmed) | Self::Updating(confirmed, _) => Some(confirmed),
+            Self::Unknown
+            | Self::Ensuring(_)
+            | Self::Orphaned(_)
+            | Self::Removing { .. }
+            | Self::Removed
+            | Self::Forgotten { .. } => None,
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        match self {
+            Self::Ensuring(task) | Self::Updating(_, task) => Some(*task),
+            Self::Unknown
+            | Self::Settled(_)
+            | Self::Orphaned(_)
+            | Self::Removing { .. }
+            | Self::Removed
+            | Self::Forgotten { .. } => None,
+        }
+    }
+
+    /// Changes the task. Without a task, all other states stay the same.
+    fn with_task(self, change: impl FnOnce(Option<Task>) -> Option<Task>) -> Self {
+        match (change(self.task()), self) {
+            (None, Self::Settled(confirmed) | Self::Updating(confirmed, _)) => Self::Settled(confirmed),
+            (Some(task), Self::Settled(confirmed) | Self::Updating(confirmed, _)) => {
+                Self::Updating(confirmed, task)
+            }
+            (Some(task), _) => Self::Ensuring(task),
+            (None, Self::Ensuring(_)) => Self::Unknown,
+            (None, other) => other,
+        }
+    }
+}
+
+/// Updates the state with the cache: the Service exists, and the cache may have caught up.
+fn observed(state: State, cloud: Option<&[Balancer]>, now: Duration) -> State {
+    match (state, cloud) {
+        (State::Orphaned(_), _) => State::Unknown,
+        (State::Removing { .. }, _) => State::Removing { missing_since: None },
+        (State::Settled(confirmed), Some(cloud)) => State::Settled(confirmed.observe(cloud, now)),
+        (State::Updating(confirmed, task), Some(cloud)) => {
+            State::Updating(confirmed.observe(cloud, now), task)
+        }
+        (State::Forgotten { vendor_ids, at }, Some(cloud))
+            if now.saturating_sub(at) >= LAG
+                || !cloud.iter().any(|it| vendor_ids.contains(&it.vendor_id)) =>
+        {
+            State::Unknown
+        }
+        (state, _) => state,
+    }
+}
+
+fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Step {
+    let state = match *state {
+        State::Removed => return (State::Unknown, gone()),
+        State::Removing { missing_since } => {
+            State::Removing { missing_since: Some(missing_since.unwrap_or(now)) }
+        }
+        State::Orphaned(orphan) => {
+            let sighting = match (orphan.sighting, shown) {
+                (_, Some(true)) => Sighting::Shown,
+                (Sighting::Shown, Some(false)) => Sighting::Vanished,
+                (sighting, _) => sighting,
+            };
+            State::Orphaned(Orphan { sighting, ..orphan })
+        }
+        State::Unknown
+        | State::Ensuring(_)
+        | State::Settled(_)
+        | State::Updating(..)
+        | State::Forgotten { .. } => {
+            let sighting = if shown == Some(true) { Sighting::Shown } else { Sighting::Never };
+            State::Orphaned(Orphan { since: now, sighting, reported: false })
+        }
+    };
+    (state, vec![])
+}
+
+/// From now on the load balancer may exist, whatever happened before.
+fn ensure_called(state: State, ask: &Ask, retry: bool) -> Step {
+    let state = match state {
+        State::Unknown | State::Ensuring(_) | State::Settled(_) | State::Updating(..) => state,
+        State::Orphaned(_) | State::Removing { .. } | State::Removed | State::Forgotten { .. } => {
+            State::Unknown
+        }
+    };
+    match ask.why {
+        // The Event was emitted when the settings were refused.
+        Why::Changed if retry => (state.with_task(|_task| Some(Task::Build)), vec![]),
+        Why::Changed | Why::Missing => start(state, Task::Build, ask),
+        Why::Hosts => start(state, Task::Hosts { since: ask.at }, ask),
+        Why::FirstLook | Why::Drift(_) => (state, vec![]),
+    }
+}
+
+fn start(state: State, task: Task, ask: &Ask) -> Step {
+    let is_covered = match state.task() {
+        Some(Task::Hosts { .. }) => task != Task::Build,
+        Some(Task::Build) => true,
+        None => false,
+    };
+    let effects = match task {
+        _ if is_covered => return (state, vec![]),
+        Task::Hosts { .. } => vec![],
+        Task::Build => {
+            let without = ask.hosts.is_empty().then(|| Effect::Emit(Fact::NoTargets(ask.unmatched.clone())));
+            [Effect::Begin(Fact::Ensuring)].into_iter().chain(without).collect()
+        }
+    };
+    (state.with_task(|_task| Some(task)), effects)
+}
+
+fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<&[Balancer]>) -> Step {
+    let task = if ask.why == Why::Hosts { Task::Hosts { since: ask.at } } else { Task::Build };
+    let (state, mut effects) = if answer.worked(seen) { start(state, task, ask) } else { (state, vec![]) };
+    let next = answer.retry_after.map(NextPass::After);
+    match answer.state {
+        CloudState::Active | CloudState::Degraded => {
+            if let Some(Task::Hosts { since }) = state.task() {
+                effects.push(Effect::CountUpdate(ask.at.saturating_sub(since)));
+            }
+            effects.extend(finish(&state, ask));
+            effects.push(if answer.state == CloudState::Degraded {
+                let text = format!("the load balancer serves, but is degraded{}", tail(&answer.why));
+                Effect::Problem(Operation::Sync, text)
+            } else {
+                Effect::Resolve(Topic::Work)
+            });
+            (State::Settled(Confirmed::new(ask, answer, seen)), effects)
+        }
+        CloudState::Pending => {
+            effects.push(Effect::Progress { budget: answer.budget.clone() });
+            effects.push(Effect::ShowWait(answer.why.clone()));
+            effects.push(Effect::Next(next.unwrap_or(NextPass::After(RETRY_DELAY))));
+            (state, effects)
+        }
+        CloudState::Error | CloudState::Deleting | CloudState::Absent | CloudState::Unknown => {
+            let text = format!("the load balancer is {}{}", answer.state, tail(&answer.why));
+            effects.push(Effect::Problem(ask.step(), text));
+            effects.extend((ask.why == Why::Hosts).then_some(Effect::CountFailure));
+            effects.push(Effect::Next(next.unwrap_or(NextPass::Backoff)));
+            (state.task().map_or(State::Unknown, State::Ensuring), effects)
+        }
+    }
+}
+
+/// The effects of a confirmation, apart from the load balancer's own problems.
+fn finish(state: &State, ask: &Ask) -> Vec<Effect> {
+    let without = || Fact::NoTargets(ask.unmatched.clone());
+    let before = state.confirmed().map(|it| &it.hosts);
+    // If the hosts are the same, only other attributes of these nodes changed, such as their zones.
+    let done = |before: Option<&Hosts>| (before != Some(&ask.hosts)).then_some(Fact::Updated);
+    let fact = match state.task() {
+        None => None,
+        Some(Task::Build) => Some(Fact::Ensured),
+        Some(Task::Hosts { .. }) if ask.hosts.is_empty() => Some(without()),
+        Some(Task::Hosts { .. }) => done(before),
+    };
+    let mut effects = vec![Effect::End];
+    // With replacement settings in force, the refused settings are still invalid.
+    if !ask.stands_in {
+        effects.extend([Effect::Resolve(Topic::Wish), Effect::Resolve(Topic::Refused)]);
+    }
+    effects.push(Effect::Resolve(Topic::Hosts));
+    effects.extend(fact.map(Effect::Emit));
+    effects
+}
+
+/// Discards the adapter's earlier confirmations.
+fn delete_called(state: State) -> Step {
+    let missing_since = match state {
+        State::Removing { .. } | State::Removed => return (state, vec![]),
+        State::Orphaned(orphan) => Some(orphan.since),
+        State::Unknown
+        | State::Ensuring(_)
+        | State::Settled(_)
+        | State::Updating(..)
+        | State::Forgotten { .. } => None,
+    };
+    (State::Removing { missing_since }, vec![Effect::End, Effect::Begin(Fact::Deleting)])
+}
+
+fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Step {
+    match answer.state {
+        CloudState::Absent => (State::Removed, vec![]),
+        CloudState::Deleting | CloudState::Pending => {
+            let next = NextPass::After(answer.retry_after.unwrap_or(RETRY_DELAY));
+            let progress = Effect::Progress { budget: answer.budget.clone() };
+            (state, vec![progress, Effect::ShowWait(answer.why.clone()), Effect::Next(next)])
+        }
+        CloudState::Error | CloudState::Active | CloudState::Degraded | CloudState::Unknown => {
+            let why = tail(&answer.why);
+            let text = format!("the load balancer is {} and was not deleted{why}", answer.state);
+            (state, vec![Effect::Problem(step.clone(), text), Effect::Next(NextPass::Backoff)])
+        }
+    }
+}
+
+/// The next failure is reported at once.
+fn in_sync(state: State, as_requested: bool) -> Step {
+    let degraded = state.confirmed().is_some_and(Confirmed::is_degraded);
+    let requested = as_requested.then_some([Topic::Wish, Topic::Refused]).into_iter().flatten();
+    let work = (!degraded).then_some(Topic::Work);
+    let resolved = work.into_iter().chain([Topic::Hosts]).chain(requested).map(Effect::Resolve).collect();
+    let state = if matches!(state, State::Orphaned(_)) { State::Unknown } else { state };
+    (state, resolved)
+}
+
+/// The load balancer is gone and this controller is finished with the Service.
+fn gone() -> Vec<Effect> {
+    vec![Effect::Reset, Effect::Emit(Fact::Deleted)]
+}
+
+fn tail(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
+}
+
+#[cfg(test)]
+mod tests;

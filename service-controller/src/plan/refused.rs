@@ -1,0 +1,75 @@
+//! How the controller continues after the adapter refused the settings of a Service.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Ask, Facts,
+    as_it_is::{Existing, FAMILIES, addresses_of},
+    families::family_of,
+    memory::Memory,
+    service::Service,
+    stale_id::noted,
+    wanted::Wanted,
+};
+
+/// What the adapter refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Fields of the contract that cannot change on the existing load balancer. All other fields can be applied.
+    pub(crate) fixed: BTreeSet<String>,
+    /// The load balancer that the Service names does not exist, or the Service already has another one.
+    pub(crate) id: bool,
+}
+
+/// What follows from a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reaction {
+    /// Request only the address family of the existing load balancer, which cannot get the preferred second one. Nothing is reported.
+    Narrow,
+    /// Ignore the ID recorded by another controller, because the Service cannot have that load balancer. Nothing is reported.
+    IgnoreId(String),
+    /// Report the refusal, and continue with other settings at once.
+    FallBack,
+    /// The replacement of refused settings, which were reported, is refused, too: the previous settings are in force again.
+    Restore,
+    Report,
+}
+
+/// Decides what follows from a refusal of `ask`, and changes the settings in force accordingly.
+pub(crate) fn react(
+    service: &Service,
+    memory: &mut Memory,
+    facts: &Facts<'_>,
+    ask: &Ask,
+    refused: &Refused,
+) -> Reaction {
+    if ask.stands_in {
+        return if memory.settings.restore() { Reaction::Restore } else { Reaction::Report };
+    }
+    if refused.fixed.contains(FAMILIES)
+        && let Some(features) = facts.features
+        && memory.narrow(ask, family_of(service, facts.cloud), service, features)
+    {
+        return Reaction::Narrow;
+    }
+    if let Some(id) = noted(service).filter(|_| refused.id) {
+        memory.settings.ignored_id = Some(id.to_owned());
+        return Reaction::IgnoreId(id.to_owned());
+    }
+    memory.refuse(ask);
+    if replaces(service, memory, facts, ask, refused) || memory.settings.accepted.is_some() {
+        Reaction::FallBack
+    } else {
+        Reaction::Report
+    }
+}
+
+/// Whether the settings can be adapted to the attributes of the existing load balancer that cannot change.
+fn replaces(service: &Service, memory: &mut Memory, facts: &Facts<'_>, ask: &Ask, refused: &Refused) -> bool {
+    let Some(features) = facts.features.filter(|_| !refused.fixed.is_empty()) else { return false };
+    let addresses = addresses_of(service, facts.cloud);
+    let existing = Existing { fixed: &refused.fixed, addresses: &addresses };
+    memory.replace(&ask.wanted.shape, |memory| {
+        Wanted::as_it_is(service, facts.defaults, features, memory, &existing)
+    })
+}
