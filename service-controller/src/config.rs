@@ -310,12 +310,12 @@ mod tests {
         parse(&["--service-default=health-check.port=10256"]).unwrap();
         parse(&["--service-default=health-check.port=9000", "--health-check-ports=9000"]).unwrap();
         let error = parse(&["--service-default=health-check.port=9000"]).unwrap_err();
-        let told = "invalid value 'health-check.port=9000' for '--service-default <KEY=VALUE>': port 9000 is not in \
+        let reported = "invalid value 'health-check.port=9000' for '--service-default <KEY=VALUE>': port 9000 is not in \
                     --health-check-ports (10256): add it there";
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(reported), "{error}");
         let error = parse(&["--health-check-ports=10256,http"]).unwrap_err();
-        let told = "invalid value '10256,http' for '--health-check-ports <PORTS>': \"http\" is not a number from 1 to 65535";
-        assert!(error.contains(told), "{error}");
+        let reported = "invalid value '10256,http' for '--health-check-ports <PORTS>': \"http\" is not a number from 1 to 65535";
+        assert!(error.contains(reported), "{error}");
     }
 
     #[test]

@@ -337,14 +337,14 @@ async fn failed_load_balancer_causes_an_ensure() {
 // Behaviour: SF3
 #[tokio::test(start_paused = true)]
 async fn unknown_port_protocol_is_refused_and_load_balancer_kept() {
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: \
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: \
                 spec.ports[1].protocol: unknown protocol \"QUIC\": write TCP, UDP or SCTP, or move that port to a \
                 Service of another type";
     let world = World::start().await;
     world.node("a");
     world.service(service("web").port(80).port_of("QUIC", 443));
     world.quiet().await;
-    assert_eq!(world.events(), [told]);
+    assert_eq!(world.events(), [reported]);
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), (0, 0));
 
     // An existing load balancer is not changed, except that it follows the nodes.

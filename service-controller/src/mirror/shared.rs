@@ -28,9 +28,9 @@ use crate::plan::{
 };
 
 /// Delay after the last change of nodes before the sets are computed.
-const QUIET: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Maximum delay after the first change of nodes.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 /// Delay between calls to an adapter that does not return its capabilities.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Delay between calls to an adapter whose load balancers cannot be watched.
@@ -191,9 +191,9 @@ impl Mirrors {
     }
 
     async fn until_quiet(&self) {
-        let latest = Instant::now() + PATIENCE;
+        let latest = Instant::now() + MAX_DEBOUNCE;
         loop {
-            let quiet = (Instant::now() + QUIET).min(latest);
+            let quiet = (Instant::now() + DEBOUNCE).min(latest);
             tokio::select! {
                 biased;
                 () = sleep_until(quiet) => return,

@@ -75,8 +75,8 @@ async fn lasting_general_refusal_is_reported_on_waiting_services() {
     }
     world.service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
-    let told = world.events().iter().filter(|event| event.contains("8192 calls wait")).count();
-    assert_eq!(told, 1, "{:?}", world.events());
+    let reported = world.events().iter().filter(|event| event.contains("8192 calls wait")).count();
+    assert_eq!(reported, 1, "{:?}", world.events());
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,9 +199,14 @@ async fn created_load_balancer_waits_for_capable_adapter() {
     world.quiet().await;
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers (no \
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers (no \
                 capability loadbalancers), but another adapter created one for this Service; waiting for an adapter that supports them";
-    assert_eq!(world.events().iter().filter(|it| it.starts_with(told)).count(), 1, "{:?}", world.events());
+    assert_eq!(
+        world.events().iter().filter(|it| it.starts_with(reported)).count(),
+        1,
+        "{:?}",
+        world.events()
+    );
     assert_eq!(
         (world.finalizers("web"), world.cloud.calls("DeleteLoadBalancer")),
         (vec![FINALIZER.to_owned()], 0)
@@ -235,9 +240,9 @@ async fn refused_port_is_named_by_service_index() {
         .cloud
         .fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners[0].node_port", "is taken"));
     world.service(service("web").port(443).port(80));
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].nodePort: is taken; retried every 5 \
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports[1].nodePort: is taken; retried every 5 \
                 minutes, and as soon as the Service changes";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
 }
 
 /// The load balancer that has the address is deleted. Until then, the Service that requests the address keeps its own, or waits.

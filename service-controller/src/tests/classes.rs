@@ -186,11 +186,11 @@ async fn serving_load_balancer_is_kept_when_class_flag_changes() {
     world.service(service("web").port(80).class("example.com/internal"));
     world.eventually_ingress_of("web").await;
     let world = world.stop().await.classes(Classes::default()).started().await;
-    let told =
+    let reported =
         |world: &World| world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count();
-    world.eventually("an Event is emitted", |world| told(world) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world) == 1).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
+    assert_eq!((reported(&world), world.cloud.calls("DeleteLoadBalancer")), (1, 0));
 
     // The load balancer is still deleted with its Service, because this controller owns it.
     world.kube.delete::<Service>(&name("web"));
@@ -212,12 +212,12 @@ async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
         world.eventually_ingress("web", &["web.example.com"]).await;
         // An operator that changes the classes may also remove the flag.
         let world = world.stop().await.classes(other.clone()).without_compat().started().await;
-        let told = |world: &World| {
+        let reported = |world: &World| {
             world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
         };
-        world.eventually("Events for both Services", |world| told(world) == 2).await;
+        world.eventually("Events for both Services", |world| reported(world) == 2).await;
         tokio::time::sleep(Duration::from_hours(1)).await;
-        assert_eq!((told(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
+        assert_eq!((reported(&world), world.cloud.calls("DeleteLoadBalancer")), (2, 0), "{key}");
         world.stop().await;
     }
 }

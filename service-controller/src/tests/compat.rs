@@ -22,10 +22,10 @@ async fn openstack_annotations_are_translated_and_reported_once() {
             .annotation(&old("load-balancer-id"), "lb-7")
             .annotation(&old("node-selector"), "zone=a"),
     );
-    let told = "Normal CompatibleAnnotations web: Deprecated annotations are in effect; replace them with: \
+    let reported = "Normal CompatibleAnnotations web: Deprecated annotations are in effect; replace them with: \
                 loadbalancer.openstack.org/load-balancer-id -> lb.cloudadapter.dev/id: lb-7 and lb.cloudadapter.dev/adopt: shared; \
                 loadbalancer.openstack.org/node-selector -> lb.cloudadapter.dev/node-selector: zone=a";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     world.eventually_ingress_of("web").await;
     let ensure = world.last_ensure();
     assert_eq!(
@@ -75,9 +75,9 @@ async fn adopted_load_balancer_is_recreated_when_gone() {
     world.quiet().await;
     assert_eq!((asked(&world).as_str(), world.last_ensure().adoption()), ("", Adoption::IfUnowned));
     assert_ne!(ids(&world), ["lb-7"]);
-    let told = |world: &World| world.events().iter().filter(|it| it.contains("is obsolete")).count();
+    let reported = |world: &World| world.events().iter().filter(|it| it.contains("is obsolete")).count();
     let failed = |world: &World| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
-    assert!(told(&world) == 1 && !failed(&world), "{:?}", world.events());
+    assert!(reported(&world) == 1 && !failed(&world), "{:?}", world.events());
 
     // After a restart the cache shows the existing load balancer. The adapter would refuse the ID of another one.
     let (made, asks) = (ids(&world), world.cloud.calls("EnsureLoadBalancer"));
@@ -85,7 +85,7 @@ async fn adopted_load_balancer_is_recreated_when_gone() {
     world.quiet().await;
     assert_eq!((ids(&world), asked(&world)), (made, String::new()));
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asks + 1, "a single comparison");
-    assert_eq!(told(&world), 1, "{:?}", world.events());
+    assert_eq!(reported(&world), 1, "{:?}", world.events());
     world.stop().await;
 }
 
@@ -107,9 +107,9 @@ async fn ignored_openstack_annotations_are_reported_without_compat() {
     world.node("a").service(service("web").port(80).annotation("loadbalancer.openstack.org/class", "dmz"));
     world.eventually_ingress_of("web").await;
     assert_eq!(world.last_ensure().adoption(), Adoption::Never);
-    let told = "Normal IgnoredAnnotations web: These annotations have no effect: loadbalancer.openstack.org/class; start \
+    let reported = "Normal IgnoredAnnotations web: These annotations have no effect: loadbalancer.openstack.org/class; start \
                 service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     let n_told = |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();
     let world = world.restart().await;
     world.quiet().await;

@@ -103,10 +103,10 @@ async fn explain_shows_mistake_while_old_settings_apply() {
     });
     world.quiet().await;
     for name in ["web", "new"] {
-        let told = world.told(name, "SyncLoadBalancerFailed").expect("an Event is emitted");
+        let reported = world.told(name, "SyncLoadBalancerFailed").expect("an Event is emitted");
         assert_eq!(
             (world.explained(name).state, world.explained(name).waits_for),
-            (State::Waiting, Some(told))
+            (State::Waiting, Some(reported))
         );
     }
     tokio::time::sleep(HOUR).await;
@@ -210,8 +210,8 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
         assert!(seen.cloud[0].starts_with(&format!("lb-uid-web-{n} ACTIVE 203.0.113.")), "{:?}", seen.cloud);
     }
     let status = world.explain.status().expect("the controller runs");
-    let told = world.told("kube-system", "OrphanHeld").expect("an Event for all of them");
-    assert_eq!((status.unsettled, status.held_back), (6, vec![told]));
+    let reported = world.told("kube-system", "OrphanHeld").expect("an Event for all of them");
+    assert_eq!((status.unsettled, status.held_back), (6, vec![reported]));
     for n in 0..6 {
         world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
     }
@@ -289,12 +289,12 @@ async fn explain_uses_adapter_text_of_failed_write() {
     world
         .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
         .await;
-    let told = world.told("web", "SyncLoadBalancerFailed").expect("the Event exists");
+    let reported = world.told("web", "SyncLoadBalancerFailed").expect("the Event exists");
     assert_eq!(
-        told,
+        reported,
         format!("Error syncing load balancer: {failed}; the adapter first checks whether the write was made")
     );
-    assert_eq!(world.explained("web").waits_for, Some(told));
+    assert_eq!(world.explained("web").waits_for, Some(reported));
 }
 
 // Behaviour: S13

@@ -12,7 +12,7 @@ use super::world::{World, name};
 use crate::plan::service::FINALIZER;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_mins(20);
+const LONG_OUTAGE: Duration = Duration::from_mins(20);
 
 /// Adds a node and this Service.
 fn with_service(name: &str) -> World {
@@ -40,7 +40,7 @@ async fn repeated_conflicts_lose_no_foreign_write() {
     }
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     // Two writes conflict with two of the changes; the other changes happen later.
     let ours = world.finalizers("web").into_iter().filter(|it| !it.starts_with("example.com/")).count();
     assert_eq!((ours, world.cloud.calls("EnsureLoadBalancer")), (1, 1));
@@ -54,7 +54,7 @@ async fn conflicts_without_a_change_are_retried() {
     world.kube.order(Fault::status(409).on(Verb::Patch, "services").times(6));
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert_eq!(
         (writes(&world), world.cloud.calls("EnsureLoadBalancer")),
         (8, 1),
@@ -72,7 +72,7 @@ async fn transient_api_server_failure_is_not_reported() {
     for _ in 0..4 {
         world.kube.order(Fault::status(500).on(Verb::Patch, "services").times(2));
         world.change("web", |service| service.status = None);
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         assert_eq!(world.ingress("web").len(), 1);
     }
     assert!(!world.events().iter().any(|it| it.contains("Failed")), "{:?}", world.events());
@@ -87,9 +87,12 @@ async fn permanent_api_server_refusal_is_reported_once() {
     world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
     world.kube.order(Fault::status(403).on(Verb::Patch, "services").times(10));
     let world = world.started().await;
-    tokio::time::sleep(3 * LONG).await;
-    let told: Vec<String> = world.events().into_iter().filter(|it| it.contains("Failed")).collect();
-    assert!(matches!(told.as_slice(), [one] if one.contains("cannot write the status: ")), "{told:?}");
+    tokio::time::sleep(3 * LONG_OUTAGE).await;
+    let reported: Vec<String> = world.events().into_iter().filter(|it| it.contains("Failed")).collect();
+    assert!(
+        matches!(reported.as_slice(), [one] if one.contains("cannot write the status: ")),
+        "{reported:?}"
+    );
     assert_eq!(world.ingress("web").len(), 1, "the status is written in the end");
     world.stop().await;
 }
@@ -103,16 +106,16 @@ async fn lasting_api_server_failure_is_reported() {
         world.node("n1").service(service("web").port(80).finalizer(FINALIZER));
         world.kube.order(Fault::status(status).on(Verb::Patch, "services/status"));
         let world = world.started().await;
-        let told = |world: &World| world.events().iter().filter(|it| it.contains("Failed")).count();
+        let reported = |world: &World| world.events().iter().filter(|it| it.contains("Failed")).count();
         tokio::time::sleep(4 * SECOND).await;
-        assert_eq!(told(&world), 0, "{status}: the first failure may be transient");
-        tokio::time::sleep(3 * LONG).await;
+        assert_eq!(reported(&world), 0, "{status}: the first failure may be transient");
+        tokio::time::sleep(3 * LONG_OUTAGE).await;
         let failed = "SyncLoadBalancerFailed web: Error syncing load balancer: cannot write the status: ";
         assert_eq!(world.events().iter().filter(|it| it.contains(failed)).count(), 1, "{status}");
         world.kube.heal();
         world.eventually_ingress_of("web").await;
         world.quiet().await;
-        assert_eq!(told(&world), 1, "{status}");
+        assert_eq!(reported(&world), 1, "{status}");
         world.stop().await;
     }
 }
@@ -126,7 +129,7 @@ async fn alternating_api_server_errors_are_one_condition() {
         world.kube.order(Fault::status(status).on(Verb::Patch, "services/status").times(1));
     }
     let world = world.started().await;
-    tokio::time::sleep(3 * LONG).await;
+    tokio::time::sleep(3 * LONG_OUTAGE).await;
     assert_eq!(world.events().iter().filter(|it| it.contains("Failed")).count(), 1, "{:?}", world.events());
     world.stop().await;
 }
@@ -141,7 +144,7 @@ async fn hanging_write_blocks_no_other_service() {
     tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
         .await
         .expect("long before the write to web times out");
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert_eq!(world.ingress("web"), [""; 0]);
     world.kube.heal();
     world.eventually_ingress_of("web").await;
@@ -181,14 +184,14 @@ async fn silent_adapter_is_reported_on_service() {
     world.node("n2").service(service("late").port(80));
     world.service(service("gone").port(80).finalizer(FINALIZER).deleted());
     let begin = Instant::now();
-    while begin.elapsed() < LONG {
+    while begin.elapsed() < LONG_OUTAGE {
         tokio::time::sleep(10 * SECOND).await;
         assert_eq!(world.health.liveness(), Ok(()), "after {:?}", begin.elapsed());
     }
     for name in ["late", "gone"] {
         let failed = format!("Failed {name}: ");
-        let told = world.events().iter().filter(|it| it.contains(&failed)).count();
-        assert_eq!(told, 1, "{name}: {:?}", world.events());
+        let reported = world.events().iter().filter(|it| it.contains(&failed)).count();
+        assert_eq!(reported, 1, "{name}: {:?}", world.events());
     }
     assert_eq!((world.ingress("web").len(), world.ingress("late").len()), (1, 0));
     assert_eq!(world.finalizers("gone"), [FINALIZER]);
@@ -216,7 +219,7 @@ async fn hanging_deletion_keeps_service_and_blocks_no_other() {
     tokio::time::timeout(10 * SECOND, world.eventually_ingress_of("other"))
         .await
         .expect("long before the call times out");
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert_eq!(world.finalizers("web"), [FINALIZER]);
     let failed = |it: &String| it.contains("SyncLoadBalancerFailed web: ");
     assert_eq!(world.events().iter().filter(|it| failed(it)).count(), 1, "{:?}", world.events());
@@ -244,7 +247,7 @@ async fn hanging_backend_upload_keeps_workers_healthy() {
         world.cloud.slow("PutBackendSet", Duration::from_hours(24));
         let world = world.started().await;
         let begin = Instant::now();
-        while begin.elapsed() < LONG {
+        while begin.elapsed() < LONG_OUTAGE {
             tokio::time::sleep(10 * SECOND).await;
             assert_eq!(world.health.liveness(), Ok(()), "{which}, after {:?}", begin.elapsed());
         }
@@ -259,7 +262,7 @@ async fn hanging_backend_upload_keeps_workers_healthy() {
 async fn stuck_workers_fail_the_health_check() {
     // Flags do not permit this value. It simulates that all workers are stuck.
     let world = World::new().workers(0).started().await;
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert_eq!(world.health.liveness(), Ok(()), "nothing to do");
     world.service(service("web").port(80));
     tokio::time::sleep(Duration::from_mins(4)).await;
@@ -277,7 +280,7 @@ async fn slow_api_server_causes_no_duplicate_action() {
         world.kube.order(Fault::slow(seconds * SECOND));
         let world = world.started().await;
         world.eventually_ingress_of("web").await;
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         assert_eq!((writes(&world), world.cloud.calls("EnsureLoadBalancer")), (2, 1), "{name}");
         world.stop().await;
     }
@@ -292,7 +295,7 @@ async fn failing_api_server_is_called_rarely_and_nothing_is_deleted() {
         let world = world.stop().await;
         world.kube.order(fault);
         let world = world.started().await;
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         for resource in ["services", "nodes"] {
             let lists = world.kube.requests(Verb::List, resource);
             assert!((10..150).contains(&lists), "{lists} listings of {resource} in 20 min");
@@ -323,7 +326,7 @@ async fn hanging_watch_is_restarted() {
         world.kube.order(Fault::hang().on(Verb::Watch, resource).times(2));
         let world = world.started().await;
         world.eventually_ingress_of("web").await;
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         world.node("n2").service(service("late").port(80));
         world.eventually_ingress_of("late").await;
         world.eventually("both nodes are backends", |world| world.backends() == ["n1", "n2"]).await;
@@ -345,7 +348,7 @@ async fn hanging_listing_is_retried_without_any_action() {
         world.kube.order(Fault::hang().on(Verb::List, resource));
         world.service(service("late").port(80));
         let world = world.started().await;
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         let missing = world.health.readiness().expect_err(resource);
         assert!(missing.contains(&format!("{resource}: not listed yet")), "{missing}");
         assert_eq!(world.health.liveness(), Ok(()), "{resource}");
@@ -403,7 +406,7 @@ async fn objects_without_expected_fields_are_harmless() {
     world.kube.put::<Node>(bare);
     let world = world.started().await;
     world.eventually_ingress_of("web").await;
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     assert_eq!(world.backends(), ["n1"]);
     world.stop().await;
@@ -416,7 +419,7 @@ async fn partly_upgraded_adapter_is_waited_for() {
         let world = with_service("web");
         world.cloud.without(rpc);
         let world = world.started().await;
-        tokio::time::sleep(LONG).await;
+        tokio::time::sleep(LONG_OUTAGE).await;
         assert_eq!(world.ingress("web"), [""; 0], "{rpc}");
         assert!(world.cloud.calls(rpc) < 400, "{rpc}: {} calls in 20 min", world.cloud.calls(rpc));
         world.cloud.with(rpc);
@@ -431,7 +434,7 @@ async fn service_is_kept_until_adapter_can_delete() {
     world.eventually_ingress_of("web").await;
     world.cloud.without("DeleteLoadBalancer");
     world.kube.delete::<Service>(&name("web"));
-    tokio::time::sleep(LONG).await;
+    tokio::time::sleep(LONG_OUTAGE).await;
     assert!(world.get("web").is_some_and(|it| it.metadata.finalizers.is_some()));
     assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 1);
     world.cloud.with("DeleteLoadBalancer");

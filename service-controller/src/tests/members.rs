@@ -26,9 +26,9 @@ fn add_port(service: &mut Service) {
 async fn too_many_members_are_refused_before_any_call() {
     let world = started(&NODES, 5).await;
     world.service(service("web").port(80).port(81));
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes make 6 members, above \
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 2 listeners on 3 nodes make 6 members, above \
                 the limit of 5 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
     assert!(world.finalizers("web").is_empty());
@@ -43,10 +43,10 @@ async fn added_nodes_above_member_limit_refuse_only_new_ports() {
 
     world.node("c");
     world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
-    let told = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, above the limit of 5 \
+    let reported = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, above the limit of 5 \
                 (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes \
                 are not. Select fewer nodes";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
 
     world.change("web", add_port);
     let refused = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: spec.ports: 3 listeners on 3 nodes make 9 members, \

@@ -29,9 +29,9 @@ async fn name_annotation_overrides_template() {
     say(&world, "front");
     world.eventually("the name is requested", |world| wished(world) == "front").await;
     say(&world, "-front");
-    let told = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation lb.cloudadapter.dev/name: \"-front\" is not \
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: annotation lb.cloudadapter.dev/name: \"-front\" is not \
                 a name of 1 to 255 letters, digits, -, _ and ., the first and the last a letter or a digit: write one such as shop-web";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     assert_eq!(wished(&world), "front");
     assert!(
         !world.events().iter().any(|event| event.contains("IgnoredNameTemplate")),
@@ -53,9 +53,9 @@ async fn only_operator_may_use_names_of_go_controllers() {
 
     let thief = service("thief").port(80);
     world.service(thief.annotation("lb.cloudadapter.dev/name", "kube_service_prod_shop_web"));
-    let told = "Warning SyncLoadBalancerFailed thief: Error syncing load balancer: annotation lb.cloudadapter.dev/name: a Go cloud \
+    let reported = "Warning SyncLoadBalancerFailed thief: Error syncing load balancer: annotation lb.cloudadapter.dev/name: a Go cloud \
                 controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     world.quiet().await;
     assert_eq!(wished(&world), "kube_service_prod_default_web", "no call for the other Service");
     assert_eq!(world.ingress("thief"), [""; 0]);
@@ -69,9 +69,9 @@ async fn unsupported_name_template_is_reported_once() {
     world.node("a").service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     assert_eq!(wished(&world), "");
-    let told = "Normal IgnoredNameTemplate web: The cloud adapter does not support custom load \
+    let reported = "Normal IgnoredNameTemplate web: The cloud adapter does not support custom load \
                 balancer names (no capability lb.name): --load-balancer-name-template has no effect";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     world.node("b");
     world.quiet().await;
     let world = world.restart().await;

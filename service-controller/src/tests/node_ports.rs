@@ -59,9 +59,9 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
         moved(service, 0, 0);
     });
     world.eventually("no backends", |world| world.backends().is_empty()).await;
-    let told = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: \
+    let reported = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: \
                 the last valid settings use only node ports that the Service no longer has";
-    world.eventually_events(&[told]).await;
+    world.eventually_events(&[reported]).await;
     world.node("b");
     world.quiet().await;
     assert!(world.backends().is_empty(), "even if nodes are added");

@@ -92,7 +92,7 @@ async fn only_address_changes_are_reported_as_new_hosts() {
         ("its zone", a().at("10.0.0.1").label("topology.kubernetes.io/zone", "z2"), false),
         ("its address", a().at("10.0.0.9"), true),
     ];
-    for (what, changed, told) in rows {
+    for (what, changed, reported) in rows {
         let world = World::new();
         world.node("a").service(service("web").port(80));
         let world = world.started().await;
@@ -104,7 +104,7 @@ async fn only_address_changes_are_reported_as_new_hosts() {
         world.quiet().await;
         let events = world.events();
         let updated = events.iter().any(|it| it.contains("UpdatedLoadBalancer web"));
-        assert_eq!(updated, told, "{what}: {events:?}");
+        assert_eq!(updated, reported, "{what}: {events:?}");
         world.stop().await;
     }
 }
@@ -158,10 +158,11 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     delete(&world);
     world.kube.away(false);
-    let told = |world: &World| world.events().iter().filter(|it| it.contains("NoNodesListed web")).count();
-    world.eventually("an Event is emitted", |world| told(world) == 1).await;
+    let reported =
+        |world: &World| world.events().iter().filter(|it| it.contains("NoNodesListed web")).count();
+    world.eventually("an Event is emitted", |world| reported(world) == 1).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!((told(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
+    assert_eq!((reported(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
 
     // The same holds after a restart. A new Service still gets a load balancer, as in a cluster without nodes.
     let world = world.restart().await;
@@ -405,8 +406,9 @@ async fn refused_settings_do_not_block_node_updates() {
         AdapterError::new(Reason::ImmutableField, "cannot be changed").with("fields", "spec.listeners");
     world.cloud.fail_next("EnsureLoadBalancer", immutable);
     world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080);
-    let told = |world: &World| world.events().iter().filter(|it| it.contains("cannot be changed")).count();
-    world.eventually("an Event is emitted", |world| told(world) == 1).await;
+    let reported =
+        |world: &World| world.events().iter().filter(|it| it.contains("cannot be changed")).count();
+    world.eventually("an Event is emitted", |world| reported(world) == 1).await;
     world.node("b");
     world.eventually("the backends are updated", |world| world.backends() == ["a", "b"]).await;
     assert_eq!(world.last_ensure().spec.unwrap().listeners[0].port, 80);
@@ -434,31 +436,31 @@ async fn lasting_refusal_is_reported_once_per_text() {
     let port = |port| {
         world.change("web", |service| service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = port);
     };
-    let told = || {
+    let reported = || {
         let events = world.events();
         let count = |event: &String| match event.rsplit_once(" (x") {
             Some((_, count)) => count.trim_end_matches(')').parse().expect("a number"),
             None => 1_usize,
         };
-        let told = |text: &str| events.iter().filter(|it| it.contains(text)).map(count).sum::<usize>();
-        (told("first"), told("second"))
+        let reported = |text: &str| events.iter().filter(|it| it.contains(text)).map(count).sum::<usize>();
+        (reported("first"), reported("second"))
     };
     refuse("first", 10);
     port(8080);
     tokio::time::sleep(Duration::from_mins(45)).await;
-    assert_eq!(told(), (2, 0), "re-emitted once after half an hour: {:?}", world.events());
+    assert_eq!(reported(), (2, 0), "re-emitted once after half an hour: {:?}", world.events());
 
     world.cloud.edit(|state| state.errors.clear());
     refuse("second", 10);
     tokio::time::sleep(Duration::from_mins(45)).await;
-    assert_eq!(told(), (2, 2), "{:?}", world.events());
+    assert_eq!(reported(), (2, 2), "{:?}", world.events());
 
     // The user corrects the mistake, and makes the same mistake again, which is reported.
     port(80);
     world.quiet().await;
     port(8080);
     tokio::time::sleep(Duration::from_mins(11)).await;
-    assert_eq!(told(), (2, 3), "the settings are retried after some time");
+    assert_eq!(reported(), (2, 3), "the settings are retried after some time");
 }
 
 /// Two failures of one Service must not cause alternating Events.
@@ -479,8 +481,8 @@ async fn mistake_is_reported_once_despite_other_failures() {
     }
     world.cloud.edit(|state| state.load_balancers.clear());
     tokio::time::sleep(Duration::from_mins(50)).await;
-    let told = |text: &str| world.events().iter().filter(|it| it.contains(text)).count();
-    assert_eq!((told("did you mean"), told("no quota")), (1, 1), "{:?}", world.events());
+    let reported = |text: &str| world.events().iter().filter(|it| it.contains(text)).count();
+    assert_eq!((reported("did you mean"), reported("no quota")), (1, 1), "{:?}", world.events());
 }
 
 /// The set of the last valid selector still follows the nodes, although the annotation has another selector.

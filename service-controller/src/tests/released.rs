@@ -56,8 +56,8 @@ async fn released_orphan_is_deleted_at_once() {
     assert_eq!((shown.uid.as_str(), shown.key.as_str()), ("uid-web", "default/web"));
     assert_eq!((&shown.vendor_ids[..], shown.released), (&["lb-uid-web".to_owned()][..], false));
     let waits_for = shown.waits_for.as_deref().expect("the orphan waits for a user");
-    let told = format!("Warning OrphanedLoadBalancer web: {waits_for}");
-    assert!(world.events().contains(&told), "{told} is not among {:?}", world.events());
+    let reported = format!("Warning OrphanedLoadBalancer web: {waits_for}");
+    assert!(world.events().contains(&reported), "{reported} is not among {:?}", world.events());
     assert!(shown.since.is_some());
 
     let throttled = AdapterError::new(cloud_api_proto::Reason::VendorThrottled, "429");
@@ -180,9 +180,9 @@ async fn release_with_wrong_name_is_refused_and_reported_once() {
     world.quiet().await;
     assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 1));
     let events = world.kube.event_objects().into_iter();
-    let told = events.filter(|it| it.reason.as_deref() == Some("ReleaseRefused"));
+    let reported = events.filter(|it| it.reason.as_deref() == Some("ReleaseRefused"));
     assert!(
-        told.map(|it| it.count.unwrap_or(1)).sum::<i32>() <= 4,
+        reported.map(|it| it.count.unwrap_or(1)).sum::<i32>() <= 4,
         "once each time that the key is added: {:?}",
         world.events()
     );

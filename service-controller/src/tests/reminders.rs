@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use super::world::World;
 
 /// How often this text was emitted, always as the same Event.
-fn told(world: &World, words: &str) -> usize {
+fn reported(world: &World, words: &str) -> usize {
     let events: Vec<String> = world.events().into_iter().filter(|event| event.contains(words)).collect();
     let [event] = events.as_slice() else {
         assert_eq!(events.len(), 0, "a single Event: {events:?}");
@@ -23,9 +23,9 @@ fn told(world: &World, words: &str) -> usize {
 async fn is_told_for_two_hours(world: &World, words: &str) {
     for times in 1..=5 {
         tokio::time::sleep(Duration::from_mins(6)).await;
-        assert_eq!(told(world, words), times, "{:?}", world.events());
+        assert_eq!(reported(world, words), times, "{:?}", world.events());
         tokio::time::sleep(Duration::from_mins(23)).await;
-        assert_eq!(told(world, words), times, "no reminder before half an hour: {:?}", world.events());
+        assert_eq!(reported(world, words), times, "no reminder before half an hour: {:?}", world.events());
         tokio::time::sleep(Duration::from_mins(1)).await;
     }
 }
@@ -33,9 +33,9 @@ async fn is_told_for_two_hours(world: &World, words: &str) {
 /// Longer than the interval of reminders.
 async fn is_told_no_more(world: &World, words: &str) {
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let before = told(world, words);
+    let before = reported(world, words);
     tokio::time::sleep(Duration::from_hours(1)).await;
-    assert_eq!(told(world, words), before, "{:?}", world.events());
+    assert_eq!(reported(world, words), before, "{:?}", world.events());
 }
 
 // Behaviour: S10
@@ -49,7 +49,7 @@ async fn reminders_of_refusal_cause_no_extra_calls() {
     world.service(service("web").port(80));
     let words =
         "spec.ports[0].nodePort: is taken; retried every 5 minutes, and as soon as the Service changes";
-    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
     is_told_for_two_hours(&world, words).await;
     // The adapter is called at each resync, and when the connection is renewed, because it may support the setting by then.
@@ -73,11 +73,11 @@ async fn reminder_of_retried_failure_repeats_first_text() {
     }
     world.service(service("web").port(80));
     let words = "10 of 10 are in use";
-    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     // The Event is emitted with a retry, and the cloud is retried every 5 minutes.
     tokio::time::sleep(Duration::from_secs(150)).await;
     for times in 1..=4 {
-        assert_eq!(told(&world, words), times, "{:?}", world.events());
+        assert_eq!(reported(&world, words), times, "{:?}", world.events());
         tokio::time::sleep(Duration::from_mins(30)).await;
     }
     world.cloud.edit(|state| state.errors.clear());
@@ -91,7 +91,7 @@ async fn invalid_annotation_is_reported_while_it_lasts() {
     let world = World::start().await;
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
     let words = "lb.cloudadapter.dev/nonsense";
-    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     is_told_for_two_hours(&world, words).await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
     world.change("web", |service| service.metadata.annotations = None);
@@ -106,7 +106,7 @@ async fn long_creation_is_re_emitted() {
     world.cloud.edit(|state| state.pending = u32::MAX);
     world.service(service("web").port(80));
     let words = "Ensuring load balancer";
-    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     is_told_for_two_hours(&world, words).await;
     world.cloud.edit(|state| state.pending = 0);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
@@ -118,7 +118,7 @@ async fn deleted_service_gets_no_reminders() {
     let world = World::start().await;
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
     let words = "lb.cloudadapter.dev/nonsense";
-    world.eventually("an Event is emitted", |world| told(world, words) == 1).await;
+    world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     world.kube.delete::<Service>(&ObjectName::namespaced("default", "web"));
     is_told_no_more(&world, words).await;
 }
@@ -136,8 +136,8 @@ async fn past_condition_is_not_re_emitted() {
     }
     world.service(service("web").port(80));
     let (before, now) = ("10 of 10 are in use", "spec.ports[0].nodePort: is taken");
-    world.eventually("the Service is refused", |world| told(world, now) == 1).await;
-    assert_eq!(told(&world, before), 1);
+    world.eventually("the Service is refused", |world| reported(world, now) == 1).await;
+    assert_eq!(reported(&world, before), 1);
     is_told_for_two_hours(&world, now).await;
-    assert_eq!(told(&world, before), 1, "{:?}", world.events());
+    assert_eq!(reported(&world, before), 1, "{:?}", world.events());
 }

@@ -220,8 +220,8 @@ async fn brake_holds_many_vanished_services() {
         tokio::time::sleep(Duration::from_mins(20)).await;
         assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0, "{apart:?} apart");
         assert_eq!(world.cloud.read(|state| state.load_balancers.len()), 10, "{apart:?} apart");
-        let told = |event: &String| event.contains("OrphanHeld kube-system") && event.contains("6 of 10");
-        assert!(world.events().iter().any(told), "{:?}", world.events());
+        let reported = |event: &String| event.contains("OrphanHeld kube-system") && event.contains("6 of 10");
+        assert!(world.events().iter().any(reported), "{:?}", world.events());
         world.stop().await;
     }
 }
@@ -283,9 +283,9 @@ async fn brake_releases_after_manual_deletions() {
 async fn orphan_is_reported_and_kept() {
     let world = orphaned(World::new()).await;
     tokio::time::sleep(Duration::from_hours(30)).await;
-    let told: Vec<_> = world.events().into_iter().filter(|it| it.contains("Orphan")).collect();
+    let reported: Vec<_> = world.events().into_iter().filter(|it| it.contains("Orphan")).collect();
     assert_eq!(
-        told,
+        reported,
         ["Warning OrphanedLoadBalancer web: No Service uses load balancer lb-uid-web any more. \
             Delete it with `cloudctl orphans --delete`, or start service-controller with \
             --orphans=delete"]

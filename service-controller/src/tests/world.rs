@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Longer than any delay of the controller that is not a backoff or a resync.
-const QUIET: Duration = Duration::from_secs(20);
+const SETTLE_TIME: Duration = Duration::from_secs(20);
 
 /// Settings of the controller, unless a test changes them.
 pub(super) fn work() -> Work {
@@ -212,8 +212,8 @@ impl World {
             service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
             change(service);
         });
-        let told = |world: &Self| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
-        self.eventually("the settings are refused", told).await;
+        let reported = |world: &Self| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
+        self.eventually("the settings are refused", reported).await;
         tokio::time::sleep(LAG + Duration::from_secs(10)).await;
     }
 
@@ -260,7 +260,7 @@ impl World {
 
     /// Waits until everything that was triggered is done.
     pub(super) async fn quiet(&self) {
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(SETTLE_TIME).await;
     }
 }
 

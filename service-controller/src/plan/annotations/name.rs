@@ -85,8 +85,8 @@ mod tests {
     fn unknown_annotation_names_get_a_suggestion() {
         let rows =
             ["intrenal", "port.80.algoritm", "port.80.internal", "port.80", "port..x", "x.sim.", "x..key"];
-        let told = rows.map(|name| format!("{name:17} {}", Name::read(name).unwrap_err()));
-        insta::assert_snapshot!(told.join("\n"), @r"
+        let reported = rows.map(|name| format!("{name:17} {}", Name::read(name).unwrap_err()));
+        insta::assert_snapshot!(reported.join("\n"), @r"
         intrenal          no such annotation, did you mean lb.cloudadapter.dev/internal?
         port.80.algoritm  no such annotation, did you mean lb.cloudadapter.dev/port.80.algorithm?
         port.80.internal  applies to the whole load balancer, not to a port: write lb.cloudadapter.dev/internal

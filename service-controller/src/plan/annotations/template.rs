@@ -137,8 +137,8 @@ mod tests {
             "{uid} {cluster}",
             "",
         ];
-        let told = rows.map(|row| format!("{row:22} {}", Template::read(row, "prod").unwrap_err()));
-        insta::assert_snapshot!(told.join("\n"), @r#"
+        let reported = rows.map(|row| format!("{row:22} {}", Template::read(row, "prod").unwrap_err()));
+        insta::assert_snapshot!(reported.join("\n"), @r#"
         lb                     gives two Services the same name: add {uid}, or {namespace} and {service}
         {cluster}              gives two Services the same name: add {uid}, or {namespace} and {service}
         {cluster}-{service}    gives two Services the same name: add {uid}, or {namespace} and {service}

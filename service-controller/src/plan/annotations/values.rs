@@ -14,7 +14,7 @@ const GO_PREFIX: &str = "kube_service_";
 /// Digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;
 /// Maximum of concurrent connections. Source: contract, `Listener`.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 /// Maximum threshold of health checks. A larger threshold would have no practical use.
 const PROBES_MAX: u32 = 100;
 /// Maximum number of entries of a list. Each entry is compared with all others.
@@ -135,7 +135,7 @@ pub(crate) fn duration(value: &str) -> Result<Seconds, Fault> {
         _ => return Err(wrong()),
     };
     let seconds = number.parse::<u32>().ok().and_then(|number| number.checked_mul(seconds_each));
-    let fits = |seconds: &u32| *seconds > 0 && u64::from(*seconds) <= LONGEST.as_secs();
+    let fits = |seconds: &u32| *seconds > 0 && u64::from(*seconds) <= MAX_TIMEOUT.as_secs();
     seconds.filter(fits).map(Seconds).ok_or_else(wrong)
 }
 

@@ -79,8 +79,8 @@ fn one(key: &str, value: &str) -> String {
 
 #[test]
 fn values_are_translated() {
-    let told = GOOD.map(|(key, value)| format!("{key}: {value} -> {}", one(key, value)));
-    assert_snapshot!(told.join("\n"), @r"
+    let reported = GOOD.map(|(key, value)| format!("{key}: {value} -> {}", one(key, value)));
+    assert_snapshot!(reported.join("\n"), @r"
     load-balancer-id: 0f3a-1 -> id: 0f3a-1
     load-balancer-address: 192.0.2.7 -> nothing
     hostname: shop.example.com -> hostname: shop.example.com
@@ -142,7 +142,7 @@ fn translated_annotations_are_valid() {
 #[test]
 fn refused_translation_names_old_key() {
     let port = Port::plain(Transport::Tcp, 80, 30_080);
-    let told = |key: &str, value: &str| {
+    let reported = |key: &str, value: &str| {
         let Translation { annotations, foreign } = openstack(&[(&format!("{OLD}{key}"), value)]);
         let service = Service { annotations, foreign, ports: vec![port.clone()], ..Service::default() };
         let (_wishes, refusals) = wishes(&service, &Defaults::default());
@@ -154,13 +154,13 @@ fn refused_translation_names_old_key() {
         ("connection-limit", "0"),
         ("node-selector", "a/b/c"),
     ];
-    assert_snapshot!(rows.map(|(key, value)| told(key, value)).join("\n"), @r#"
+    assert_snapshot!(rows.map(|(key, value)| reported(key, value)).join("\n"), @r#"
     annotation hostname (here lb.cloudadapter.dev/hostname): "Shop.Example.com" is not a DNS name: write one such as shop.example.com, in lower case
     annotation health-monitor-delay (here lb.cloudadapter.dev/health-check.interval): "0s" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
     annotation connection-limit (here lb.cloudadapter.dev/connection-limit): "0" is not a number of connections: write 1 or more
     annotation node-selector (here lb.cloudadapter.dev/node-selector): invalid requirement "a/b/c": write key=value, key!=value, key in (a, b), key or !key
     "#);
-    assert_eq!(told("floating-network-id", ""), "", "an empty text means not set, as before");
+    assert_eq!(reported("floating-network-id", ""), "", "an empty text means not set, as before");
 }
 
 /// In a label selector, an empty value matches any value. Otherwise pools would lose all their nodes.
@@ -209,8 +209,8 @@ fn untranslatable_annotations_are_refused_with_replacement() {
         ("port-id", "port-1"),
         ("flavour-id", "small"),
     ];
-    let told = rows.map(|(key, value)| one(key, value));
-    assert_snapshot!(told.join("\n"), @r#"
+    let reported = rows.map(|(key, value)| one(key, value));
+    assert_snapshot!(reported.join("\n"), @r#"
     refused: annotation keep-floatingip: "yes" is neither true nor false; correct it, or write lb.cloudadapter.dev/on-delete instead
     refused: annotation proxy-protocol: "v3" is not one of true, v1, v2, false; correct it, or write lb.cloudadapter.dev/proxy-protocol instead
     refused: annotation lb-method: "round-robin" is not one of ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP, SOURCE_IP_PORT; correct it, or write lb.cloudadapter.dev/algorithm instead
@@ -241,9 +241,9 @@ fn openstack_page_lists_each_key_and_translation() {
     };
     let page = include_str!("../../../../docs/clouds/openstack.md");
     let table = page.lines().skip_while(|line| !line.starts_with("| former CCM ")).skip(2);
-    let told: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(told.len(), openstack::TABLE.len());
-    for (row, line) in openstack::TABLE.iter().zip(told) {
+    let reported: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(reported.len(), openstack::TABLE.len());
+    for (row, line) in openstack::TABLE.iter().zip(reported) {
         assert!(line.starts_with(&columns(row)), "the page has {line} instead of {}", columns(row));
     }
 }
