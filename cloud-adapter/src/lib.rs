@@ -16,6 +16,7 @@ mod fence;
 mod grants;
 mod http;
 mod instances;
+pub mod kit;
 mod leadership;
 mod load_balancers;
 pub mod metrics;

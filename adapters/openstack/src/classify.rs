@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use cloud_adapter::{
     driver::{Fault, VendorError},
+    kit::{fault_of_status, retry_after},
     vendor::{Family, Operation, VendorResponse},
 };
-use http::{HeaderMap, StatusCode, header};
-use jiff::{Timestamp, fmt::rfc2822};
+use http::StatusCode;
 
 use self::body::Refusal;
 
@@ -72,18 +72,14 @@ pub(crate) fn request_id(response: &VendorResponse) -> Option<String> {
 fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     match status.as_u16() {
         400 if out_of_room(refusal) => Fault::Quota,
-        401 => Fault::Auth,
         403 if is_quota(refusal) => Fault::Quota,
-        403 => Fault::Forbidden,
         // Keystone does not find a revoked application credential, trust or token. The driver sends Keystone no other requests.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
         // Neutron: the router does not reach the network of a floating IP. Retrying does not help.
         404 if refusal.code.as_deref() == Some(UNREACHABLE) => Fault::Invalid,
         404 if is_absence(refusal) || is_absence_by_type(operation, refusal) => Fault::NotFound,
-        // A wrong address, where the service is not served, answers 404 to every path.
-        404 => Fault::Nonsense,
-        // 406: Nova does not support the requested microversion.
-        406 | 501 => Fault::Unsupported,
+        // Nova does not support the requested microversion.
+        406 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
         // Another client created the object first: the next read shows it.
         409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
@@ -91,18 +87,13 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         409 if refusal.says(OTHER_KIND) => Fault::Invalid,
         // Octavia: another listener already uses the port, or another port uses the address. Retrying does not help.
         409 if TAKEN.iter().any(|words| refusal.says(words)) => Fault::Invalid,
-        // Octavia: the object or its parent is being changed. Neutron: the object is in use, or changed since it was read (412).
-        409 | 412 | 423 => Fault::Busy,
-        429 => Fault::Throttled,
+        // Neutron: the object changed since it was read (412).
+        412 | 423 => Fault::Busy,
         // Octavia reports Neutron's refusal as a failure of its own, but nothing was created.
         500 if refusal.is_ours() && refusal.says("reports error: BadRequestException: 400") => Fault::Invalid,
         // The address is in use, or a quota is exceeded; the answer does not say which.
         500 if refusal.is_ours() && refusal.says("reports error: ConflictException: 409") => Fault::Quota,
-        // The answer may come from a proxy that does not know whether the service has executed the request.
-        408 | 500..=599 if operation.write => Fault::OutcomeUnknown,
-        408 | 500..=599 => Fault::Unavailable,
-        400..=499 => Fault::Invalid,
-        _ => Fault::Nonsense,
+        _ => fault_of_status(operation, status),
     }
 }
 
@@ -138,20 +129,4 @@ fn out_of_room(refusal: &Refusal) -> bool {
         "SubnetAllocationQuotaExceeded",
     ];
     refusal.code.as_deref().is_some_and(|code| FULL.contains(&code))
-}
-
-/// Reads `Retry-After`: seconds, or a date, which is compared with the `Date` of the answer. Some services add a prefix to the header's
-/// name. Source: RFC 9110, 10.2.3.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let named = headers.iter().find(|(name, _)| name.as_str().ends_with("retry-after"));
-    let text = named?.1.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let answered = date(headers.get(header::DATE)?.to_str().ok()?)?;
-    Some(Duration::try_from(date(text)?.duration_since(answered)).unwrap_or_default())
-}
-
-fn date(text: &str) -> Option<Timestamp> {
-    rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }

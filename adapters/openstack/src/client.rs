@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cloud_adapter::{
     driver::{Fault, VendorError},
+    kit::{self, encode, parse},
     vendor::{Family, Operation, Session, VendorResponse},
 };
 use http::{HeaderValue, Method, header};
@@ -113,9 +114,7 @@ impl Client {
     /// Reads an object. Unsuccessful answers have already become errors in `classify`.
     pub(crate) async fn read<T: DeserializeOwned>(&self, session: &Session, call: Call) -> VendorResult<T> {
         let response = self.send(session, &call, &Bytes::new()).await?;
-        serde_json::from_slice(response.body()).map_err(|error| {
-            VendorError::nonsense(format!("{}: cannot parse the answer: {error}", call.operation))
-        })
+        parse(call.operation, &response)
     }
 
     /// Writes an object. The body of the answer is not read, because the next listing shows the result.
@@ -136,10 +135,8 @@ impl Client {
         revision: Option<u64>,
         body: &impl Serialize,
     ) -> VendorResult<()> {
-        let body = serde_json::to_vec(body).map_err(|error| {
-            VendorError::nonsense(format!("{}: cannot serialise the request: {error}", call.operation))
-        })?;
-        self.send_over(session, &call, revision, &body.into()).await.map(drop)
+        let body = kit::body(call.operation, body)?;
+        self.send_over(session, &call, revision, &body).await.map(drop)
     }
 
     async fn send(&self, session: &Session, call: &Call, body: &Bytes) -> VendorResult<VendorResponse> {
@@ -225,17 +222,4 @@ async fn send_with(
 
 fn limit(size: Option<u32>) -> String {
     format!("limit={}", size.unwrap_or(PAGE_MAX).min(PAGE_MAX))
-}
-
-/// Percent-encodes a word for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
-pub(crate) fn encode(word: &str) -> String {
-    let mut encoded = String::with_capacity(word.len());
-    for byte in word.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }

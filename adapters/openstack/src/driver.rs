@@ -7,6 +7,7 @@ use cloud_adapter::{
         Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Fault, Heir,
         Heritage, LoadBalancerRecord, Location, Outcome, RouteChanges, VendorError, VendorLimit,
     },
+    kit::{self, Part, created},
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{Capability, Fence, Limits, LoadBalancerKey, Scope, capability::Level};
@@ -32,7 +33,7 @@ use crate::{
     plan,
     provider_id::{self, Form},
     routes::{self, Routes},
-    step::{Part, Step, there},
+    step::Step,
 };
 
 /// Capabilities that do not depend on flags.
@@ -230,7 +231,7 @@ impl Driver for OpenStackDriver {
         }
         let (region, endpoint) = (self.region.clone(), identity.cloud().auth_url);
         // Names of projects and domains may change; the scope stays the same.
-        let fingerprint = ownership::digest(&[&project.domain.id, &project.id, &region, &endpoint]);
+        let fingerprint = kit::digest(&[&project.domain.id, &project.id, &region, &endpoint]);
         Ok(Scope { account: project.domain.id, project: project.id, region, endpoint, fingerprint })
     }
 
@@ -275,7 +276,7 @@ impl Driver for OpenStackDriver {
     }
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
-        ownership::names_of(key)
+        kit::names_of(key)
     }
 
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
@@ -372,16 +373,16 @@ impl OpenStackDriver {
             Step::UpdateMonitor { id, change, .. } => client.update_monitor(session, id, change).await,
             Step::DeleteMonitor { id, .. } => client.delete_monitor(session, id).await,
             Step::CreateFloatingIp { new, target } => {
-                client.create_floating_ip(session, new, there(target.as_ref())?).await
+                client.create_floating_ip(session, new, created(target.as_ref())?).await
             }
             Step::ReserveFloatingIp { new, former } => {
                 client.reserve_floating_ip(session, new, former.as_ref()).await
             }
             Step::AttachFloatingIp { id, target, .. } => {
-                client.attach_floating_ip(session, id.id()?, there(target.as_ref())?).await
+                client.attach_floating_ip(session, id.id()?, created(target.as_ref())?).await
             }
             Step::AttachReserved { address, target, claim } => {
-                client.attach_reserved(session, (*address, claim), there(target.as_ref())?).await
+                client.attach_reserved(session, (*address, claim), created(target.as_ref())?).await
             }
             Step::DescribeFloatingIp { id, description, .. } => {
                 client.describe_floating_ip(session, id.id()?, description).await
@@ -390,7 +391,7 @@ impl OpenStackDriver {
                 client.detach_floating_ip(session, id, for_reserved.as_ref()).await
             }
             Step::DeleteFloatingIp { id, .. } => client.delete_floating_ip(session, id).await,
-            Step::OpenNodes(opening) => self.open_nodes(session, there(opening.as_deref())?).await,
+            Step::OpenNodes(opening) => self.open_nodes(session, created(opening.as_deref())?).await,
             Step::CloseNodes(closing) => self.close_nodes(session, closing).await,
         }
         .map(|()| Outcome::Accepted)

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloud_adapter::driver::{Fault, VendorError};
+use cloud_adapter::{
+    driver::VendorError,
+    kit::{invalid_parameter as invalid, parameter_field as field},
+};
 use cloud_api_proto::v1alpha1::{Parameter, parameter::Type};
 
 const NETWORK: &str = "network-id";
@@ -149,17 +152,10 @@ pub(crate) fn floating_subnet_field() -> String {
     field(FLOATING_SUBNET)
 }
 
-fn field(key: &str) -> String {
-    format!("spec.parameters[{key}]")
-}
-
-fn invalid(key: &str, text: &str) -> VendorError {
-    let field = field(key);
-    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
-}
-
 #[cfg(test)]
 mod tests {
+    use cloud_adapter::driver::Fault;
+
     use super::*;
 
     fn read(key: &str, value: &str) -> Result<Parameters, VendorError> {

@@ -14,7 +14,10 @@ mod wanted;
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, LoadBalancerRecord, RouteChanges, VendorError},
+    kit::{self, Part},
+};
 use cloud_api_proto::v1alpha1::Fence;
 use ipnet::IpNet;
 
@@ -34,7 +37,7 @@ use crate::{
         settings::{Creation, Site},
     },
     ownership::{self, GoNames, Sharing},
-    step::{Part, Port, Step, Transport},
+    step::{Port, Step, Transport},
 };
 
 /// Octavia's status of a load balancer that is being deleted.
@@ -65,7 +68,7 @@ pub(crate) fn plan(
             let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
             let is_strange = ownership::owner(&balancer.tags).is_none()
                 && !GoNames::of(&desired.heir()).made(&balancer.name)
-                && !ownership::names_of(&desired.key)(&balancer.name);
+                && !kit::names_of(&desired.key)(&balancer.name);
             let unmarked = if is_strange || ownership::is_adopted(&balancer.tags) {
                 wanted.tags.extend(ownership::adopting(&balancer.tags));
                 Unmarked::Stay

@@ -3,7 +3,8 @@
 use std::{fmt, net::IpAddr};
 
 use cloud_adapter::{
-    driver::{Fault, RouteChanges, Step as DriverStep, VendorError},
+    driver::{RouteChanges, Step as DriverStep},
+    kit::Part,
     vendor::Operation,
 };
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Priority};
@@ -171,34 +172,6 @@ pub enum Step {
     OpenNodes(Option<Box<Opening>>),
     /// Removes the access to the nodes that the load balancer no longer needs.
     CloseNodes(Closing),
-}
-
-/// A part of a load balancer that a step needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The part exists, with this ID.
-    Known(String),
-    /// An earlier step creates the part.
-    Coming,
-}
-
-impl Part {
-    /// Returns the ID of the part.
-    pub(crate) fn id(&self) -> Result<&str, VendorError> {
-        match self {
-            Self::Known(id) => Ok(id),
-            Self::Coming => Err(not_there()),
-        }
-    }
-}
-
-/// Returns what a step needs to know of its object, such as the target of a floating IP.
-pub(crate) fn there<T>(known: Option<&T>) -> Result<&T, VendorError> {
-    known.ok_or_else(not_there)
-}
-
-fn not_there() -> VendorError {
-    VendorError::new(Fault::Nonsense, "the step needs an object that an earlier step creates")
 }
 
 /// Transport protocol of a port.

@@ -19,6 +19,7 @@ use axum::{
 };
 use cloud_adapter::{
     driver::Classify,
+    kit::encode,
     metrics::Metrics,
     vendor::{Purpose, Session, Vendor},
 };
@@ -29,7 +30,6 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use self::routers::Routers;
 use crate::{
-    client::encode,
     driver::{OpenStackDriver, Settings},
     identity::{
         cloud::{Cloud, Given},

@@ -10,10 +10,11 @@ use std::{
 use bytes::Bytes;
 use cloud_adapter::{
     driver::{Fault, VendorError},
+    kit::{bearer, body, encode, page, parse},
     vendor::{Family, Operation, Session, VendorRequest, VendorResponse},
 };
 use futures::future::{Either, ready};
-use http::{HeaderValue, Method, Uri, header};
+use http::{Method, Uri, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -79,7 +80,7 @@ impl Client {
     /// Creates the client without connecting.
     pub(crate) fn new(endpoint: &Uri, token: Option<&str>) -> Result<Self, header::InvalidHeaderValue> {
         if let Some(token) = token {
-            authorization(token)?;
+            bearer(token)?;
         }
         Ok(Self {
             endpoint: endpoint.to_string().trim_end_matches('/').to_owned(),
@@ -322,54 +323,14 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         if let Some(token) = self.secret() {
-            let value = authorization(token.expose_secret())
+            let value = bearer(token.expose_secret())
                 .map_err(|error| VendorError::nonsense(format!("{operation}: invalid token: {error}")))?;
             request = request.header(header::AUTHORIZATION, value);
         }
-        request.body(content).map_err(|error| {
-            VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}"))
-        })
+        request
+            .body(content)
+            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}")))
     }
-}
-
-/// The authorization header, marked as sensitive, so that it is never printed.
-fn authorization(token: &str) -> Result<HeaderValue, header::InvalidHeaderValue> {
-    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-fn page(path: &str, cursor: Option<&str>, size: Option<u32>, max: u32) -> String {
-    let limit = size.unwrap_or(max).min(max);
-    match cursor {
-        None => format!("{path}?limit={limit}"),
-        Some(cursor) => format!("{path}?limit={limit}&cursor={}", encode(cursor)),
-    }
-}
-
-fn body(operation: Operation, content: &impl Serialize) -> VendorResult<Bytes> {
-    let text = serde_json::to_vec(content);
-    // Requests may wait for minutes in a queue, so release the unused capacity.
-    text.map(|text| Bytes::from(text.into_boxed_slice()))
-        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialize the request: {error}")))
-}
-
-fn parse<T: DeserializeOwned>(operation: Operation, response: &VendorResponse) -> VendorResult<T> {
-    serde_json::from_slice(response.body())
-        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot read the response: {error}")))
-}
-
-/// Escapes a string for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
-fn encode(word: &str) -> String {
-    let mut encoded = String::with_capacity(word.len());
-    for byte in word.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]
@@ -405,12 +366,6 @@ mod tests {
             assert_eq!(vendors.family().to_string(), one.family.word(), "{one}");
             assert_eq!(vendors.access() == Access::Write, one.write, "{one}");
         }
-    }
-
-    #[test]
-    fn words_are_percent_encoded_for_paths() {
-        assert_eq!(encode("lb-0001"), "lb-0001");
-        assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
     }
 
     #[test]

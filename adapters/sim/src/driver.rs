@@ -12,6 +12,7 @@ use cloud_adapter::{
         Driver, Fault, Heir, Heritage, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
         RouteChanges, VendorError, VendorLimit,
     },
+    kit,
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{
@@ -306,7 +307,7 @@ impl Driver for SimDriver {
     }
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
-        ownership::names_of(key)
+        kit::names_of(key)
     }
 
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{
-    DesiredLoadBalancer, Namespaces, WantedRoute, read_fence, wished_name, write_fence,
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Namespaces, WantedRoute, read_fence, write_fence},
+    kit::{self, is_outdated},
 };
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
 };
-use sha2::{Digest as _, Sha256};
 
 use crate::simcloud::model::Tags;
 
@@ -166,12 +166,6 @@ pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(Tag::Fence.read(tags)?)
 }
 
-/// Whether the hash differs. A hash of another version cannot be compared: the fields decide, and the hash alone causes no write.
-fn is_outdated(there: &str, wanted: &str) -> bool {
-    let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
-    there.is_empty() || (there != wanted && version(there) == version(wanted))
-}
-
 /// The hash of the last state that the adapter applied completely; empty without such a state.
 pub(crate) fn applied_hash(tags: &Tags) -> &str {
     Tag::Hash.read(tags).unwrap_or_default()
@@ -212,60 +206,14 @@ pub(crate) fn route_key(tags: &Tags, destination: &str) -> Option<RouteKey> {
     })
 }
 
-/// The name of a new load balancer: the requested one, or a readable one of limited length that differs for each key.
+/// The name of a new load balancer.
 pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
-    let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
-    let digest = name_digest(key);
-    if !spec.name.is_empty() {
-        return wished_name(&spec.name, &digest, NAME_MAX);
-    }
-    let room = NAME_MAX.saturating_sub(digest.len().saturating_add(1));
-    let readable: String = [cluster_name, &owner.namespace, &owner.name]
-        .map(|word| plain(word))
-        .join("-")
-        .chars()
-        .take(room)
-        .collect();
-    format!("{}-{digest}", readable.trim_matches('-'))
+    kit::balancer_name(desired, NAME_MAX)
 }
 
 /// The new name of an existing load balancer, if the requested one differs.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     (!desired.spec.name.is_empty()).then(|| balancer_name(desired)).filter(|name| name != there)
-}
-
-/// Whether the name was generated for this key, whatever its readable part is.
-pub(crate) fn names_of(key: &LoadBalancerKey) -> impl Fn(&str) -> bool + use<> {
-    let digest = name_digest(key);
-    move |name| name.rsplit_once('-').is_some_and(|(_, last)| last == digest)
-}
-
-fn name_digest(key: &LoadBalancerKey) -> String {
-    key_digest(key).chars().take(10).collect()
-}
-
-/// The client token of a create. Every process computes the same token, so that a repeated create has no effect.
-pub(crate) fn client_token(key: &LoadBalancerKey) -> String {
-    key_digest(key)
-}
-
-fn key_digest(key: &LoadBalancerKey) -> String {
-    digest(&[&key.cluster_id, &key.owner_uid])
-}
-
-/// Returns 32 hexadecimal digits that are derived from the words.
-pub(crate) fn digest(words: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for word in words {
-        // The length of each word is included, so that different splits of the same text differ.
-        hash.update(word.len().to_be_bytes());
-        hash.update(word);
-    }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn plain(word: &str) -> String {
-    word.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
 
 #[cfg(test)]
@@ -313,34 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn name_is_recognised_by_its_digest() {
-        let web = desired("web", &[]);
-        let is_name = names_of(&web.key);
-        assert!(is_name(&balancer_name(&web)));
-        assert!(is_name(&balancer_name(&desired("once-called-otherwise", &[]))));
-        let mut other = web;
-        other.key.owner_uid = "u-2".into();
-        assert!(!is_name(&balancer_name(&other)));
-        assert!(!is_name("web"));
-    }
-
-    #[test]
     fn owner_tags_can_be_parsed() {
         let wanted = desired("web", &[]);
         let (key, owner) = balancer_owner(&balancer_tags(&wanted)).expect("ours");
         assert_eq!((key, owner), (wanted.key, wanted.owner));
         assert_eq!(balancer_owner(&Tags::new()), None);
-    }
-
-    #[test]
-    fn names_are_readable_limited_and_differ() {
-        let name = balancer_name(&desired("web", &[]));
-        assert!(name.starts_with("prod-shop-web-"), "{name}");
-        let long = balancer_name(&desired(&"very-long-".repeat(20), &[]));
-        assert_eq!(long.len(), NAME_MAX);
-        let mut other = desired("web", &[]);
-        other.key.owner_uid = "u-2".into();
-        assert_ne!(balancer_name(&other), name);
     }
 
     #[test]
@@ -380,10 +305,5 @@ mod tests {
         ] {
             assert_eq!(is_reserved(key), wanted, "{key}");
         }
-    }
-
-    #[test]
-    fn digest_depends_on_word_boundaries() {
-        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
     }
 }

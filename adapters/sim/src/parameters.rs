@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud_adapter::driver::{Fault, VendorError};
+use cloud_adapter::{driver::VendorError, kit::invalid_parameter as invalid};
 use cloud_api_proto::v1alpha1::{Parameter, parameter::Type};
 
 use crate::simcloud::model::Algorithm;
@@ -83,13 +83,10 @@ impl Parameters {
     }
 }
 
-fn invalid(key: &str, text: &str) -> VendorError {
-    let field = format!("spec.parameters[{key}]");
-    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
-}
-
 #[cfg(test)]
 mod tests {
+    use cloud_adapter::driver::Fault;
+
     use super::*;
 
     fn read(key: &str, value: &str) -> Result<Parameters, VendorError> {

@@ -9,7 +9,10 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heritage, LoadBalancerRecord, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, Heritage, LoadBalancerRecord, VendorError},
+    kit::{self, Part},
+};
 use cloud_api_proto::v1alpha1::Fence;
 
 pub(crate) use self::routes::plan_routes;
@@ -24,7 +27,7 @@ use crate::{
             UpdateLoadBalancer, UpdateMembers, UpdatePool,
         },
     },
-    step::{Part, Port, Step},
+    step::{Port, Step},
 };
 
 const FAMILIES: &str = "spec.ip_families";
@@ -46,7 +49,7 @@ pub(crate) fn plan(
             let there = &record.detail;
             let is_strange = ownership::balancer_owner(&there.tags).is_none()
                 && heritage::of(&desired.heir())(&there.name) != Heritage::Sole
-                && !ownership::names_of(&desired.key)(&there.name);
+                && !kit::names_of(&desired.key)(&there.name);
             if is_strange || ownership::is_adopted(&there.tags) {
                 wanted.tags.extend([ownership::adopted()]);
             }
@@ -95,7 +98,7 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
         vips: wanted.vips.clone(),
         placement: wanted.placement.clone(),
         tags: ownership::signed(&wanted.tags, fence, &Tags::new()),
-        client_token: Some(ownership::client_token(&desired.key)),
+        client_token: Some(kit::key_digest(&desired.key)),
     };
     let mut steps = vec![Step::CreateLoadBalancer(create.into())];
     steps.extend(wanted.ports.iter().map(|(port, wanted)| create_listener(Part::Coming, *port, wanted)));

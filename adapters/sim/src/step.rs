@@ -3,7 +3,8 @@
 use std::fmt;
 
 use cloud_adapter::{
-    driver::{Fault, Step as DriverStep, VendorError},
+    driver::{Step as DriverStep, VendorError},
+    kit::Part,
     vendor::Operation,
 };
 use cloud_api_proto::v1alpha1::Priority;
@@ -50,28 +51,6 @@ pub enum Step {
     UpdateMembers { pool: String, name: String, change: UpdateMembers },
     /// Adds and removes routes in one batch.
     BatchRoutes(RouteBatch),
-}
-
-/// An object that a step depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The object exists, with this ID.
-    Known(String),
-    /// An earlier step of the plan creates the object.
-    Coming,
-}
-
-impl Part {
-    /// The ID of the object.
-    pub(crate) fn id(&self) -> Result<&str, VendorError> {
-        match self {
-            Self::Known(id) => Ok(id),
-            Self::Coming => Err(VendorError::new(
-                Fault::Nonsense,
-                "the step needs an object that an earlier step creates",
-            )),
-        }
-    }
 }
 
 /// The key of a listener: a load balancer has at most one for a protocol and port.

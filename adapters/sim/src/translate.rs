@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
-use cloud_adapter::driver::{LoadBalancerRecord, Origin};
+use cloud_adapter::{
+    driver::{LoadBalancerRecord, Origin},
+    kit,
+};
 use cloud_api_proto::v1alpha1::{
     Instance, InstanceAddress, InstanceState, LoadBalancer, LoadBalancerAddress, LoadBalancerState, NextHop,
     PortStatus, Protocol, Route, RouteOwner, RouteState, Scope, VendorIds,
@@ -31,7 +34,7 @@ const LABEL: &str = "label/";
 /// The scope's fingerprint includes the endpoint, because two simulated clouds may have projects with the same name.
 pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
     let Project { account, project, region } = project;
-    let fingerprint = ownership::digest(&[&account, &project, &region, endpoint]);
+    let fingerprint = kit::digest(&[&account, &project, &region, endpoint]);
     Scope { account, project, region, endpoint: endpoint.to_owned(), fingerprint }
 }
 
@@ -122,7 +125,7 @@ fn fingerprint(instance: &Instance) -> String {
     let addresses: Vec<String> = instance.addresses.iter().map(address_word).collect();
     words.extend(addresses.iter().map(String::as_str));
     words.extend(instance.extra_labels.iter().flat_map(|(key, value)| [key.as_str(), value]));
-    ownership::digest(&words)
+    kit::digest(&words)
 }
 
 fn address_word(address: &InstanceAddress) -> String {

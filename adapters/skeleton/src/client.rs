@@ -7,6 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 use cloud_adapter::{
     driver::VendorError,
+    kit::{bearer, body, parse},
     vendor::{Operation, Session, VendorRequest, VendorResponse},
 };
 use http::{HeaderValue, Method, Uri, header};
@@ -34,8 +35,7 @@ impl Client {
     /// # Errors
     /// Returns an error if the token contains characters that are not allowed in a header.
     pub(crate) fn new(endpoint: &Uri, token: &str) -> Result<Self, header::InvalidHeaderValue> {
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))?;
-        authorization.set_sensitive(true);
+        let authorization = bearer(token)?;
         let endpoint = endpoint.to_string().trim_end_matches('/').to_owned();
         Ok(Self { endpoint, authorization, token: token.into() })
     }
@@ -59,12 +59,9 @@ impl Client {
         session: &Session,
         operation: Operation,
         target: (Method, &str),
-        body: &impl Serialize,
+        content: &impl Serialize,
     ) -> Result<VendorResponse, VendorError> {
-        let unfit =
-            |error| VendorError::nonsense(format!("{operation}: cannot serialise the request: {error}"));
-        let body = serde_json::to_vec(body).map_err(unfit)?;
-        self.send(session, operation, target, body.into()).await
+        self.send(session, operation, target, body(operation, content)?).await
     }
 
     async fn send(
@@ -84,9 +81,4 @@ impl Client {
             .map_err(unfit)?;
         session.call(operation, request).await
     }
-}
-
-fn parse<T: DeserializeOwned>(operation: Operation, answer: &VendorResponse) -> Result<T, VendorError> {
-    serde_json::from_slice(answer.body())
-        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot parse the answer: {error}")))
 }

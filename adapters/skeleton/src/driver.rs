@@ -7,6 +7,7 @@ use cloud_adapter::{
         Classify, Deduplication, Description, DesiredLoadBalancer, Driver, LoadBalancerRecord, Location,
         Outcome, RouteChanges, VendorError, VendorLimit,
     },
+    kit,
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{Fence, Limits, LoadBalancerKey, Scope};
@@ -17,7 +18,7 @@ use crate::{
     client::Client,
     load_balancers::Detail,
     not_written::{not_written, nothing_written},
-    ownership, plan, provider_id,
+    plan, provider_id,
     step::Step,
 };
 
@@ -98,7 +99,7 @@ impl Driver for SkeletonDriver {
     }
 
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool {
-        ownership::names_of(key)
+        kit::names_of(key)
     }
 
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {

@@ -3,7 +3,7 @@
 //! The driver has no policy, does not wait or retry, and keeps only the configuration of the cloud and its credentials. In reading order:
 //! [`driver`] passes the runtime's requests to the modules; `client` has one function for each vendor call, `classify` maps answers to
 //! faults; `instances`, `load_balancers` and `routes` list and look up objects; `plan` decides (as pure functions), and `step` is one write
-//! of a plan; `provider_id` and `ownership` define the names by which objects are recognised later.
+//! of a plan; `provider_id` defines the form of provider IDs. Names and digests are in `cloud_adapter::kit`.
 //!
 //! Parts that answer `not written yet` are to be written, in the order of the README.
 
@@ -14,7 +14,6 @@ mod instances;
 mod load_balancers;
 mod not_written;
 mod options;
-mod ownership;
 mod plan;
 mod provider_id;
 mod routes;

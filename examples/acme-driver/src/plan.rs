@@ -4,15 +4,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, RouteChanges, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, RouteChanges, VendorError},
+    kit,
+};
 use cloud_api_proto::v1alpha1::{Fence, IpFamily, LoadBalancerState};
 
 use crate::{
     load_balancers::{Detail, Listener, Member},
-    ownership,
     step::{NewListener, NewLoadBalancer, NewPool, Step},
     tags,
 };
+
+/// Maximum length of a name in the cloud, in bytes.
+const NAME_MAX: usize = 63;
 
 /// The missing writes, in order; empty if the load balancer is in sync.
 ///
@@ -29,11 +34,11 @@ pub(crate) fn plan(
     let there = observed.map_or(&nothing, |record| &record.detail);
     let mut steps = match observed {
         None => vec![Step::CreateLoadBalancer(NewLoadBalancer {
-            name: ownership::balancer_name(desired),
+            name: kit::balancer_name(desired, NAME_MAX),
             scheme: "internet",
             families,
             tags: tags::signed(tags::half_built(desired), fence, &there.tags),
-            client_token: tags::client_token(&desired.key),
+            client_token: kit::key_digest(&desired.key),
         })],
         Some(_) if there.families != families => {
             let text = format!("spec.ip_families: load balancer {} has {:?}", there.id, there.families);
@@ -42,7 +47,7 @@ pub(crate) fn plan(
         Some(record) if record.belongs_to(&desired.key) => Vec::new(),
         // Adoption: the owner tags come first, so that no other owner takes the load balancer in between.
         Some(_) => {
-            let is_its_own = ownership::names_of(&desired.key)(&there.name);
+            let is_its_own = kit::names_of(&desired.key)(&there.name);
             let tags = if is_its_own { tags::half_built(desired) } else { tags::adopted(desired) };
             vec![Step::Tag { id: there.id.clone(), tags: tags::signed(tags, fence, &there.tags) }]
         }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Namespaces, Origin, WantedRoute, read_fence, write_fence};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Namespaces, Origin, WantedRoute, read_fence, write_fence},
+    kit::is_outdated,
+};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner, RouteKey},
 };
-
-use crate::ownership::digest;
 
 /// The tags of an object in the cloud.
 pub(crate) type Tags = BTreeMap<String, String>;
@@ -100,16 +101,8 @@ pub(crate) fn signed(tags: Tags, fence: &Fence, there: &Tags) -> Tags {
 
 /// Whether the load balancer has the wanted tags. A hash of another version cannot be compared, and counts as equal.
 pub(crate) fn is_complete(there: &Tags, wanted: &Tags) -> bool {
-    let version = |tags| hash(tags).split_once('-').map(|(version, _)| version);
-    wanted.iter().all(|(key, value)| match there.get(key) {
-        Some(other) if *key == tag("hash") => other == value || version(there) != version(wanted),
-        other => other == Some(value),
-    })
-}
-
-/// The idempotency token of a create: every process sends the same one for a key.
-pub(crate) fn client_token(key: &LoadBalancerKey) -> String {
-    digest(&[&key.cluster_id, &key.owner_uid])
+    let is_equal = |(key, value): (&String, &String)| *key == tag("hash") || there.get(key) == Some(value);
+    wanted.iter().all(is_equal) && !is_outdated(hash(there), hash(wanted))
 }
 
 /// The tags of a route.

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloud_adapter::vendor::VendorResponse;
+use cloud_adapter::{kit::excerpt, vendor::VendorResponse};
 use serde::Deserialize;
-
-/// Maximum number of characters of an unrecognised body that are copied into the message.
-const EXCERPT: usize = 120;
 
 /// An error that a service reported.
 #[derive(Debug, PartialEq)]
@@ -37,11 +34,7 @@ impl Refusal {
     }
 
     fn unread(response: &VendorResponse) -> Self {
-        let text = String::from_utf8_lossy(response.body());
-        let text: String = text.trim().chars().take(EXCERPT).collect();
-        let status = response.status();
-        let message = if text.is_empty() { format!("{status}") } else { format!("{status}: {text}") };
-        Self { code: None, message, retry_after: None, ours: false }
+        Self { code: None, message: excerpt(response), retry_after: None, ours: false }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use cloud_adapter::kit;
 use cloud_api_proto::v1alpha1::{
     Instance, InstanceState,
     instance_address::{Type, Value},
@@ -14,7 +15,7 @@ use super::{
     address::{Networking, addresses},
     label::label,
 };
-use crate::{ownership, provider_id};
+use crate::provider_id;
 
 /// A server of Nova's API 2.47 and later.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -136,7 +137,7 @@ pub(super) fn instance(server: &Server, ports: &[&Port], place: &Shared<'_>) -> 
             None => "",
         });
     }
-    let fingerprint = ownership::digest(&node);
+    let fingerprint = kit::digest(&node);
     Instance {
         name: server.name.clone(),
         state: state.into(),

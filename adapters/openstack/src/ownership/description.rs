@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError},
+    kit::digest,
+};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{LoadBalancerKey, Owner, load_balancer_spec::AddressRetention},
 };
-
-use super::digest;
 
 /// Maximum length of a description in characters. Source: Neutron API reference.
 const DESCRIPTION_MAX: usize = 255;

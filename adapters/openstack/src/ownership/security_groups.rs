@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use cloud_adapter::kit::digest;
 use cloud_api_proto::DOMAIN;
 
-use super::{NAME_DIGEST, digest};
+/// Number of digits of the digest in the name of a group.
+const NAME_DIGEST: usize = 10;
 
 const CLUSTER_ID: &str = "cluster-id";
 const LOAD_BALANCER: &str = "load-balancer";

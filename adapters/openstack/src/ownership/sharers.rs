@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{
-    DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError, read_fence, write_fence,
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError, read_fence, write_fence},
+    kit::is_outdated,
 };
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
 
@@ -14,7 +15,7 @@ use super::{
     go::{self, GoNames},
     tags::{
         CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, TAG_MAX, is_former,
-        is_outdated, is_owners, is_reserved, owner, part_tag, read, value, write,
+        is_owners, is_reserved, owner, part_tag, read, value, write,
     },
 };
 use crate::load_balancers::answers::LiveBalancer;

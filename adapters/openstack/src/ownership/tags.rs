@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Namespaces, VendorError, read_fence, write_fence};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, Namespaces, VendorError, read_fence, write_fence},
+    kit::is_outdated,
+};
 use cloud_api_proto::{
     DOMAIN,
     v1alpha1::{Fence, LoadBalancerKey, Owner},
@@ -240,13 +243,6 @@ pub(super) fn is_reserved(tag: &str) -> bool {
 pub(super) fn is_former(tag: &str, there: &[String]) -> bool {
     let mut keys = there.iter().filter_map(|tag| value(tag, USER_TAG));
     keys.any(|key| tag.strip_prefix(key).is_some_and(|rest| rest.starts_with('=')))
-}
-
-/// Whether a hash is outdated. Hashes of different versions cannot be compared: then only the fields are compared, and the hash is not
-/// rewritten.
-pub(super) fn is_outdated(there: &str, wanted: &str) -> bool {
-    let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
-    there.is_empty() || (there != wanted && version(there) == version(wanted))
 }
 
 pub(super) fn write(word: &str, value: &str) -> String {

@@ -9,7 +9,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError},
+    kit::Part,
+};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
 
 use super::wanted::{Public, Wanted};
@@ -21,7 +24,7 @@ use crate::{
         settings::Site,
     },
     ownership::{self, Claim, Description},
-    step::{Part, Step},
+    step::Step,
 };
 
 /// Returns the steps after which the load balancer has its floating IP, or none. `there`: the load balancer; `None` if it does not exist

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use cloud_adapter::kit::Part;
+
 use super::wanted::WantedPool;
 use crate::{
     load_balancers::{
@@ -9,7 +11,7 @@ use crate::{
         answers::{Member, Monitor, Persistence},
         requests::{NewMember, NewMonitor, NewPersistence, NewPool, NullOr, UpdatePool},
     },
-    step::{Part, Port, Step},
+    step::{Port, Step},
 };
 
 /// Timeout in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.

@@ -16,7 +16,10 @@ mod shared_of_go;
 
 use std::net::IpAddr;
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Inheritance};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, Inheritance},
+    kit,
+};
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
     SessionAffinity, health_check,
@@ -87,7 +90,7 @@ fn backend(n: u8) -> Backend {
 
 /// The hash depends on the specification, as in the runtime.
 fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
-    desired.hash = format!("1-{}", ownership::digest(&[&format!("{:?}", desired.spec)]));
+    desired.hash = format!("1-{}", kit::digest(&[&format!("{:?}", desired.spec)]));
     desired
 }
 

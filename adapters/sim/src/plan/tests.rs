@@ -181,7 +181,7 @@ fn backend(n: u8) -> Backend {
 
 /// Sets the hash of the specification, as the runtime does.
 fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
-    desired.hash = format!("1-{}", ownership::digest(&[&format!("{:?}", desired.spec)]));
+    desired.hash = format!("1-{}", kit::digest(&[&format!("{:?}", desired.spec)]));
     desired
 }
 

@@ -12,7 +12,6 @@
     reason = "a test should panic on an unexpected result"
 )]
 
-mod process;
 mod story;
 mod world;
 

@@ -8,3 +8,20 @@
 
 pub(crate) mod cloud;
 pub(crate) mod wanted;
+
+use cloud_api_proto::v1alpha1::RequestContext;
+
+pub(crate) use cloud_adapter::kit::testing::{Program, TIMEOUT, until};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_adapter-sim");
+
+/// The context of a request.
+pub(crate) fn context() -> RequestContext {
+    cloud_adapter::kit::testing::context(wanted::CLUSTER)
+}
+
+/// A context that requires a fresh answer from the vendor.
+pub(crate) fn live() -> RequestContext {
+    RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
+}

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cloud_adapter::{
     driver::VendorError,
+    kit::page,
     vendor::{Family, Operation, Session},
 };
 use http::Method;
@@ -34,9 +35,7 @@ impl Client {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> Result<Balancers, VendorError> {
-        let limit = size.unwrap_or(PAGE).min(PAGE);
-        let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        self.read(session, LIST_LOAD_BALANCERS, &format!("/v1/load-balancers?limit={limit}{cursor}")).await
+        self.read(session, LIST_LOAD_BALANCERS, &page("/v1/load-balancers", cursor, size, PAGE)).await
     }
 
     pub(crate) async fn create_load_balancer(

@@ -2,11 +2,12 @@
 
 use cloud_adapter::{
     driver::{Fault, VendorError},
+    kit::{page, parse},
     vendor::{Family, Operation, Session},
 };
 use http::Method;
 
-use super::{Client, PAGE, parse};
+use super::{Client, PAGE};
 use crate::routes::{Batch, BatchAnswer, Entries};
 
 const LIST_ROUTES: Operation = Operation::read(Family::Network, "ListRoutes");
@@ -19,9 +20,7 @@ impl Client {
         cursor: Option<&str>,
         size: Option<u32>,
     ) -> Result<Entries, VendorError> {
-        let limit = size.unwrap_or(PAGE).min(PAGE);
-        let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        self.read(session, LIST_ROUTES, &format!("/v1/routes?limit={limit}{cursor}")).await
+        self.read(session, LIST_ROUTES, &page("/v1/routes", cursor, size, PAGE)).await
     }
 
     pub(crate) async fn batch_routes(

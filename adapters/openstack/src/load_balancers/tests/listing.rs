@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cloud_adapter::{
     driver::{Collection, Driver as _, Fault, LoadBalancerRecord, VendorError},
+    kit::Part,
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::LoadBalancerState;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use super::Detail;
 use crate::{
     OpenStackDriver,
-    step::{Part, Step},
+    step::Step,
     testing::{FakeCloud, PROJECT, session},
 };
 

@@ -2,6 +2,7 @@
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Driver as _, Fault, Inheritance},
+    kit::Part,
     vendor::Session,
 };
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec, Owner};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     OpenStackDriver,
     ownership::{Sharing, sharers},
-    step::{Part, Step},
+    step::Step,
     testing::{FakeCloud, session},
 };
 

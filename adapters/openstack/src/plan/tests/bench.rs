@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError},
+    kit::Part,
+};
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +20,7 @@ use crate::{
     },
     ownership::{self, Claim, Description, GoNames},
     plan::{plan, plan_again, plan_deletion},
-    step::{Part, Step},
+    step::Step,
 };
 
 pub(super) type Record = LoadBalancerRecord<Detail>;

@@ -329,7 +329,7 @@ fn new_users_are_seen_before_a_deletion() {
     // This was planned before another Service shared the load balancer.
     let early = bench.next_of_removal(&web).expect("a step");
     let complete = Step::CompleteLoadBalancer {
-        id: crate::step::Part::Known("lb-1".to_owned()),
+        id: kit::Part::Known("lb-1".to_owned()),
         tags: bench.seen(&web).and_then(|one| one.detail.balancer).expect("there").tags,
     };
     bench.run(&api, 1);

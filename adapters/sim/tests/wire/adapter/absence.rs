@@ -7,7 +7,10 @@ use futures::future::join_all;
 use reqwest::Method as Http;
 use serde_json::{Value, json};
 
-use crate::adapter::bench::{Bench, bench, live, until};
+use crate::{
+    adapter::bench::{Bench, bench, live},
+    support::until,
+};
 
 /// Number of nodes of a large cluster, which is the number of references in one request.
 const NODES: u32 = 5000;

@@ -3,14 +3,15 @@
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
+use cloud_adapter::kit::testing::{self, is_ready};
 use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions, driver::Driver};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
         Backend, BackendList, BatchGetInstancesRequest, BatchGetInstancesResponse, DeleteLoadBalancerRequest,
         DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence,
-        GetInfoRequest, InstanceRef, LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest,
-        RequestContext, adapter_service_client::AdapterServiceClient, instance_ref::Ref,
+        InstanceRef, LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest, RequestContext,
+        adapter_service_client::AdapterServiceClient, instance_ref::Ref,
         instance_service_client::InstanceServiceClient,
         load_balancer_service_client::LoadBalancerServiceClient, put_backend_set_request::Content,
         route_service_client::RouteServiceClient,
@@ -28,10 +29,9 @@ use tonic::{
 use crate::{
     support::cloud::TestCloud,
     support::wanted::{CLUSTER, key, owner},
+    support::{TIMEOUT, until},
 };
 
-/// Time limit for every wait, long enough for a busy host.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -88,12 +88,7 @@ pub(crate) async fn bench_with(settings: Value) -> Bench {
 }
 
 pub(crate) fn context() -> RequestContext {
-    RequestContext {
-        cluster_id: CLUSTER.into(),
-        cluster_name: "prod".into(),
-        request_id: "test".into(),
-        ..RequestContext::default()
-    }
+    testing::context(CLUSTER)
 }
 
 /// A context that requires a fresh answer from the vendor.
@@ -103,16 +98,6 @@ pub(crate) fn live() -> RequestContext {
 
 pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
     Fence { scope: "service-controller/0".into(), epoch, sequence }
-}
-
-/// Waits until a condition is true.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !is_so().await {
-            tokio::time::sleep(TICK).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 impl TestAdapter {
@@ -158,11 +143,7 @@ impl TestAdapter {
 
     /// Waits until the adapter has passed its self-check.
     pub(crate) async fn ready(&self) {
-        until("the self-check", async || {
-            let request = GetInfoRequest { context: Some(context()) };
-            self.info().get_info(request).await.is_ok_and(|info| info.into_inner().scope.is_some())
-        })
-        .await;
+        until("the self-check", async || is_ready(&self.channel, CLUSTER).await).await;
     }
 
     pub(crate) fn info(&self) -> AdapterServiceClient<Channel> {
@@ -239,7 +220,7 @@ impl TestAdapter {
                 tokio::time::sleep(TICK).await;
             }
         };
-        tokio::time::timeout(PATIENCE, patient).await.expect("settles")
+        tokio::time::timeout(TIMEOUT, patient).await.expect("settles")
     }
 
     pub(crate) async fn delete(&self, uid: &str) -> Result<DeleteLoadBalancerResponse, AdapterError> {
@@ -264,7 +245,7 @@ impl TestAdapter {
                 tokio::time::sleep(TICK).await;
             }
         };
-        tokio::time::timeout(PATIENCE, patient).await.expect("ends")
+        tokio::time::timeout(TIMEOUT, patient).await.expect("ends")
     }
 
     /// Ends the adapter at once, as if it were killed.

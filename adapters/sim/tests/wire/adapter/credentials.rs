@@ -1,6 +1,6 @@
 //! The cloud's token: the adapter sends it to the cloud only, makes no calls with a rejected token, and accepts a new token.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
 use adapter_sim::simcloud::{Cloud, Operation, SharedCloud, model::Project, serve};
 use cloud_api_proto::{
@@ -12,18 +12,14 @@ use cloud_api_proto::{
     },
 };
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    net::TcpListener,
-    process::Command,
-    task::JoinSet,
-};
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::{
-    adapter::bench::{PATIENCE, bench, context, live, refused, until},
+    adapter::bench::{bench, context, live, refused},
     support::wanted::{backend, spec, tcp},
+    support::{PROGRAM, Program, until},
 };
 
 const CANARY: &str = "canary-7f3a-secret";
@@ -55,7 +51,7 @@ async fn admin(url: &str, path: &str, body: &Value) {
 
 /// Collects everything that callers receive.
 async fn answers(channel: Channel) -> String {
-    let mut told = String::new();
+    let mut answers = String::new();
     let mut info = AdapterServiceClient::new(channel.clone());
     until("the self-check", async || {
         let answer = info.get_info(GetInfoRequest { context: Some(context()) }).await;
@@ -66,11 +62,11 @@ async fn answers(channel: Channel) -> String {
     for _ in 0..4 {
         let one = InstanceRef { r#ref: Some(Ref::NodeName("node-1".into())), ..InstanceRef::default() };
         let request = BatchGetInstancesRequest { context: Some(live()), refs: vec![one] };
-        told.push_str(&format!("{:?}\n", instances.batch_get_instances(request).await));
+        answers.push_str(&format!("{:?}\n", instances.batch_get_instances(request).await));
     }
     let status = info.watch_status(WatchStatusRequest { context: Some(context()) }).await;
-    told.push_str(&format!("{:?}", status.expect("a stream").get_mut().message().await));
-    told
+    answers.push_str(&format!("{:?}", status.expect("a stream").get_mut().message().await));
+    answers
 }
 
 #[tokio::test]
@@ -79,47 +75,17 @@ async fn the_token_is_in_no_answer_no_metric_and_no_log_line() {
     let (url, _cloud) = indiscreet_cloud(&mut serving).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), CANARY).expect("room");
-    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-sim"))
-        .args(["--endpoint", &url, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
-        .args(["--log-level", "trace", "--log-format", "json", "--token-file"])
-        .arg(file.path())
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("runs");
-    let mut log = BufReader::new(adapter.stderr.take().expect("piped"));
-    let mut text = String::new();
-    let started = loop {
-        let mut line = String::new();
-        let read = tokio::time::timeout(PATIENCE, log.read_line(&mut line)).await;
-        assert!(read.expect("in time").expect("text") > 0, "it ended: {text}");
-        text.push_str(&line);
-        let line: Value = serde_json::from_str(&line).expect("JSON");
-        if line["fields"]["grpc"].is_string() {
-            break line["fields"].clone();
-        }
-    };
-    let mut rest = JoinSet::new();
-    rest.spawn(async move {
-        let mut text = String::new();
-        log.read_to_string(&mut text).await.expect("text");
-        text
-    });
-    let grpc = started["grpc"].as_str().expect("told");
-    let channel = Endpoint::try_from(format!("http://{grpc}")).expect("an address").connect_lazy();
-    let answers = answers(channel).await;
+    let path = file.path().to_str().expect("a plain path");
+    let flags = ["--endpoint", &url, "--log-level", "trace", "--token-file", path];
+    let adapter = Program::start(PROGRAM, flags).await;
+    let answers = answers(adapter.channel.clone()).await;
     assert!(answers.contains("[secret] is what you"), "the cloud repeated the token: {answers}");
-    #[expect(clippy::disallowed_methods, reason = "the test acts as Prometheus")]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let page = format!("http://{}/metrics", started["http"].as_str().expect("told"));
-    let metrics = client.get(page).send().await.expect("a page").text().await.expect("text");
+    let metrics = adapter.page("/metrics").await;
     assert!(metrics.contains("cloud_adapter_vendor_calls_total"));
-    adapter.kill().await.expect("runs");
-    text.push_str(&rest.join_next().await.expect("reads").expect("to the end"));
+    let text = adapter.ended().await;
     assert!(text.contains("Vendor request"), "the log is verbose enough");
-    for (name, told) in [("answers", answers), ("metrics", metrics), ("log", text)] {
-        let leak = told.lines().find(|line| line.contains(CANARY));
+    for (name, text) in [("answers", answers), ("metrics", metrics), ("log", text)] {
+        let leak = text.lines().find(|line| line.contains(CANARY));
         assert_eq!(leak, None, "{name}");
     }
 }

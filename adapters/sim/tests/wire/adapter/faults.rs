@@ -9,7 +9,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::bench::{bench, bench_with, refused, until},
+    adapter::bench::{bench, bench_with, refused},
+    support::until,
     support::wanted::{backend, spec, tcp},
 };
 

@@ -11,9 +11,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    adapter::bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused, until},
+    adapter::bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused},
     adapter::ownership::{its_name, theirs},
     support::cloud::TestCloud,
+    support::until,
     support::wanted::{backend, key, spec, tcp},
 };
 

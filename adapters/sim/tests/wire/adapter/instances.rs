@@ -13,7 +13,10 @@ use reqwest::Method as Http;
 use serde_json::{Value, json};
 use tonic::Streaming;
 
-use crate::adapter::bench::{Bench, PATIENCE, bench, bench_with, context, live, until};
+use crate::{
+    adapter::bench::{Bench, bench, bench_with, context, live},
+    support::{TIMEOUT, until},
+};
 
 type Stream = Streaming<cloud_api_proto::v1alpha1::WatchInstancesResponse>;
 
@@ -24,7 +27,7 @@ async fn watch(bench: &Bench, stop_when_synced: bool, resume_token: &str) -> Str
 }
 
 async fn next(stream: &mut Stream) -> Option<Event> {
-    let message = tokio::time::timeout(PATIENCE, stream.message()).await.expect("in time").expect("no error");
+    let message = tokio::time::timeout(TIMEOUT, stream.message()).await.expect("in time").expect("no error");
     message.map(|message| message.event.expect("an event"))
 }
 

@@ -11,8 +11,9 @@ use cloud_api_proto::v1alpha1::{
 use serde_json::json;
 
 use crate::{
-    adapter::bench::{Bench, PATIENCE, bench, bench_with, context, until},
+    adapter::bench::{Bench, bench, bench_with, context},
     support::wanted::{backend, key, owner, spec, tcp, udp},
+    support::{TIMEOUT, until},
 };
 
 /// Sends a request and closes the connection: the work continues without its caller.
@@ -173,7 +174,7 @@ async fn watch_lists_own_load_balancers_and_their_changes() {
     let mut seen = Vec::new();
     let mut next = async || {
         let message =
-            tokio::time::timeout(PATIENCE, stream.message()).await.expect("in time").expect("no error");
+            tokio::time::timeout(TIMEOUT, stream.message()).await.expect("in time").expect("no error");
         message.expect("the stream continues").event.expect("an event")
     };
     loop {

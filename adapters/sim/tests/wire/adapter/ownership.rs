@@ -13,8 +13,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::bench::{Bench, TestAdapter, bench, bench_with, context, fence, refused, until},
+    adapter::bench::{Bench, TestAdapter, bench, bench_with, context, fence, refused},
     adapter::status::page,
+    support::until,
     support::wanted::{backend, key, owner, spec, tcp},
 };
 

@@ -6,7 +6,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
-    adapter::bench::{TestAdapter, bench, bench_with, until},
+    adapter::bench::{TestAdapter, bench, bench_with},
+    support::until,
     support::wanted::{backend, spec, tcp},
 };
 
@@ -67,7 +68,6 @@ async fn next_process_completes_work_of_a_killed_adapter() {
 async fn sigterm_shuts_down_gracefully() {
     let mut bench = bench().await;
     bench.adapter.stop.cancel();
-    let ended =
-        tokio::time::timeout(crate::adapter::bench::PATIENCE, bench.adapter.serving.join_next()).await;
+    let ended = tokio::time::timeout(crate::support::TIMEOUT, bench.adapter.serving.join_next()).await;
     ended.expect("in time").expect("served").expect("did not panic").expect("in order");
 }

@@ -14,7 +14,8 @@ use serde_json::json;
 use tonic::Request;
 
 use crate::{
-    adapter::bench::{Bench, TestAdapter, bench, context, fence, refused, until},
+    adapter::bench::{Bench, TestAdapter, bench, context, fence, refused},
+    support::until,
     support::wanted::CLUSTER,
 };
 

@@ -14,8 +14,9 @@ use tonic_reflection::pb::v1::{
 };
 
 use crate::{
-    adapter::bench::{TestAdapter, bench, context, refused, until},
+    adapter::bench::{TestAdapter, bench, context, refused},
     support::cloud::TestCloud,
+    support::until,
     support::wanted::{backend, spec, tcp},
 };
 

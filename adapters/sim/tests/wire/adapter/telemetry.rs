@@ -1,15 +1,13 @@
 //! Traces: the parent of each span, and the variables that enable them.
 
-use std::process::Stdio;
-
 use serde_json::json;
 use telemetry::traces::testing::{Collector, Recorder};
-use tokio::{io::AsyncReadExt as _, process::Command};
 
 use crate::{
-    adapter::bench::{PATIENCE, bench, until},
+    adapter::bench::bench,
     support::cloud::TestCloud,
     support::wanted::{backend, spec, tcp},
+    support::{PROGRAM, Program, until},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -47,28 +45,11 @@ async fn task_and_vendor_call_spans_belong_to_the_first_call() {
 /// Runs an adapter with this environment: start, self-check, graceful shutdown. Returns its log.
 async fn life(variables: &[(&str, &str)]) -> String {
     let cloud = TestCloud::start(json!({})).await;
-    let mut adapter = Command::new(env!("CARGO_BIN_EXE_adapter-sim"))
-        .args(["--endpoint", &cloud.url, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
-        .args(["--log-format", "text"])
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("runs");
+    let variables: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let flags = [PROGRAM, "--endpoint", &cloud.url];
+    let adapter = Program::start("env", variables.iter().map(String::as_str).chain(flags)).await;
     until("a vendor call", async || cloud.counts().total > 0).await;
-    let id = adapter.id().expect("runs").to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().await.expect("kill is there").success());
-    let mut log = String::new();
-    let mut stderr = adapter.stderr.take().expect("piped");
-    let read = tokio::time::timeout(PATIENCE, stderr.read_to_string(&mut log)).await;
-    read.expect("ends").expect("text");
-    let status = tokio::time::timeout(PATIENCE, adapter.wait()).await.expect("ends").expect(
-        "waiting \
-    for the process succeeds",
-    );
-    assert_eq!(status.code(), Some(0), "{log}");
-    log
+    adapter.ended().await
 }
 
 #[tokio::test]

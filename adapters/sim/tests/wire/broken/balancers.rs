@@ -13,8 +13,9 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::{
-    adapter::bench::{context, fence, live, until},
+    adapter::bench::{context, fence, live},
     broken::world::{WHILE, World, soon},
+    support::until,
     support::wanted::{backend, key, owner, spec, tcp},
 };
 

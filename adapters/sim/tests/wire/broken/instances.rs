@@ -9,8 +9,9 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    adapter::bench::{live, until},
+    adapter::bench::live,
     broken::world::{WHILE, World, id, soon},
+    support::until,
 };
 
 /// Returns all messages of a listing; fewer if the listing breaks off or does not end.

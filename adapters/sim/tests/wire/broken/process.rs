@@ -19,12 +19,8 @@ use tempfile::NamedTempFile;
 use tonic::{Code, Request, metadata::MetadataValue, transport::Channel};
 
 use crate::{
-    adapter::bench::context,
-    broken::balancers::deletion,
-    broken::world::config,
-    conditions::program::{Program, until},
-    support::cloud::TestCloud,
-    support::wanted::CLUSTER,
+    adapter::bench::context, broken::balancers::deletion, broken::world::config,
+    conditions::program::Program, support::cloud::TestCloud, support::until, support::wanted::CLUSTER,
 };
 
 /// Asserts that an adapter with these flags shows the symptom with the fault, and does not show it without the fault.
@@ -165,7 +161,7 @@ async fn invalid_config_file_ends_the_process() {
         let cloud = TestCloud::start(json!({})).await;
         let mut adapter = start(&cloud, &[], flags).await;
         ready(&adapter.channel).await;
-        fs::write(adapter._config.path(), "limits: 7").expect("room");
+        fs::write(adapter.config.path(), "limits: 7").expect("room");
         tokio::time::timeout(LOOKS, adapter.exited()).await.is_ok()
     })
     .await;

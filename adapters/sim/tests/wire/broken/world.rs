@@ -18,7 +18,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::bench::{PATIENCE, TestAdapter, live, options},
+    adapter::bench::{TestAdapter, live, options},
+    support::TIMEOUT,
     support::cloud::TestCloud,
     support::wanted::{backend, spec, tcp},
 };
@@ -180,5 +181,5 @@ pub(crate) async fn soon(mut is_so: impl AsyncFnMut() -> bool) -> bool {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(WHILE.min(PATIENCE), wait).await.is_ok()
+    tokio::time::timeout(WHILE.min(TIMEOUT), wait).await.is_ok()
 }

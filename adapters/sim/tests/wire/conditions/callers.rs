@@ -8,9 +8,10 @@ use cloud_api_proto::v1alpha1::{
 use tonic::{Request, Status, metadata::MetadataValue};
 
 use crate::{
-    conditions::program::{Program, until},
+    conditions::program::Program,
     conditions::world::{PLENTY, cloud, context, fence},
     support::cloud::TestCloud,
+    support::until,
     support::wanted::{CLUSTER, key, owner},
 };
 

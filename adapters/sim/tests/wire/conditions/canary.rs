@@ -30,8 +30,9 @@ use tonic_reflection::pb::v1::{
 
 use crate::{
     conditions::callers::{Guarded, bearing},
-    conditions::program::{Program, until},
+    conditions::program::Program,
     conditions::world::{PLENTY, cloud, context, fence},
+    support::until,
     support::wanted::{key, owner},
 };
 
@@ -173,7 +174,7 @@ async fn no_secret_is_disclosed() {
     heard.note(&guarded.adapter.page("/metrics").await);
     let good = ["operator", "node-controller", "service-controller"].map(|name| guarded.token(name));
     assert!(echo.heard.load(Ordering::Relaxed) > 8, "the cloud received its token");
-    let log = guarded.adapter.ended().await;
+    let log = guarded.adapter.process.ended().await;
 
     for proof in [r#""level":"TRACE""#, r#""target":"h2::"#, "Vendor request"] {
         assert!(log.contains(proof), "the log is not at its most verbose level: {proof} is missing");
@@ -262,7 +263,7 @@ async fn tokens_for_the_api_server_are_not_disclosed() {
     until("a request for the Lease", async || asked.lock().expect("whole").lines().count() > 1).await;
     heard.note(&adapter.page("/metrics").await);
     heard.note(&adapter.page("/readyz").await);
-    let log = adapter.ended().await;
+    let log = adapter.process.ended().await;
     let asked = asked.lock().expect("whole").clone();
     assert!(asked.contains(OWN) && asked.contains(&token), "the API server received:\n{asked}");
     assert!(log.contains("Access to the Lease is forbidden"), "{log}");

@@ -84,7 +84,7 @@ async fn log_names_the_writer_of_each_route_change() {
     let key = route("a", "10.244.1.0/24").key;
     let deletes = vec![RouteDelete { key, ..RouteDelete::default() }];
     world.apply(ApplyRoutesRequest { deletes, ..routes() }).await.expect("possible");
-    let log = world.adapter.ended().await;
+    let log = world.adapter.process.ended().await;
     let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     let told = lines.filter(|line| line["target"] == "audit" && line["fields"]["message"] == "Route write");
     let told: Vec<_> = told

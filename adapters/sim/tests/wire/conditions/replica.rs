@@ -9,8 +9,9 @@ use futures::StreamExt as _;
 use tonic::Status;
 
 use crate::{
-    conditions::program::{Program, until},
+    conditions::program::Program,
     conditions::world::{PLENTY, World, cloud, context, look},
+    support::until,
 };
 
 const SOME: Duration = Duration::from_secs(20);

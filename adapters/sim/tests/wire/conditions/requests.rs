@@ -1,5 +1,7 @@
 //! Requests that are invalid, come at the wrong time or come from the wrong writer.
 
+use std::time::Duration;
+
 use adapter_sim::simcloud::Operation;
 use cloud_api_proto::v1alpha1::{
     Adoption, ApplyRoutesRequest, BackendDelta, EnsureLoadBalancerRequest, Fence, Known, LoadBalancerSpec,
@@ -11,14 +13,14 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    conditions::program::{TICK, until},
     conditions::told::Reported,
     conditions::world::{World, context, fence, routes},
+    support::until,
     support::wanted::{backend, tcp},
 };
 
 /// A duration longer than a test takes.
-const NEVER_MS: u64 = 600_000;
+const FOREVER_MS: u64 = 600_000;
 
 fn spec_of(request: &mut EnsureLoadBalancerRequest) -> &mut LoadBalancerSpec {
     request.spec.as_mut().expect("set")
@@ -100,7 +102,7 @@ pub(crate) async fn owned_by_another() -> Status {
 /// A world whose only load balancer never completes its creation, and the request for it.
 async fn busy() -> (World, EnsureLoadBalancerRequest) {
     let world = World::start().await;
-    world.cloud.settings(json!({ "provisioning": { "create_ms": NEVER_MS } })).await;
+    world.cloud.settings(json!({ "provisioning": { "create_ms": FOREVER_MS } })).await;
     let request = world.web("web").await;
     assert_eq!(world.ensure(&request).await.expect("joined").state(), LoadBalancerState::Pending);
     (world, request)
@@ -135,7 +137,7 @@ pub(crate) async fn newer_state_took_over() -> Status {
         newer.fence = Some(fence(1, 2 * pair + 1));
         spec_of(&mut newer).listeners.push(tcp(443));
         let later = async {
-            tokio::time::sleep(TICK * u32::try_from(pair).expect("few")).await;
+            tokio::time::sleep(Duration::from_millis(10) * u32::try_from(pair).expect("few")).await;
             world.ensure(&newer).await
         };
         let (older, newer) = tokio::join!(world.ensure(&older), later);

@@ -8,9 +8,10 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::{
-    conditions::program::{Program, until},
+    conditions::program::Program,
     conditions::told::{Reported, Retry},
     conditions::world::{PLENTY, World, cloud, look},
+    support::until,
 };
 
 /// How long the breaker stays open for a failing vendor.

@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use tonic::{Request, Status};
 
 use crate::{
-    conditions::program::{Program, TICK, until},
+    conditions::program::Program,
     support::cloud::TestCloud,
+    support::until,
     support::wanted::{CLUSTER, backend, key, owner, spec, tcp},
 };
 
@@ -95,7 +96,7 @@ impl World {
             if answer.state() != LoadBalancerState::Pending {
                 return Ok(answer);
             }
-            tokio::time::sleep(TICK).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 

@@ -6,9 +6,9 @@ use adapter_sim::simcloud::Operation;
 use serde_json::{Value, json};
 
 use crate::{
-    crash::process::Process,
     crash::story::{Chapter, Controllers, chapters},
     support::cloud::TestCloud,
+    support::{PROGRAM, Program, TIMEOUT},
 };
 
 /// The consistency horizon of the adapter.
@@ -17,12 +17,10 @@ pub(crate) const HORIZON_MS: u64 = 300;
 pub(crate) const EVER_MADE: usize = 3;
 /// Delay of a late create, much longer than [`HORIZON_MS`].
 const LATE_MS: u64 = 900;
-/// Time limit for every wait, long enough for a busy host.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two evaluations of a condition.
 const TICK: Duration = Duration::from_millis(2);
 /// Delay longer than a killed adapter lives: the cloud executes its write, and the adapter never receives the response.
-const NEVER_MS: u64 = 600_000;
+const FOREVER_MS: u64 = 600_000;
 
 /// The fault after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +46,7 @@ pub(crate) struct Conditions {
 
 pub(crate) struct World {
     cloud: TestCloud,
-    adapter: Process,
+    adapter: Program,
     conditions: Conditions,
     controllers: Controllers,
 }
@@ -59,21 +57,21 @@ impl World {
         let settings = json!({ "provisioning": instant, "consistency_ms": conditions.lag_ms });
         let cloud = TestCloud::start(settings).await;
         cloud.machines(3).await;
-        let adapter = Process::start(&cloud.url, conditions).await;
+        let adapter = adapter(&cloud.url, conditions).await;
         Self { cloud, adapter, conditions, controllers: Controllers::default() }
     }
 
     /// Runs the story with a fault at the write of this number. Returns false if the story has no such write.
     pub(crate) async fn run(mut self, blow: Blow, write: u64) -> bool {
         let (operation, action) = match blow {
-            Blow::Kill => ("*", json!({ "delay_ms": NEVER_MS })),
+            Blow::Kill => ("*", json!({ "delay_ms": FOREVER_MS })),
             Blow::LoseAnswer => ("*", json!("close_after")),
             Blow::KillLate => ("CreateLoadBalancer", json!({ "late_ms": LATE_MS })),
         };
         let matches = json!({ "operation": operation, "access": "write" });
         self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
         for chapter in chapters() {
-            let told = tokio::time::timeout(PATIENCE, self.tell(&chapter, (blow, write)));
+            let told = tokio::time::timeout(TIMEOUT, self.tell(&chapter, (blow, write)));
             told.await
                 .unwrap_or_else(|_| panic!("{blow:?} after write {write}: the story does not converge"));
             self.check(&chapter, &format!("{blow:?} after write {write}")).await;
@@ -95,7 +93,7 @@ impl World {
                 () = written(&self.cloud, (blow, write)) => (),
             }
             self.adapter.kill().await;
-            self.adapter = Process::start(&self.cloud.url, self.conditions).await;
+            self.adapter = adapter(&self.cloud.url, self.conditions).await;
         }
         self.controllers.converge(chapter, &self.adapter.channel).await;
     }
@@ -139,6 +137,16 @@ impl World {
         let id = probe["id"].as_str().and_then(|id| id.strip_prefix("lb-")).expect("an ID");
         id.parse::<usize>().expect("a number") - 1
     }
+}
+
+/// Starts an adapter for a cloud with these properties.
+async fn adapter(cloud: &str, conditions: Conditions) -> Program {
+    let horizon = HORIZON_MS.to_string();
+    let create_horizon = conditions.create_horizon_ms.to_string();
+    let tokens = if conditions.client_tokens { "sent" } else { "unknown" };
+    let cloud = ["--endpoint", cloud, "--client-tokens", tokens];
+    let horizons = ["--consistency-horizon-ms", &horizon, "--create-horizon-ms", &create_horizon];
+    Program::start(PROGRAM, [cloud, horizons].concat()).await
 }
 
 /// Counts the writes received by the cloud with which this fault is possible.

@@ -12,13 +12,16 @@ use adapter_client::{Connection, Security, Target};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        BatchGetInstancesRequest, InstanceRef, RequestContext, instance_ref::Ref,
+        BatchGetInstancesRequest, InstanceRef, instance_ref::Ref,
         instance_service_client::InstanceServiceClient,
     },
 };
 use tokio::task::JoinSet;
 
-use crate::{failover::replica::Replica, failover::until};
+use crate::{
+    failover::replica::Replica,
+    support::{live, until},
+};
 
 /// Running controllers. Dropping this value ends them.
 pub(crate) struct Load {
@@ -74,15 +77,9 @@ impl Load {
 }
 
 pub(crate) fn request() -> tonic::Request<BatchGetInstancesRequest> {
-    let context = RequestContext {
-        cluster_id: "c-1".into(),
-        max_staleness: Some(prost_types::Duration::default()),
-        request_id: "load".into(),
-        ..RequestContext::default()
-    };
     let machine = Ref::ProviderId("sim://sim-1/i-0001".into());
     let refs = vec![InstanceRef { r#ref: Some(machine), ..InstanceRef::default() }];
-    let mut request = tonic::Request::new(BatchGetInstancesRequest { context: Some(context), refs });
+    let mut request = tonic::Request::new(BatchGetInstancesRequest { context: Some(live()), refs });
     request.set_timeout(Duration::from_secs(30));
     request
 }

@@ -4,30 +4,22 @@ use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        GetInfoRequest, RequestContext, WatchInstancesRequest, adapter_service_client::AdapterServiceClient,
-        instance_service_client::InstanceServiceClient, watch_instances_response::Event,
+        WatchInstancesRequest, instance_service_client::InstanceServiceClient,
+        watch_instances_response::Event,
     },
 };
-use serde_json::json;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use crate::{
-    failover::api_server::ApiServer, failover::load::request, failover::replica::Replica, failover::until,
-    support::cloud::TestCloud,
+    failover::load::request,
+    failover::replica::{Replica, leading},
+    support::{context, until, wanted::CLUSTER},
 };
-
-fn context() -> Option<RequestContext> {
-    Some(RequestContext { cluster_id: "c-1".into(), ..RequestContext::default() })
-}
 
 #[tokio::test]
 async fn standby_is_ready_and_refuses_requests() {
-    let cloud = TestCloud::start(json!({})).await;
-    let api = ApiServer::start();
-    let first = Replica::start(&cloud.url, &api).await;
-    first.serves().await;
-    let second = Replica::start(&cloud.url, &api).await;
-    second.is_up().await;
+    let (cloud, api, first) = leading(0).await;
+    let second = Replica::standby(&cloud.url, &api).await;
     until("data from the leader", async || {
         let refused = InstanceServiceClient::new(second.channel.clone()).batch_get_instances(request()).await;
         let error = AdapterError::from(refused.expect_err("a standby refuses"));
@@ -39,38 +31,32 @@ async fn standby_is_ready_and_refuses_requests() {
     assert_eq!(second.health("").await, Some(ServingStatus::Serving));
     let services = second.health("cloudadapter.v1alpha1.LoadBalancerService").await;
     assert_eq!(services, Some(ServingStatus::NotServing));
-    let ready = reqwest::get(format!("http://{}/readyz", second.http)).await.expect("an answer");
+    let ready = reqwest::get(format!("http://{}/readyz", second.process.http)).await.expect("an answer");
     assert!(ready.status().is_success());
-    let request = GetInfoRequest { context: context() };
-    AdapterServiceClient::new(second.channel.clone()).get_info(request).await.expect("it reports its role");
+    second.process.info(CLUSTER).await;
     assert!(!second.status().await.leader);
     assert!(first.status().await.leader);
     for (replica, leads) in [(&first, 1), (&second, 0)] {
-        let page = reqwest::get(format!("http://{}/metrics", replica.http)).await.expect("an answer");
-        let page = page.text().await.expect("text");
+        let page = replica.process.page("/metrics").await;
         assert!(page.contains(&format!("cloud_adapter_leader {leads}\n")), "{page}");
     }
 }
 
 #[tokio::test]
 async fn standby_follows_the_leader_without_vendor_calls() {
-    let cloud = TestCloud::start(json!({})).await;
-    cloud.machines(5).await;
-    let api = ApiServer::start();
-    let mut first = Replica::start(&cloud.url, &api).await;
-    first.serves().await;
-    let second = Replica::start(&cloud.url, &api).await;
-    second.is_up().await;
+    let (cloud, api, mut first) = leading(5).await;
+    let second = Replica::standby(&cloud.url, &api).await;
     until("the leader's instances", async || second.instances().await.items == 5).await;
     assert_eq!(cloud.count(Operation::ListInstances), 1, "the standby has the same instances as the leader");
     let theirs = first.instances().await.observed_at.expect("listed");
     let ours = second.instances().await.observed_at.expect("followed");
     assert!((theirs.seconds - ours.seconds).abs() <= 1, "{theirs:?} {ours:?}");
 
-    first.terminate().await;
+    first.process.stop().await;
     second.serves().await;
-    assert_eq!(first.ended().await, Some(0));
-    let watch = WatchInstancesRequest { context: context(), stop_when_synced: true, ..Default::default() };
+    assert_eq!(first.process.exited().await, Some(0));
+    let watch =
+        WatchInstancesRequest { context: Some(context()), stop_when_synced: true, ..Default::default() };
     let stream = InstanceServiceClient::new(second.channel.clone()).watch_instances(watch).await;
     let mut stream = stream.expect("leads").into_inner();
     let mut synced = None;

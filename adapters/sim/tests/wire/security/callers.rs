@@ -11,7 +11,10 @@ use cloud_api_proto::{
 };
 use tonic::{Request, metadata::MetadataValue};
 
-use crate::security::program::{CLUSTER, Program, context, ended, info, until};
+use crate::{
+    security::program::{CLUSTER, context, info, start},
+    support::{PROGRAM, Program, until},
+};
 
 const LOOPBACK: [&str; 2] = ["--grpc-address", "127.0.0.1:0"];
 
@@ -35,11 +38,11 @@ impl Guarded {
             "--identity=route-controller=kube-system/route-controller",
             "--identity=operator=kube-system/operator",
         ];
-        let adapter = Program::start(&[&LOOPBACK[..], &own, &keys, &identities].concat()).await;
+        let adapter = start(&[&LOOPBACK[..], &own, &keys, &identities].concat()).await;
         let guarded = Self { adapter, key, _dir: dir };
         until("the self-check", async || {
             let request = guarded.as_role("operator", GetInfoRequest { context: Some(context()) });
-            let answer = AdapterServiceClient::new(guarded.adapter.channel()).get_info(request).await;
+            let answer = AdapterServiceClient::new(guarded.adapter.channel.clone()).get_info(request).await;
             answer.expect("admitted").into_inner().scope.is_some()
         })
         .await;
@@ -68,7 +71,7 @@ impl Guarded {
                 ..DeleteLoadBalancerRequest::default()
             },
         );
-        let mut client = LoadBalancerServiceClient::new(self.adapter.channel());
+        let mut client = LoadBalancerServiceClient::new(self.adapter.channel.clone());
         client.delete_load_balancer(request).await.map(drop).map_err(AdapterError::from)
     }
 
@@ -82,7 +85,7 @@ impl Guarded {
                 ..ApplyRoutesRequest::default()
             },
         );
-        let mut client = RouteServiceClient::new(self.adapter.channel());
+        let mut client = RouteServiceClient::new(self.adapter.channel.clone());
         client.apply_routes(request).await.map(drop).map_err(AdapterError::from)
     }
 }
@@ -128,18 +131,18 @@ async fn adapter_of_one_cluster_refuses_others() {
     let guarded = Guarded::start().await;
     let other = RequestContext { cluster_id: "c2".into(), ..context() };
     let request = guarded.as_role("operator", GetInfoRequest { context: Some(other) });
-    let answer = AdapterServiceClient::new(guarded.adapter.channel()).get_info(request).await;
+    let answer = AdapterServiceClient::new(guarded.adapter.channel.clone()).get_info(request).await;
     let refused = AdapterError::from(answer.expect_err("another cluster"));
     assert_eq!(refused.reason, Reason::CallerForbidden);
     assert!(refused.message.contains("context.cluster_id"), "{refused}");
-    let page = guarded.adapter.page().await;
+    let page = guarded.adapter.page("/metrics").await;
     let line = r#"cloud_adapter_calls_refused_total{role="operator",reason="CALLER_FORBIDDEN"} 1"#;
     assert!(page.contains(line), "{page}");
 }
 
 #[tokio::test]
 async fn the_port_of_probes_serves_no_api() {
-    let adapter = Program::start(&LOOPBACK).await;
+    let adapter = start(&LOOPBACK).await;
     let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     for (path, refusal) in [
         ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
@@ -157,10 +160,10 @@ async fn the_port_of_probes_serves_no_api() {
 #[tokio::test]
 async fn plaintext_on_other_addresses_needs_a_flag() {
     let http = ["--http-address", "127.0.0.1:0"];
-    let (code, text) = ended(&[&["--grpc-address", "0.0.0.0:0"][..], &http].concat()).await;
+    let (code, text) = Program::ends(PROGRAM, [&["--grpc-address", "0.0.0.0:0"][..], &http].concat()).await;
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("--tls-ca-cert") && text.contains("--insecure"), "{text}");
-    let adapter = Program::start(&["--grpc-address", "0.0.0.0:0", "--insecure"]).await;
+    let adapter = start(&["--grpc-address", "0.0.0.0:0", "--insecure"]).await;
     assert!(adapter.grpc.starts_with("0.0.0.0:"), "{}", adapter.grpc);
 }
 
@@ -174,7 +177,7 @@ async fn unusable_files_exit_with_2() {
         [(missing.to_vec(), "/nowhere/tls.crt"), ([&keys[..], &rest].concat(), "/nowhere/jwks.json")]
     {
         let http = ["--http-address", "127.0.0.1:0"];
-        let (code, text) = ended(&[&LOOPBACK[..], &http, &arguments].concat()).await;
+        let (code, text) = Program::ends(PROGRAM, [&LOOPBACK[..], &http, &arguments].concat()).await;
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(wanted), "{text}");
     }
@@ -185,7 +188,7 @@ async fn unix_socket_serves_like_a_port() {
     let dir = tempfile::tempdir().expect("a folder");
     let address = format!("unix:{}", dir.path().join("adapter.sock").display());
     for round in ["first", "after the kill of the former process"] {
-        let adapter = Program::start(&["--grpc-address", &address]).await;
+        let adapter = start(&["--grpc-address", &address]).await;
         assert_eq!(adapter.grpc, address, "{round}");
         let channel = tonic::transport::Endpoint::try_from(address.clone()).expect("a socket").connect_lazy();
         until("an answer", async || info(&channel).await).await;

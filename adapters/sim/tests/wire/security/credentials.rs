@@ -15,7 +15,10 @@ use cloud_api_proto::v1alpha1::{
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::security::program::{Program, context, info, until};
+use crate::{
+    security::program::{CLUSTER, context, info, start},
+    support::{Program, until},
+};
 
 /// The state of the gateway.
 #[derive(Clone)]
@@ -77,14 +80,14 @@ async fn existence(adapter: &Program, r#ref: Ref) -> Result<Existence, tonic::St
     let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
     let one = InstanceRef { r#ref: Some(r#ref), ..InstanceRef::default() };
     let request = BatchGetInstancesRequest { context: Some(now), refs: vec![one] };
-    let answer = InstanceServiceClient::new(adapter.channel()).batch_get_instances(request).await?;
+    let answer = InstanceServiceClient::new(adapter.channel.clone()).batch_get_instances(request).await?;
     Ok(answer.into_inner().results[0].existence())
 }
 
 /// The adapter's status.
 async fn status(adapter: &Program) -> WatchStatusResponse {
     let request = WatchStatusRequest { context: Some(context()) };
-    let stream = AdapterServiceClient::new(adapter.channel()).watch_status(request).await;
+    let stream = AdapterServiceClient::new(adapter.channel.clone()).watch_status(request).await;
     stream.expect("streams").into_inner().message().await.expect("the stream continues").expect("a first one")
 }
 
@@ -105,15 +108,14 @@ async fn new_token_is_checked_and_other_projects_refused() {
     let path = dir.path().join("token");
     put(&path, "ours-1");
     let file = path.to_str().expect("plain");
-    let adapter =
-        Program::start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &url, "--token-file", file]).await;
-    adapter.ready().await;
+    let adapter = start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &url, "--token-file", file]).await;
+    adapter.ready(CLUSTER).await;
 
     let told = async |result: &str, count: u32| {
         let line = format!(r#"config_reload_total{{kind="credentials",result="{result}"}} {count}"#);
-        until(&line, async || adapter.page().await.contains(&line)).await;
+        until(&line, async || adapter.page("/metrics").await.contains(&line)).await;
         let refused = format!(r#"config_refused{{kind="credentials"}} {}"#, u8::from(result == "failed"));
-        assert!(adapter.page().await.contains(&refused), "{refused}");
+        assert!(adapter.page("/metrics").await.contains(&refused), "{refused}");
     };
     put(&path, "other");
     told("failed", 1).await;
@@ -131,7 +133,7 @@ async fn new_token_is_checked_and_other_projects_refused() {
     told("failed", 3).await;
     put(&path, "ours-2");
     told("ok", 1).await;
-    assert!(info(&adapter.channel()).await);
+    assert!(info(&adapter.channel.clone()).await);
     // The next listing uses only the new token.
     gateway.seen.lock().expect("whole").clear();
     let by_name = Ref::NodeName("a".into());

@@ -13,14 +13,14 @@ use std::{
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
 
 use crate::{
-    security::program::{Program, info},
+    security::program::{CLUSTER, info, memory, open_files, start},
     support::cloud::TestCloud,
 };
 
 /// Memory limit of an attack, in bytes. The largest need is 11,000 streams of about 10 KiB in an unoptimised build.
 const MEMORY: usize = 160 * 1024 * 1024;
 /// Maximum delay of another caller, on a busy host.
-const SOON: Duration = Duration::from_secs(5);
+const CALL: Duration = Duration::from_secs(5);
 /// Maximum delay of a request to the port of metrics and probes.
 const PROBE: Duration = Duration::from_secs(2);
 /// Maximum number of connections to the port of metrics and probes, plus a few other files.
@@ -33,9 +33,9 @@ pub(crate) struct Target {
 
 /// Runs an attack, makes calls as a normal client at the same time, and measures the memory afterwards.
 async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(Target) -> F) {
-    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
-    adapter.ready().await;
-    let before = adapter.memory();
+    let adapter = start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready(CLUSTER).await;
+    let before = memory(&adapter);
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let mut attacking = JoinSet::new();
     let (attack, told) =
@@ -44,16 +44,16 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
         attack.await;
         told.store(true, Ordering::Relaxed);
     });
-    let kept = adapter.channel();
+    let kept = adapter.channel.clone();
     let (mut answers, mut most) = (0, before);
     while !over.load(Ordering::Relaxed) && !attacking.is_empty() {
         // One call over an existing connection, one over a new connection.
-        for channel in [kept.clone(), adapter.channel()] {
-            let answer = tokio::time::timeout(SOON, info(&channel)).await;
+        for channel in [kept.clone(), adapter.channel.clone()] {
+            let answer = tokio::time::timeout(CALL, info(&channel)).await;
             assert!(answer.expect("soon"), "a normal caller is answered");
             answers += 1;
         }
-        most = most.max(adapter.memory());
+        most = most.max(memory(&adapter));
         tokio::time::sleep(Duration::from_millis(20)).await;
         if let Some(ended) = attacking.try_join_next() {
             ended.expect("the attack goes as expected");
@@ -109,17 +109,17 @@ async fn malformed_messages_are_refused() {
 async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
     let cloud = TestCloud::start(serde_json::json!({})).await;
     cloud.machines(5_000).await;
-    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &cloud.url]).await;
-    adapter.ready().await;
+    let adapter = start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &cloud.url]).await;
+    adapter.ready(CLUSTER).await;
     let target = Target { address: adapter.grpc.parse().expect("TCP") };
     let one = attacks::deaf_watchers(&target, 1).await;
-    let before = adapter.memory();
+    let before = memory(&adapter);
     let mut many = attacks::deaf_watchers(&target, 255).await;
-    let cost = adapter.memory().saturating_sub(before);
+    let cost = memory(&adapter).saturating_sub(before);
     println!("{} KiB for 255 clients that do not read", cost / 1024);
     assert!(cost < MEMORY, "memory grew by {cost} bytes");
     attacks::one_watcher_too_many(&target).await;
-    assert!(info(&adapter.channel()).await, "a normal caller is answered");
+    assert!(info(&adapter.channel.clone()).await, "a normal caller is answered");
     many.pop();
     attacks::one_watcher_in_time(&target).await;
     drop((one, many));
@@ -128,9 +128,9 @@ async fn slow_watchers_of_a_large_cloud_cost_little_memory() {
 /// The port of metrics and probes does not authenticate callers, so it must withstand any client.
 #[tokio::test]
 async fn thousands_of_half_sent_requests_delay_no_probe() {
-    let adapter = Program::start(&["--grpc-address", "127.0.0.1:0"]).await;
-    adapter.ready().await;
-    let (files, memory) = (adapter.open_files(), adapter.memory());
+    let adapter = start(&["--grpc-address", "127.0.0.1:0"]).await;
+    adapter.ready(CLUSTER).await;
+    let (files, before) = (open_files(&adapter), memory(&adapter));
     let (mut kept, mut most) = (VecDeque::new(), files);
     for half in 0..3_000 {
         let mut stream = TcpStream::connect(adapter.http).await.expect("taken");
@@ -142,12 +142,12 @@ async fn thousands_of_half_sent_requests_delay_no_probe() {
             kept.pop_front();
         }
         if half % 100 == 99 {
-            let page = tokio::time::timeout(PROBE, adapter.page()).await.expect("soon");
+            let page = tokio::time::timeout(PROBE, adapter.page("/metrics")).await.expect("soon");
             assert!(page.contains("# EOF"), "{page}");
-            most = most.max(adapter.open_files());
+            most = most.max(open_files(&adapter));
         }
     }
     assert!(most < files + PLAIN, "{most} open files, {files} before the attack");
-    let cost = adapter.memory().saturating_sub(memory);
+    let cost = memory(&adapter).saturating_sub(before);
     assert!(cost < MEMORY, "memory grew by {cost} bytes");
 }

@@ -17,7 +17,7 @@ use super::{
     Target,
     raw::{Connection, End, end, message, post},
 };
-use crate::security::program::{PATIENCE, context};
+use crate::{security::program::context, support::TIMEOUT};
 
 const GET_INFO: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const WATCH_STATUS: &str = "/cloudadapter.v1alpha1.AdapterService/WatchStatus";
@@ -53,7 +53,7 @@ pub(super) async fn random_bytes(target: Target) {
         let _sent = stream.write_all(&noise).await.is_ok();
         let _closed = stream.shutdown().await.is_ok();
         let mut said = Vec::new();
-        let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect(
+        let read = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut said)).await.expect(
             "the \
         server ends the connection",
         );
@@ -107,7 +107,7 @@ pub(super) async fn slow_readers(target: Target) {
             kept.push((answer, stream));
         }
         let (answer, _stream) = kept.last_mut().expect("some");
-        let answer = tokio::time::timeout(PATIENCE, answer).await.expect("begins").expect("headers");
+        let answer = tokio::time::timeout(TIMEOUT, answer).await.expect("begins").expect("headers");
         assert_eq!(answer.status(), 200);
         kept.clear();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -142,7 +142,7 @@ pub(super) async fn one_watcher_too_many(target: &Target) {
 pub(super) async fn one_watcher_in_time(target: &Target) {
     let mut connection = Connection::open(target, &deaf()).await;
     let room = async { while deaf_watcher(&mut connection).await.is_err() {} };
-    tokio::time::timeout(PATIENCE, room).await.expect("the closed watches have ended");
+    tokio::time::timeout(TIMEOUT, room).await.expect("the closed watches have ended");
 }
 
 fn deaf() -> Builder {
@@ -156,12 +156,12 @@ async fn deaf_watcher(connection: &mut Connection) -> Result<h2::RecvStream, htt
     let request = WatchInstancesRequest { context: Some(context()), ..WatchInstancesRequest::default() };
     let (answer, mut stream) = connection.begin(post(WATCH_INSTANCES)).await.expect("taken");
     stream.send_data(prost_bytes(&request), true).expect("sent");
-    let answer = tokio::time::timeout(PATIENCE, answer).await.expect("begins").expect("headers");
+    let answer = tokio::time::timeout(TIMEOUT, answer).await.expect("begins").expect("headers");
     if answer.headers().contains_key("grpc-status") {
         return Err(answer.headers().clone());
     }
     let mut watch = answer.into_body();
-    let first = tokio::time::timeout(PATIENCE, watch.data()).await.expect("begins");
+    let first = tokio::time::timeout(TIMEOUT, watch.data()).await.expect("begins");
     assert_eq!(first.expect("the watch continues").expect("unbroken").len(), 1);
     Ok(watch)
 }
@@ -179,7 +179,7 @@ pub(super) async fn idle_streams(target: Target) {
         connections.push(connection);
     }
     assert!(answers.len() >= 10_000);
-    while let Some(ended) = tokio::time::timeout(PATIENCE, answers.join_next()).await.expect("ends") {
+    while let Some(ended) = tokio::time::timeout(TIMEOUT, answers.join_next()).await.expect("ends") {
         // DEADLINE_EXCEEDED.
         assert_eq!(ended.expect("no panic"), End::Grpc("4".to_owned()));
     }
@@ -204,7 +204,7 @@ pub(super) async fn oversized_messages(target: Target) {
         connections.push(connection);
     }
     let (mut full, mut late) = (0, 0);
-    while let Some(ended) = tokio::time::timeout(PATIENCE, answers.join_next()).await.expect("ends") {
+    while let Some(ended) = tokio::time::timeout(TIMEOUT, answers.join_next()).await.expect("ends") {
         match ended.expect("no panic") {
             // RESOURCE_EXHAUSTED: the memory is in use. DEADLINE_EXCEEDED: the message never ended.
             End::Grpc(code) if code == "8" => full += 1,

@@ -1,0 +1,19 @@
+//! What most drivers need for an HTTP API with JSON: names and digests, provider IDs, requests, answers, and the parts of a plan.
+//!
+//! None of it is mandatory: the traits of [`driver`](crate::driver) are the whole interface.
+
+mod answer;
+mod name;
+mod part;
+mod provider_id;
+mod request;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use self::{
+    answer::{excerpt, fault_of_status, parse, retry_after},
+    name::{balancer_name, digest, is_outdated, key_digest, names_of},
+    part::{Part, created},
+    provider_id::{Region, is_word, locate},
+    request::{bearer, body, encode, invalid_parameter, page, parameter_field},
+};

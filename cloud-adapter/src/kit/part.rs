@@ -1,0 +1,31 @@
+//! Objects that a step of a plan depends on.
+
+use crate::driver::{Fault, VendorError};
+
+/// An object that a step depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The object exists, with this ID.
+    Known(String),
+    /// An earlier step of the plan creates the object.
+    Coming,
+}
+
+impl Part {
+    /// Returns the ID of the object.
+    pub fn id(&self) -> Result<&str, VendorError> {
+        match self {
+            Self::Known(id) => Ok(id),
+            Self::Coming => Err(not_created()),
+        }
+    }
+}
+
+/// Returns what a step needs to know of an object.
+pub fn created<T>(known: Option<&T>) -> Result<&T, VendorError> {
+    known.ok_or_else(not_created)
+}
+
+fn not_created() -> VendorError {
+    VendorError::new(Fault::Nonsense, "the step needs an object that an earlier step creates")
+}

@@ -1,0 +1,80 @@
+//! Requests to the vendor's API, and the parameters of a request of the contract.
+
+use bytes::Bytes;
+use http::{HeaderValue, header::InvalidHeaderValue};
+use serde::Serialize;
+
+use crate::{
+    driver::{Fault, VendorError},
+    vendor::Operation,
+};
+
+/// The authorization header of a bearer token, marked as sensitive, so that it is never logged.
+pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Serialises the body of a request.
+pub fn body(operation: Operation, content: &impl Serialize) -> Result<Bytes, VendorError> {
+    // Requests may wait for minutes in a queue, so release the unused capacity.
+    serde_json::to_vec(content)
+        .map(|text| Bytes::from(text.into_boxed_slice()))
+        .map_err(|error| VendorError::nonsense(format!("{operation}: cannot serialise the request: {error}")))
+}
+
+/// The path of a page of a listing: `<path>?limit=<size>&cursor=<cursor>`. `most`: the vendor's maximum size of a page.
+#[must_use]
+pub fn page(path: &str, cursor: Option<&str>, size: Option<u32>, most: u32) -> String {
+    let limit = size.unwrap_or(most).min(most);
+    match cursor {
+        None => format!("{path}?limit={limit}"),
+        Some(cursor) => format!("{path}?limit={limit}&cursor={}", encode(cursor)),
+    }
+}
+
+/// Percent-encodes a word for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
+#[must_use]
+pub fn encode(word: &str) -> String {
+    let mut encoded = String::with_capacity(word.len());
+    for byte in word.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The field of a vendor parameter in the request.
+#[must_use]
+pub fn parameter_field(key: &str) -> String {
+    format!("spec.parameters[{key}]")
+}
+
+/// The error of a vendor parameter that cannot be used.
+#[must_use]
+pub fn invalid_parameter(key: &str, text: &str) -> VendorError {
+    let field = parameter_field(key);
+    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_percent_encoded_for_paths() {
+        assert_eq!(encode("lb-0001"), "lb-0001");
+        assert_eq!(encode("../i 1?ä"), "..%2Fi%201%3F%C3%A4");
+    }
+
+    #[test]
+    fn page_has_a_limited_size_and_an_encoded_cursor() {
+        assert_eq!(page("/v1/a", None, None, 100), "/v1/a?limit=100");
+        assert_eq!(page("/v1/a", Some("b c"), Some(500), 100), "/v1/a?limit=100&cursor=b%20c");
+        assert_eq!(page("/v1/a", None, Some(5), 100), "/v1/a?limit=5");
+    }
+}
