@@ -2,7 +2,6 @@
 //! in one program, because linking kube and tonic takes long.
 
 mod adapter;
-mod broken;
 mod conditions;
 mod crash;
 mod driver;
