@@ -102,7 +102,6 @@ impl Deref for CallError {
 
 impl CallError {
     /// Why the connection failed. `None`: the adapter was reached and sent the error itself.
-    #[must_use]
     pub fn unreached(&self) -> Option<String> {
         let causes = || iter::successors(self.status.source(), |&cause| cause.source());
         causes().any(|cause| cause.is::<ConnectError>()).then(|| causes().last().map(ToString::to_string))?
@@ -162,39 +161,31 @@ impl Api {
     }
 
     /// Returns a client with another deadline.
-    #[must_use]
     pub fn within(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
     }
 
     /// Returns a client that does not record its calls, for checks that make hundreds of them.
-    #[must_use]
     pub fn off_record(&self) -> Self {
         Self { transcript: Transcript::new(), ..self.clone() }
     }
 
     /// Returns a client that returns an error if its connection ends during a call, instead of retrying the call.
-    #[must_use]
     pub fn without_repetition(&self) -> Self {
         Self { channel: self.channel.clone().without_repetition(), ..self.clone() }
     }
 
     /// Returns the role of the caller.
-    #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
     /// Returns the channel, for gRPC services outside the contract. The caller must set deadlines itself.
-    #[must_use]
     pub fn channel(&self) -> AdapterChannel {
         self.channel.clone()
     }
 
     /// `AdapterService.GetInfo`.
-    ///
-    /// # Errors
-    /// Returns the error of the adapter, or `DEADLINE_EXCEEDED` if the call hangs. The same holds for every call of this type.
     pub async fn info(&self, context: &RequestContext) -> CallResult<GetInfoResponse> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = GetInfoRequest { context: Some(context.clone()) };
@@ -202,9 +193,6 @@ impl Api {
     }
 
     /// `InstanceService.BatchGetInstances`.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn batch_get_instances(
         &self,
         request: BatchGetInstancesRequest,
@@ -215,9 +203,6 @@ impl Api {
     }
 
     /// `LoadBalancerService.PutBackendSet`.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> CallResult<PutBackendSetResponse> {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.put_backend_set(request).await };
@@ -225,9 +210,6 @@ impl Api {
     }
 
     /// Sends `LoadBalancerService.EnsureLoadBalancer` once. [`Context::converge`](crate::context::Context::converge) repeats it.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn ensure_load_balancer(
         &self,
         request: EnsureLoadBalancerRequest,
@@ -239,9 +221,6 @@ impl Api {
     }
 
     /// Sends `LoadBalancerService.DeleteLoadBalancer` once. [`Context::remove`](crate::context::Context::remove) repeats it.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn delete_load_balancer(
         &self,
         request: DeleteLoadBalancerRequest,
@@ -252,9 +231,6 @@ impl Api {
     }
 
     /// `RouteService.ApplyRoutes`. The routes that it creates are removed after the check.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn apply_routes(&self, request: ApplyRoutesRequest) -> CallResult<ApplyRoutesResponse> {
         self.tracker.apply(&request);
         let mut client = RouteServiceClient::new(self.channel());
@@ -263,9 +239,6 @@ impl Api {
     }
 
     /// `AdapterService.WatchStatus`.
-    ///
-    /// # Errors
-    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_status(&self, context: &RequestContext) -> CallResult<Watch<WatchStatusResponse>> {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = WatchStatusRequest { context: Some(context.clone()) };
@@ -273,9 +246,6 @@ impl Api {
     }
 
     /// `InstanceService.WatchInstances`.
-    ///
-    /// # Errors
-    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_instances(
         &self,
         request: WatchInstancesRequest,
@@ -286,9 +256,6 @@ impl Api {
     }
 
     /// `LoadBalancerService.WatchLoadBalancers`.
-    ///
-    /// # Errors
-    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_load_balancers(
         &self,
         request: WatchLoadBalancersRequest,
@@ -299,9 +266,6 @@ impl Api {
     }
 
     /// `RouteService.WatchRoutes`.
-    ///
-    /// # Errors
-    /// See [`Self::info`]; returned if the stream cannot be opened.
     pub async fn watch_routes(&self, request: WatchRoutesRequest) -> CallResult<Watch<WatchRoutesResponse>> {
         let mut client = RouteServiceClient::new(self.channel());
         let send = |request| async move { client.watch_routes(request).await };
@@ -309,9 +273,6 @@ impl Api {
     }
 
     /// `grpc.health.v1.Health.Check`. Returns the status as a number; 1 is SERVING.
-    ///
-    /// # Errors
-    /// See [`Self::info`]; `NOT_FOUND` for an unknown service.
     pub async fn health(&self, service: &str) -> CallResult<i32> {
         let mut client = HealthClient::new(self.channel());
         let request = HealthCheckRequest { service: service.to_owned() };
@@ -321,18 +282,12 @@ impl Api {
 
     /// Calls any unary method, by a path such as `/cloudadapter.v1alpha1.AdapterService/GetInfo`, with any bytes as message: for messages
     /// that the generated types cannot express.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn raw(&self, path: &'static str, message: Vec<u8>) -> CallResult<Vec<u8>> {
         let channel = self.channel();
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
 
     /// Calls any unary method with an `authorization` header that differs from the caller's.
-    ///
-    /// # Errors
-    /// See [`Self::info`].
     pub async fn raw_as(
         &self,
         authorization: &str,

@@ -97,7 +97,6 @@ pub struct Finding {
 
 impl Check {
     /// Creates a mandatory check of the first tier, which runs concurrently with others on the same adapter.
-    #[must_use]
     pub const fn t1(id: &'static str, name: &'static str, run: Run) -> Self {
         Self {
             id,
@@ -114,62 +113,52 @@ impl Check {
     }
 
     /// Creates a mandatory check of the second tier, with exclusive use of an adapter behind the proxy.
-    #[must_use]
     pub const fn t2(id: &'static str, name: &'static str, run: Run) -> Self {
         Self { tier: Tier::T2, needs: &[Need::Proxy], exclusive: true, ..Self::t1(id, name, run) }
     }
 
     /// Creates a mandatory check of the third tier, with exclusive use of an adapter that the check may kill and start.
-    #[must_use]
     pub const fn t3(id: &'static str, name: &'static str, run: Run) -> Self {
         const PROCESS: &[Need] = &[Need::Hook(Hook::KillAdapter), Need::Hook(Hook::StartAdapter)];
         Self { tier: Tier::T3, needs: PROCESS, exclusive: true, ..Self::t1(id, name, run) }
     }
 
     /// Sets the section of the contract. Every check must have one.
-    #[must_use]
     pub const fn section(self, section: &'static str) -> Self {
         Self { section, ..self }
     }
 
     /// Sets all prerequisites; replaces the defaults of the tier.
-    #[must_use]
     pub const fn needs(self, needs: &'static [Need]) -> Self {
         Self { needs, ..self }
     }
 
     /// Makes the check optional: a missing prerequisite skips it without making the verdict incomplete.
-    #[must_use]
     pub const fn optional(self) -> Self {
         Self { standing: Standing::Capability, ..self }
     }
 
     /// Requires exclusive use of the adapter.
-    #[must_use]
     pub const fn alone(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
     /// Lets the check run concurrently with others, regardless of its tier.
-    #[must_use]
     pub const fn shared(self) -> Self {
         Self { exclusive: false, ..self }
     }
 
     /// Lets the check also call each replica, if the parameter file names replicas.
-    #[must_use]
     pub const fn visits_replicas(self) -> Self {
         Self { visits_replicas: true, ..self }
     }
 
     /// Sets the time limit, in seconds.
-    #[must_use]
     pub const fn within(self, seconds: u64) -> Self {
         Self { limit: Duration::from_secs(seconds), ..self }
     }
 
     /// The letters of the ID, such as `LB`.
-    #[must_use]
     pub fn family(&self) -> &'static str {
         self.id.split_once('-').map_or(self.id, |(family, _number)| family)
     }
@@ -189,7 +178,6 @@ impl Stop {
 
 impl Need {
     /// The reason that is reported when the prerequisite is missing.
-    #[must_use]
     pub fn lack(&self) -> String {
         match self {
             Self::Capability(name) => format!("the adapter does not report the capability {name}"),

@@ -14,7 +14,6 @@ mod security;
 use crate::check::Check;
 
 /// Every check, in the order of families and numbers.
-#[must_use]
 pub fn all() -> Vec<Check> {
     [
         identity::CHECKS,

@@ -66,13 +66,11 @@ impl Cluster {
     }
 
     /// The cluster ID.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// A request context with this cluster ID.
-    #[must_use]
     pub fn context(&self) -> RequestContext {
         let sequence = self.sequence.load(Ordering::Relaxed);
         RequestContext {
@@ -84,13 +82,11 @@ impl Cluster {
     }
 
     /// A request context that demands a fresh answer from the vendor.
-    #[must_use]
     pub fn live(&self) -> RequestContext {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
     }
 
     /// A request context that accepts answers read since `since`.
-    #[must_use]
     pub fn as_of(&self, then: Instant) -> RequestContext {
         let age = then.elapsed() + UNDER_WAY;
         // The conversion fails only for an age beyond the range of a protobuf duration.
@@ -98,25 +94,21 @@ impl Cluster {
     }
 
     /// The next fence of the first writer of load balancers (epoch 1).
-    #[must_use]
     pub fn fence(&self) -> Fence {
         self.fence_of(1, self.next())
     }
 
     /// A fence of the writer of load balancers.
-    #[must_use]
     pub fn fence_of(&self, epoch: u64, sequence: u64) -> Fence {
         Fence { scope: format!("{BALANCERS}/{}", self.shard), epoch, sequence }
     }
 
     /// The next fence of the first writer of routes (epoch 1).
-    #[must_use]
     pub fn route_fence(&self) -> Fence {
         self.route_fence_of(1, self.next())
     }
 
     /// A fence of the writer of routes.
-    #[must_use]
     pub fn route_fence_of(&self, epoch: u64, sequence: u64) -> Fence {
         Fence { scope: format!("{ROUTES}/{}", self.shard), epoch, sequence }
     }
@@ -128,7 +120,6 @@ impl Cluster {
     /// A valid load balancer for the Service `shop/<name>`: on the internet, IPv4, TCP port 80, without backends.
     ///
     /// The same name means the same Service. Add backends before sending it.
-    #[must_use]
     pub fn balancer(&self, name: &str) -> Balancer {
         let uid = self.uid(name);
         let request = EnsureLoadBalancerRequest {
@@ -156,13 +147,11 @@ impl Cluster {
     }
 
     /// The UID of an object of this cluster, derived from its name.
-    #[must_use]
     pub fn uid(&self, name: &str) -> String {
         uuid(&[&self.id, &self.shard, name])
     }
 
     /// The n-th pod CIDR of this cluster, 0..[`POD_CIDRS`], in canonical form. Clusters of the same run have different pod CIDRs.
-    #[must_use]
     pub fn pod_cidr(&self, n: u16) -> String {
         let base = (10_u32 << 24) | (u32::try_from(self.network).unwrap_or(0) << 14);
         let address = base | (u32::from(n % POD_CIDRS) << 4);
@@ -170,13 +159,11 @@ impl Cluster {
     }
 
     /// One CIDR that contains all pod CIDRs of the cluster, for the field `cluster_cidrs` of requests.
-    #[must_use]
     pub fn cluster_cidr(&self) -> String {
         self.pod_cidr(0).replace("/28", "/18")
     }
 
     /// The route to the n-th pod CIDR through an instance, for the Node `node-<n>`.
-    #[must_use]
     pub fn route(&self, n: u16, machine: &Instance) -> RouteUpsert {
         let name = format!("node-{n}");
         let uid = self.uid(&name);
@@ -192,7 +179,6 @@ impl Cluster {
     }
 
     /// A request that creates these routes.
-    #[must_use]
     pub fn routes(&self, upserts: Vec<RouteUpsert>) -> ApplyRoutesRequest {
         ApplyRoutesRequest {
             context: Some(self.context()),
@@ -204,7 +190,6 @@ impl Cluster {
     }
 
     /// A request for these instances by provider ID, with the freshness of `context`.
-    #[must_use]
     pub fn instances<'a>(
         &self,
         context: RequestContext,
@@ -219,7 +204,6 @@ impl Cluster {
 
 impl Balancer {
     /// Sets these instances as backends.
-    #[must_use]
     pub fn backends(mut self, machines: &[Instance]) -> Self {
         let backends: Vec<Backend> = machines.iter().map(backend).collect();
         let list = BackendList { backends };
@@ -231,34 +215,29 @@ impl Balancer {
     }
 
     /// Sets the listeners.
-    #[must_use]
     pub fn listeners(self, listeners: impl Into<Vec<Listener>>) -> Self {
         let listeners = listeners.into();
         self.spec(|spec| spec.listeners = listeners)
     }
 
     /// Changes the specification.
-    #[must_use]
     pub fn spec(mut self, change: impl FnOnce(&mut LoadBalancerSpec)) -> Self {
         change(self.request.spec.get_or_insert_default());
         self
     }
 
     /// Sets the fence of the writer.
-    #[must_use]
     pub fn fence(mut self, fence: Fence) -> Self {
         self.request.fence = Some(fence);
         self
     }
 
     /// The key of the load balancer.
-    #[must_use]
     pub fn key(&self) -> LoadBalancerKey {
         self.request.key.clone().unwrap_or_default()
     }
 
     /// The request by which the same writer deletes the load balancer.
-    #[must_use]
     pub fn removal(&self) -> DeleteLoadBalancerRequest {
         let EnsureLoadBalancerRequest { context, key, owner, fence, known, .. } = self.request.clone();
         DeleteLoadBalancerRequest {
@@ -273,7 +252,6 @@ impl Balancer {
 }
 
 /// A TCP listener with its own node port.
-#[must_use]
 pub fn tcp(port: u32) -> Listener {
     Listener {
         name: format!("tcp-{port}"),
@@ -285,13 +263,11 @@ pub fn tcp(port: u32) -> Listener {
 }
 
 /// A UDP listener with its own node port.
-#[must_use]
 pub fn udp(port: u32) -> Listener {
     Listener { name: format!("udp-{port}"), protocol: Protocol::Udp.into(), ..tcp(port) }
 }
 
 /// An instance as a backend, with one internal address per family.
-#[must_use]
 pub fn backend(machine: &Instance) -> Backend {
     let internal = i32::from(instance_address::Type::InternalIp);
     let mut addresses: Vec<(u32, String)> = Vec::new();

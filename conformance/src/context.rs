@@ -88,31 +88,26 @@ impl Context {
     }
 
     /// The parameter file.
-    #[must_use]
     pub fn params(&self) -> &Params {
         &self.params
     }
 
     /// The adapter under test, with its proxy and commands.
-    #[must_use]
     pub fn lane(&self) -> &Lane {
         &self.lane
     }
 
     /// The adapter's `GetInfo` answer at the start of the run.
-    #[must_use]
     pub fn info(&self) -> &GetInfoResponse {
         &self.lane.info
     }
 
     /// Whether the adapter reports a capability.
-    #[must_use]
     pub fn can(&self, capability: &str) -> bool {
         self.info().capabilities.iter().any(|one| one.name == capability)
     }
 
     /// Whether the adapter reports this value of a capability.
-    #[must_use]
     pub fn has_attribute(&self, capability: &str, attribute: &str, value: &str) -> bool {
         let named = self.info().capabilities.iter().find(|one| one.name == capability);
         named.and_then(|one| one.attributes.get(attribute)).is_some_and(|said| said == value)
@@ -120,19 +115,16 @@ impl Context {
 
     /// Whether the vendor can store the owner of a route. If it cannot, a route is attributed to a cluster if it is inside the cluster's
     /// CIDRs and leads to the instance of the named node.
-    #[must_use]
     pub fn has_route_tags(&self) -> bool {
         self.can(ROUTE_TAGS)
     }
 
     /// The owner that the watch reports for routes of the cluster itself.
-    #[must_use]
     pub fn own_routes(&self) -> RouteOwner {
         if self.has_route_tags() { RouteOwner::Mine } else { RouteOwner::Unmanaged }
     }
 
     /// Whether the adapter reports a capability and, if the capability has a list of values, this value.
-    #[must_use]
     pub fn takes(&self, capability: &str, value: &str) -> bool {
         let info = self.info();
         let values = |one: &Capability| one.attributes.get("values").cloned();
@@ -154,7 +146,6 @@ impl Context {
     }
 
     /// How long the vendor's reads may lag behind its writes.
-    #[must_use]
     pub fn consistency(&self) -> Duration {
         let said = self.info().consistency_horizon.and_then(|span| Duration::try_from(span).ok());
         self.params.timings.consistency.or(said).unwrap_or_default()
@@ -166,7 +157,6 @@ impl Context {
     }
 
     /// A pseudo-random number, determined by the seed.
-    #[must_use]
     pub fn random(&self) -> u64 {
         let Run { seed, repetition, .. } = self.run;
         let n = self.dice.fetch_add(1, Ordering::Relaxed);
@@ -177,8 +167,6 @@ impl Context {
     // Callers.
 
     /// A client of the adapter with this role.
-    ///
-    /// # Errors
     /// Skips the check if the parameter file has no identity for the role.
     pub fn api(&self, role: Role) -> Result<Api, Stop> {
         let api = self.lane.api(role, self.transcript.clone(), self.tracker.clone());
@@ -186,39 +174,27 @@ impl Context {
     }
 
     /// A client as the node-controller.
-    ///
-    /// # Errors
-    /// See [`Self::api`].
     pub fn node(&self) -> Result<Api, Stop> {
         self.api(Role::NodeController)
     }
 
     /// A client as the service-controller.
-    ///
-    /// # Errors
-    /// See [`Self::api`].
     pub fn service(&self) -> Result<Api, Stop> {
         self.api(Role::ServiceController)
     }
 
     /// A client as the route-controller.
-    ///
-    /// # Errors
-    /// See [`Self::api`].
     pub fn route(&self) -> Result<Api, Stop> {
         self.api(Role::RouteController)
     }
 
     /// A client with this role over a given channel.
-    #[must_use]
     pub fn over(&self, role: Role, channel: AdapterChannel) -> Api {
         let records = (self.transcript.clone(), self.tracker.clone());
         Api::new(role, channel, self.params.timings.answer, records)
     }
 
     /// A client with this role over its own connection.
-    ///
-    /// # Errors
     /// Returns an error if endpoint and identity do not match.
     pub fn connect(&self, role: Role) -> Result<Api, Stop> {
         let params = &self.lane.params;
@@ -230,8 +206,6 @@ impl Context {
 
     /// A client with this role for each replica: the replicas under test, or those that a check [visits](Check::visits_replicas). Empty
     /// without replicas.
-    ///
-    /// # Errors
     /// Returns an error if an endpoint or the identity is invalid.
     pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
         let lane = match self.lane.kind {
@@ -250,7 +224,6 @@ impl Context {
     // Clusters.
 
     /// The check's own virtual cluster, the same on each call. If the adapter serves only one cluster, that cluster.
-    #[must_use]
     pub fn cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = clusters.first() {
@@ -261,7 +234,6 @@ impl Context {
     }
 
     /// A new virtual cluster on each call.
-    #[must_use]
     pub fn new_cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         // Index 0 is the check's own cluster.
@@ -296,18 +268,12 @@ impl Context {
     // Load balancers.
 
     /// Puts the backend set of a load balancer.
-    ///
-    /// # Errors
-    /// Returns the error of the adapter.
     pub async fn put(&self, balancer: &Balancer) -> Result<(), Stop> {
         self.service()?.put_backend_set(balancer.set.clone()).await?;
         Ok(())
     }
 
     /// Sends one Ensure, and puts the backend set first if the adapter does not know it.
-    ///
-    /// # Errors
-    /// Returns the error of the adapter; skips the check without an identity.
     pub async fn ensure(&self, balancer: &Balancer) -> Result<CallResult<EnsureLoadBalancerResponse>, Stop> {
         let api = self.service()?;
         match api.ensure_load_balancer(balancer.request.clone()).await {
@@ -321,8 +287,6 @@ impl Context {
 
     /// Repeats Ensure until the load balancer is no longer PENDING, with the delays that the adapter returns. Also retries errors that have
     /// a retry delay.
-    ///
-    /// # Errors
     /// Fails on an error without a retry delay, or if the state is still PENDING after `timings.converge`.
     pub async fn settle(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
         let end = Instant::now() + self.params.timings.converge;
@@ -343,9 +307,6 @@ impl Context {
     }
 
     /// Repeats Ensure until the load balancer is ACTIVE.
-    ///
-    /// # Errors
-    /// See [`Self::settle`]; also fails if the load balancer ends in another state.
     pub async fn converge(&self, balancer: &Balancer) -> Result<EnsureLoadBalancerResponse, Stop> {
         let answer = self.settle(balancer).await?;
         expect::equal("the load balancer becomes ACTIVE", &answer.state(), &LoadBalancerState::Active)?;
@@ -353,8 +314,6 @@ impl Context {
     }
 
     /// Repeats Delete until the load balancer is ABSENT.
-    ///
-    /// # Errors
     /// Fails on an error without a retry delay, or if the state is not ABSENT after `timings.converge`.
     pub async fn remove(&self, balancer: &Balancer) -> Result<DeleteLoadBalancerResponse, Stop> {
         let end = Instant::now() + self.params.timings.converge;
@@ -387,8 +346,6 @@ impl Context {
     // Fresh listings.
 
     /// The load balancers that a cluster owns, listed fresh from the vendor.
-    ///
-    /// # Errors
     /// Fails if the listing is not complete in time.
     pub async fn load_balancers(&self, cluster: &Cluster) -> Result<Listing<LoadBalancer>, Stop> {
         let request = WatchLoadBalancersRequest {
@@ -401,8 +358,6 @@ impl Context {
     }
 
     /// The routes that a cluster sees, listed fresh from the vendor.
-    ///
-    /// # Errors
     /// Fails if the listing is not complete in time.
     pub async fn routes(&self, cluster: &Cluster) -> Result<Listing<Route>, Stop> {
         let request = WatchRoutesRequest {
@@ -416,8 +371,6 @@ impl Context {
     }
 
     /// All instances, listed fresh from the vendor.
-    ///
-    /// # Errors
     /// Fails if the listing is not complete in time.
     pub async fn instances(&self) -> Result<Listing<Instance>, Stop> {
         let request = WatchInstancesRequest {
@@ -432,16 +385,12 @@ impl Context {
     // The vendor's side.
 
     /// The proxy between adapter and vendor.
-    ///
-    /// # Errors
     /// Skips the check if the lane has no proxy.
     pub fn proxy(&self) -> Result<&Proxy, Stop> {
         self.lane.proxy.as_ref().ok_or_else(|| Stop::skipped("lanes[].proxy is not set"))
     }
 
     /// Runs a command of the parameter file.
-    ///
-    /// # Errors
     /// Fails if the command fails; skips the check if the command is not set.
     pub async fn hook(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, Stop> {
         self.transcript.note(format!("hook {hook} {variables:?}"));
@@ -451,8 +400,6 @@ impl Context {
     }
 
     /// Running instances that all checks of this adapter share and must not change. They stay until the end of the run.
-    ///
-    /// # Errors
     /// Skips the check if there are too few and `hooks.createInstances` is not set.
     pub async fn machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let mut machines = self.lane.machines.lock().await;
@@ -466,8 +413,6 @@ impl Context {
     }
 
     /// Running instances of this check alone. They are removed after the check.
-    ///
-    /// # Errors
     /// Skips the check without `hooks.createInstances`. Returns an error if the adapter does not report the new instances.
     pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
         let name = format!("conformance-{}", self.cluster().uid(&self.random().to_string()));
@@ -479,9 +424,6 @@ impl Context {
     }
 
     /// Deletes an instance of this check in the cloud.
-    ///
-    /// # Errors
-    /// See [`Self::hook`].
     pub async fn delete_machine(&self, machine: &Instance) -> Result<(), Stop> {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
@@ -501,7 +443,6 @@ impl Context {
     }
 
     /// Maximum time in which an adapter must list this many instances.
-    #[must_use]
     pub fn patience(&self, machines: usize) -> Duration {
         let each = Duration::from_millis(20) * u32::try_from(machines).unwrap_or(u32::MAX);
         self.params.timings.answer.saturating_add(each)
@@ -541,21 +482,17 @@ impl Context {
     }
 
     /// The adapter's process. If the check stops the process, the suite starts it again afterwards.
-    #[must_use]
     pub fn process(&self) -> Process {
         self.replica_process(0)
     }
 
     /// The process of one replica, counted from 0.
-    #[must_use]
     pub fn replica_process(&self, replica: usize) -> Process {
         let (lane, ready) = (Arc::clone(&self.lane), self.params.timings.ready);
         Process { lane, replica, ready, transcript: self.transcript.clone() }
     }
 
     /// Evaluates a condition repeatedly until it returns a value.
-    ///
-    /// # Errors
     /// Fails if the evaluation fails, or if no value was returned within the limit.
     pub async fn until<T, F>(&self, limit: Duration, wants: &str, look: impl Fn() -> F) -> Result<T, Stop>
     where

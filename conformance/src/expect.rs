@@ -10,32 +10,24 @@ use crate::{
 };
 
 /// Asserts that a condition holds. Evaluates `came` only if it does not.
-///
-/// # Errors
 /// Returns an error if the condition does not hold.
 pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(Stop::failed(wants, came())) }
 }
 
 /// Asserts that two values are equal.
-///
-/// # Errors
 /// Returns an error with both values if they differ.
 pub fn equal<T: PartialEq + Debug>(wants: &str, came: &T, expected: &T) -> Verdict {
     that(came == expected, wants, || format!("{came:?}; expected {expected:?}"))
 }
 
 /// Asserts that there is a value, and returns it.
-///
-/// # Errors
 /// Returns an error if there is no value.
 pub fn some<T>(value: Option<T>, wants: &str) -> Result<T, Stop> {
     value.ok_or_else(|| Stop::failed(wants, "the value is not set"))
 }
 
 /// Asserts that a call is refused with this reason, the reason's code, and the retry delay that the contract requires for it.
-///
-/// # Errors
 /// Returns an error if the call succeeds or is refused in another way.
 pub fn refused<T: Debug>(answer: CallResult<T>, reason: Reason) -> Result<CallError, Stop> {
     let wants = format!("the call is refused with {reason} ({:?})", reason.code());
@@ -47,8 +39,6 @@ pub fn refused<T: Debug>(answer: CallResult<T>, reason: Reason) -> Result<CallEr
 }
 
 /// Asserts that the `BadRequest` of a refusal names a field, or a part of the field.
-///
-/// # Errors
 /// Returns an error if `BadRequest` does not name the field.
 pub fn names(error: &CallError, field: &str) -> Verdict {
     let part = format!("{field}.");

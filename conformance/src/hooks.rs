@@ -80,7 +80,6 @@ pub enum Hook {
 
 impl Hook {
     /// The command's key in the parameter file.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::CreateInstances => "createInstances",
@@ -175,20 +174,16 @@ impl From<HookError> for Stop {
 
 impl Hooks {
     /// Sets the variables of a lane. `limit` applies to commands; the readiness of a started adapter has its own limit.
-    #[must_use]
     pub fn new(commands: BTreeMap<Hook, String>, env: BTreeMap<String, String>, limit: Duration) -> Self {
         Self { commands, env, limit }
     }
 
     /// Whether the parameter file defines the command.
-    #[must_use]
     pub fn has(&self, hook: Hook) -> bool {
         self.commands.contains_key(&hook)
     }
 
     /// Runs a command and returns its output, without the last line break.
-    ///
-    /// # Errors
     /// Fails if the command is not set, or if it fails.
     pub async fn run(&self, hook: Hook, variables: &[(&str, &str)]) -> Result<String, HookError> {
         let command = self.commands.get(&hook).ok_or(HookError::Missing(hook))?;

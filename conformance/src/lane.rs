@@ -123,7 +123,6 @@ pub enum LaneError {
 
 impl LaneError {
     /// Whether the cause is a flag or parameter, and not the adapter.
-    #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Endpoint { .. } | Self::Security { .. } | Self::Proxy { .. } => true,
@@ -134,8 +133,6 @@ impl LaneError {
 
 impl Lane {
     /// Starts the proxy and reads the adapter's `GetInfo`.
-    ///
-    /// # Errors
     /// Returns an error if a parameter is invalid, or if no adapter answers within [`FIRST_ANSWER`] and becomes ready soon after.
     pub(crate) async fn open(kind: Kind, params: LaneParams, all: &Params) -> Result<Self, LaneError> {
         let name = params.name.clone();
@@ -189,7 +186,6 @@ impl Lane {
     }
 
     /// The prerequisites of a check that this lane lacks.
-    #[must_use]
     pub fn lacks(&self, check: &Check, params: &Params) -> Vec<Need> {
         check.needs.iter().filter(|need| !self.offers(**need, params)).copied().collect()
     }
@@ -206,7 +202,6 @@ impl Lane {
     }
 
     /// Whether a check may run on this lane: special lanes run only the checks that need them.
-    #[must_use]
     pub fn suits(&self, check: &Check) -> bool {
         self.kind == kind(check)
     }
@@ -392,7 +387,6 @@ fn channel(
 
 impl crate::params::Identities {
     /// The identity of a role.
-    #[must_use]
     pub fn of(&self, role: Role) -> Option<&IdentityParams> {
         match role {
             Role::NodeController => self.node_controller.as_ref(),
@@ -405,7 +399,6 @@ impl crate::params::Identities {
     }
 
     /// Whether the lane has no identities at all.
-    #[must_use]
     pub fn are_none(&self) -> bool {
         Role::ALL.iter().all(|&role| self.of(role).is_none())
     }
@@ -422,8 +415,6 @@ pub struct Process {
 
 impl Process {
     /// Kills the process at once. Returns when it is gone.
-    ///
-    /// # Errors
     /// Fails if the command fails.
     pub async fn kill(&self) -> Result<(), Stop> {
         self.lane.mark(self.replica, true);
@@ -431,8 +422,6 @@ impl Process {
     }
 
     /// Asks the process to end. Returns when it is gone.
-    ///
-    /// # Errors
     /// Fails if the command fails.
     pub async fn stop(&self) -> Result<(), Stop> {
         self.lane.mark(self.replica, true);
@@ -440,16 +429,12 @@ impl Process {
     }
 
     /// Starts the process and waits until the adapter is ready.
-    ///
-    /// # Errors
     /// Fails if the command fails, or if the adapter is not ready in time.
     pub async fn start(&self) -> Result<GetInfoResponse, Stop> {
         self.start_by(Hook::StartAdapter).await
     }
 
     /// Starts the process by another command and waits until the adapter is ready.
-    ///
-    /// # Errors
     /// Fails if the command fails, or if the adapter is not ready in time.
     pub async fn start_by(&self, hook: Hook) -> Result<GetInfoResponse, Stop> {
         self.run(hook).await?;
@@ -462,8 +447,6 @@ impl Process {
     }
 
     /// Kills the process, starts it again and waits until the adapter is ready.
-    ///
-    /// # Errors
     /// Fails if a command fails, or if the adapter is not ready in time.
     pub async fn restart(&self) -> Result<GetInfoResponse, Stop> {
         self.kill().await?;

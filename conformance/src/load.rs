@@ -52,8 +52,6 @@ impl Load {
     }
 
     /// Waits until each caller has made this many more calls.
-    ///
-    /// # Errors
     /// Returns an error if a call hangs.
     pub async fn more(&self, cx: &Context, calls: u64) -> Result<(), Stop> {
         let counts = || self.done.iter().map(|done| done.load(Ordering::Relaxed));
@@ -63,8 +61,6 @@ impl Load {
     }
 
     /// Asserts that every call so far succeeded.
-    ///
-    /// # Errors
     /// Returns an error if a call failed.
     pub fn whole(&self, wants: &str) -> Verdict {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -139,8 +139,6 @@ fn time(text: &str) -> Result<Duration, String> {
 
 impl Options {
     /// Reads the parameter file; flags replace its lanes.
-    ///
-    /// # Errors
     /// Fails if the file cannot be read or is invalid.
     pub fn params(&self) -> Result<Params, ParamsError> {
         let mut params = self.adapter.params.as_deref().map(Params::load).transpose()?.unwrap_or_default();
@@ -151,7 +149,6 @@ impl Options {
     }
 
     /// What to run, and how.
-    #[must_use]
     pub fn selection(&self) -> Selection {
         let Choice { tier, include, skip, seed, parallel, repeat, check_timeout, .. } = self.choice.clone();
         let tiers = tier.into_iter().map(|tier| match tier {

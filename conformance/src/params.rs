@@ -276,7 +276,6 @@ pub struct Pattern(Regex);
 
 impl Pattern {
     /// Whether the pattern matches a request.
-    #[must_use]
     pub fn matches(&self, method: &http::Method, path: &str) -> bool {
         self.0.is_match(&format!("{method} {path}"))
     }
@@ -318,8 +317,6 @@ pub enum ParamsError {
 
 impl Params {
     /// Reads a file.
-    ///
-    /// # Errors
     /// Returns the first fault, with line and key.
     pub fn load(path: &Path) -> Result<Self, ParamsError> {
         let name = || path.display().to_string();
@@ -328,8 +325,6 @@ impl Params {
     }
 
     /// Reads the text of a file.
-    ///
-    /// # Errors
     /// Returns the first fault, with line and key.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {

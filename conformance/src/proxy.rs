@@ -79,8 +79,6 @@ pub enum ProxyError {
 
 impl Proxy {
     /// Listens on the configured address. Neither an adapter nor the vendor needs to be running yet.
-    ///
-    /// # Errors
     /// Returns an error if the port is in use or a file cannot be used.
     pub async fn start(params: ProxyParams, vendor: VendorParams) -> Result<Self, ProxyError> {
         let authority = params.ca_file.as_deref().map(Authority::open).transpose()?;
@@ -99,7 +97,6 @@ impl Proxy {
     }
 
     /// The listen address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -113,19 +110,16 @@ impl Proxy {
     }
 
     /// Marks the current position in the log of calls, for [`Self::since`].
-    #[must_use]
     pub fn mark(&self) -> usize {
         self.shared.log().len()
     }
 
     /// The calls since `mark`, oldest first, including those in flight.
-    #[must_use]
     pub fn since(&self, mark: usize) -> Calls {
         self.shared.log().since(mark)
     }
 
     /// Whether the parameter file has the form of an empty page of this collection.
-    #[must_use]
     pub fn knows_list(&self, collection: &str) -> bool {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
@@ -156,14 +150,11 @@ pub struct Injection {
 
 impl Injection {
     /// The number of calls that the rule affected so far.
-    #[must_use]
     pub fn fired(&self) -> u64 {
         self.proxy.shared.rules().fired(self.id)
     }
 
     /// Waits until the rule affects a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds a call.
-    ///
-    /// # Errors
     /// Returns an error if the rule affects no call within the limit, which means that the adapter did not make the expected call.
     pub async fn reached(&self, within: Duration) -> Result<(), Stop> {
         let mut reached = self.gate.reached.subscribe();

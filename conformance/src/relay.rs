@@ -20,8 +20,6 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Listens on the loopback address. Of several replicas, connects to the first.
-    ///
-    /// # Errors
     /// Returns the errors of the operating system.
     pub(crate) async fn start(to: Target) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;

@@ -86,7 +86,6 @@ impl fmt::Display for Verdict {
 
 impl Report {
     /// The checks that failed, without repetitions.
-    #[must_use]
     pub fn failed(&self) -> Vec<&'static str> {
         let failed = self.entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Failed(_)));
         let mut ids: Vec<_> = failed.map(|entry| entry.check.id).collect();
@@ -95,13 +94,11 @@ impl Report {
     }
 
     /// Whether the adapter passed all checks that ran. A check for a reported capability counts like a mandatory check.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.failed().is_empty()
     }
 
     /// The verdict of a tier. `all`: the registry of checks.
-    #[must_use]
     pub fn verdict(&self, tier: Tier, all: &[Check]) -> Verdict {
         let of_tier = self.entries.iter().filter(|entry| entry.check.tier == tier);
         if of_tier.clone().count() == 0 {

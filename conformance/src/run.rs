@@ -95,7 +95,6 @@ pub enum RunError {
 
 impl RunError {
     /// Whether the cause is a flag or parameter, and not the adapter.
-    #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Unknown { .. } | Self::NoCheck | Self::NoLane => true,
@@ -106,8 +105,6 @@ impl RunError {
 
 impl Selection {
     /// The selected checks, in the order of the registry.
-    ///
-    /// # Errors
     /// Fails if a word matches no check and no family.
     pub fn checks(&self) -> Result<Vec<Check>, RunError> {
         let all = checks::all();
@@ -128,8 +125,6 @@ impl Selection {
 }
 
 /// Runs the selected checks. When `stop` is cancelled, ends early and deletes everything first.
-///
-/// # Errors
 /// Returns an error if no check can run: see [`RunError`].
 pub async fn run(
     params: Params,

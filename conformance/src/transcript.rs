@@ -59,7 +59,6 @@ impl Transcript {
     }
 
     /// All lines, oldest first.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let gap = (kept.dropped > 0).then(|| format!("          ... {} lines omitted ...", kept.dropped));

@@ -98,7 +98,6 @@ impl Setting {
     }
 
     /// Path of the parameter file.
-    #[must_use]
     pub fn params(&self) -> PathBuf {
         self.folder.path().join("params.yaml")
     }

@@ -79,9 +79,6 @@ impl<T: Debug> Watch<T> {
     }
 
     /// The next message, or `None` if the stream ended without an error.
-    ///
-    /// # Errors
-    /// Returns the error of a stream that broke, or `DEADLINE_EXCEEDED` if no message arrived within the limit.
     pub async fn next(&mut self, within: Duration) -> CallResult<Option<T>> {
         let begun = Instant::now();
         let late = |_elapsed| {
@@ -103,18 +100,12 @@ impl<T: Debug> Watch<T> {
 
 impl<T: Event> Watch<T> {
     /// Returns the next event.
-    ///
-    /// # Errors
-    /// Returns an error if the stream ends or breaks, or if no message arrives within the limit.
     pub async fn event(&mut self, within: Duration) -> Result<Mirror<T::Item>, Stop> {
         let message = self.next(within).await?;
         Ok(expect::some(message, "the stream continues")?.mirror())
     }
 
     /// Reads up to the next Synced event, from any position of the stream.
-    ///
-    /// # Errors
-    /// Returns an error if the stream ends, breaks, does not send Synced within the limit, or has more items than a cloud can have.
     pub async fn listing(&mut self, within: Duration) -> Result<Listing<T::Item>, Stop> {
         let end = Instant::now() + within;
         let (mut scope, mut items, mut chunks) = (None, Vec::new(), Vec::new());

@@ -16,8 +16,6 @@ impl Context {
     /// Waits until vendor calls of all kinds succeed again after faults that an adapter remembers: rejected credentials, open breakers,
     /// pauses, and lowered rates. Restarts the adapter if the parameter file has the commands, which is faster and clears all of these;
     /// otherwise rates may stay low.
-    ///
-    /// # Errors
     /// Returns an error if the calls do not succeed within `timings.heal`.
     pub async fn heal(&self) -> Result<(), Stop> {
         if !self.is_marked().await && self.well().await.is_ok() {

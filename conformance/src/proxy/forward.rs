@@ -102,8 +102,6 @@ pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
 }
 
 /// Forwards one call to the vendor, with the fault of a matching rule. `host`: the destination of a CONNECT.
-///
-/// # Errors
 /// Returns an error if the caller must close the connection.
 pub(super) async fn call(
     shared: Arc<Shared>,

@@ -86,37 +86,31 @@ impl Log {
 
 impl Calls {
     /// The number of calls.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are no calls.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Calls that may change something.
-    #[must_use]
     pub fn writes(&self) -> Self {
         self.only(|call| call.write)
     }
 
     /// Calls that change nothing.
-    #[must_use]
     pub fn reads(&self) -> Self {
         self.only(|call| !call.write)
     }
 
     /// Calls that list this collection.
-    #[must_use]
     pub fn lists_of(&self, collection: &str) -> Self {
         self.only(|call| call.list.as_deref() == Some(collection))
     }
 
     /// Calls for which the predicate holds.
-    #[must_use]
     pub fn only(&self, holds: impl Fn(&Call) -> bool) -> Self {
         Self(self.0.iter().filter(|call| holds(call)).cloned().collect())
     }

@@ -42,55 +42,46 @@ impl Rule {
     }
 
     /// Matches every call.
-    #[must_use]
     pub const fn all() -> Self {
         Self::of(Kind::Any)
     }
 
     /// Matches calls that change nothing.
-    #[must_use]
     pub const fn reads() -> Self {
         Self::of(Kind::Reads)
     }
 
     /// Matches calls that change something.
-    #[must_use]
     pub const fn writes() -> Self {
         Self::of(Kind::Writes)
     }
 
     /// Matches calls in `vendor.lists`.
-    #[must_use]
     pub const fn lists() -> Self {
         Self::of(Kind::Lists)
     }
 
     /// Matches calls in `vendor.lists` for one collection: `instances`, `load-balancers` or `routes`.
-    #[must_use]
     pub fn lists_of(collection: &str) -> Self {
         Self::of(Kind::ListsOf(collection.to_owned()))
     }
 
     /// Restricts the rule to calls that match this pattern, such as those of a bucket.
-    #[must_use]
     pub fn calls(self, pattern: Pattern) -> Self {
         Self { calls: Some(pattern), ..self }
     }
 
     /// Restricts the rule to the next `calls` calls.
-    #[must_use]
     pub fn next(self, calls: u64) -> Self {
         Self { when: When::Next(calls), ..self }
     }
 
     /// Restricts the rule to the n-th call from now, counted from 1.
-    #[must_use]
     pub fn nth(self, call: u64) -> Self {
         Self { when: When::Nth(call), ..self }
     }
 
     /// Restricts the rule to the n-th call from now, counted from 1, and all later calls.
-    #[must_use]
     pub fn from(self, call: u64) -> Self {
         Self { when: When::From(call), ..self }
     }

@@ -6,7 +6,6 @@ use super::{Entry, Outcome, Report};
 use crate::check::{Check, Standing, Tier};
 
 /// Formats a run as JSON.
-#[must_use]
 pub fn json(report: &Report, all: &[Check]) -> Value {
     let verdicts: serde_json::Map<String, Value> = [Tier::T1, Tier::T2, Tier::T3]
         .into_iter()

@@ -6,8 +6,6 @@ use super::{Entry, Outcome, Report, table};
 use crate::check::Tier;
 
 /// Formats a run as JUnit XML.
-///
-/// # Errors
 /// Returns an error for text that XML cannot represent.
 pub fn junit(report: &Report) -> Result<String, quick_junit::SerializeError> {
     let mut xml = quick_junit::Report::new("adapter-conformance");

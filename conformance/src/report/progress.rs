@@ -36,7 +36,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// Shows a bar if standard error is a terminal.
-    #[must_use]
     pub fn new() -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = terminal.then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));

@@ -9,7 +9,6 @@ use crate::check::{Check, Standing, Tier};
 const IDS: usize = 12;
 
 /// Formats one line for one check.
-#[must_use]
 pub fn line(entry: &Entry, colour: bool) -> String {
     let (word, code, more) = match &entry.outcome {
         Outcome::Passed if entry.unseen.is_empty() => {
@@ -31,7 +30,6 @@ pub fn line(entry: &Entry, colour: bool) -> String {
 }
 
 /// Formats all details of a failed check: requests and responses, the requirement of the contract, the observation, and the vendor calls.
-#[must_use]
 pub fn failure(entry: &Entry) -> String {
     let Outcome::Failed(finding) = &entry.outcome else { return String::new() };
     let Entry { check, transcript, vendor_calls, left, .. } = entry;
@@ -58,7 +56,6 @@ pub fn failure(entry: &Entry) -> String {
 
 /// Formats the whole run: the table of tiers with their verdicts, failed checks, skipped checks with reasons, and objects that were not
 /// deleted.
-#[must_use]
 pub fn table(report: &Report, all: &[Check]) -> String {
     let mut text =
         format!("\n{}, {:.0} s, --seed {}\n\n", report.adapter, report.took.as_secs_f64(), report.seed);

@@ -10,8 +10,6 @@ const ONE_IN: u64 = 6;
 const ALL: &str = "all";
 
 /// Returns the named rows. Without names, returns the adapter without a fault and a sample that depends on the commit.
-///
-/// # Panics
 /// Panics if the table has no row of a name.
 pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
     match faults {
@@ -21,8 +19,6 @@ pub(crate) fn choose(rows: Vec<Row>, faults: Option<&[String]>) -> Vec<Row> {
 }
 
 /// Returns the rows of these faults, or all rows.
-///
-/// # Panics
 /// Panics if the table has no row of a name.
 pub(crate) fn named(rows: Vec<Row>, faults: &[String]) -> Vec<Row> {
     let known = |fault: &String| fault == ALL || rows.iter().any(|row| row.fault == *fault);
