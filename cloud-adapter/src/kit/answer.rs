@@ -21,7 +21,6 @@ pub fn parse<T: DeserializeOwned>(operation: Operation, answer: &VendorResponse)
 }
 
 /// The status and the beginning of the body, for a message about an answer of unknown form.
-#[must_use]
 pub fn excerpt(answer: &VendorResponse) -> String {
     let text = String::from_utf8_lossy(answer.body());
     let text: String = text.trim().chars().take(EXCERPT).collect();
@@ -30,7 +29,6 @@ pub fn excerpt(answer: &VendorResponse) -> String {
 }
 
 /// The fault of an unsuccessful answer by its status alone. Decide by the vendor's own error codes first.
-#[must_use]
 pub fn fault_of_status(operation: Operation, status: StatusCode) -> Fault {
     match status.as_u16() {
         401 => Fault::Auth,
@@ -51,7 +49,6 @@ pub fn fault_of_status(operation: Operation, status: StatusCode) -> Fault {
 
 /// Reads `Retry-After`: seconds, or a date, which is compared with the `Date` of the answer. Some services add a prefix to the header's
 /// name. Source: RFC 9110, 10.2.3.
-#[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let named = headers.iter().find(|(name, _)| name.as_str().ends_with("retry-after"));
     let text = named?.1.to_str().ok()?.trim();

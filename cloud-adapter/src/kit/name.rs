@@ -14,7 +14,6 @@ const DIGEST: usize = 16;
 
 /// Returns the name of a new load balancer: the requested one, with at most `longest` bytes; or else a readable name of limited length that
 /// is unique for the key.
-#[must_use]
 pub fn balancer_name(desired: &DesiredLoadBalancer, longest: usize) -> String {
     let DesiredLoadBalancer { key, owner, cluster_name, spec, .. } = desired;
     let digest = name_digest(key);
@@ -39,13 +38,11 @@ fn name_digest(key: &LoadBalancerKey) -> String {
 }
 
 /// The digest of a key. Every process computes the same one, so it can be the idempotency token of a create.
-#[must_use]
 pub fn key_digest(key: &LoadBalancerKey) -> String {
     digest(&[&key.cluster_id, &key.owner_uid])
 }
 
 /// Computes the digest of several words: 32 hexadecimal digits, for fingerprints.
-#[must_use]
 pub fn digest(words: &[&str]) -> String {
     let mut digest = Sha256::new();
     for word in words {
@@ -58,7 +55,6 @@ pub fn digest(words: &[&str]) -> String {
 
 /// Whether a hash in the cloud differs from [`DesiredLoadBalancer::hash`]. A hash of another version cannot be compared: the fields decide,
 /// and the hash alone causes no write.
-#[must_use]
 pub fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))

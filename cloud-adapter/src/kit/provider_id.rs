@@ -12,7 +12,6 @@ pub enum Region<'a> {
 }
 
 /// Parses a provider ID for an adapter in a region. An instance ID has only characters that need no encoding in an API path or a list.
-#[must_use]
 pub fn locate(scheme: &str, region: Region<'_>, provider_id: &str) -> Location {
     let Some((other, rest)) = provider_id.split_once("://") else { return Location::Malformed };
     if other != scheme {
@@ -30,7 +29,6 @@ pub fn locate(scheme: &str, region: Region<'_>, provider_id: &str) -> Location {
 }
 
 /// Whether a text consists of letters, digits and dashes.
-#[must_use]
 pub fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

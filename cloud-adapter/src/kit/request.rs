@@ -25,7 +25,6 @@ pub fn body(operation: Operation, content: &impl Serialize) -> Result<Bytes, Ven
 }
 
 /// The path of a page of a listing: `<path>?limit=<size>&cursor=<cursor>`. `most`: the vendor's maximum size of a page.
-#[must_use]
 pub fn page(path: &str, cursor: Option<&str>, size: Option<u32>, most: u32) -> String {
     let limit = size.unwrap_or(most).min(most);
     match cursor {
@@ -35,7 +34,6 @@ pub fn page(path: &str, cursor: Option<&str>, size: Option<u32>, most: u32) -> S
 }
 
 /// Percent-encodes a word for a path segment or a query value. Source: RFC 3986, section 2.3, "unreserved".
-#[must_use]
 pub fn encode(word: &str) -> String {
     let mut encoded = String::with_capacity(word.len());
     for byte in word.bytes() {
@@ -49,13 +47,11 @@ pub fn encode(word: &str) -> String {
 }
 
 /// The field of a vendor parameter in the request.
-#[must_use]
 pub fn parameter_field(key: &str) -> String {
     format!("spec.parameters[{key}]")
 }
 
 /// The error of a vendor parameter that cannot be used.
-#[must_use]
 pub fn invalid_parameter(key: &str, text: &str) -> VendorError {
     let field = parameter_field(key);
     VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)

@@ -8,13 +8,18 @@
     reason = "a test should panic on an unexpected result, and calls ports that are not a vendor's"
 )]
 
+pub mod hostile;
 mod program;
+mod wanted;
 
 use std::time::Duration;
 
 use cloud_api_proto::v1alpha1::RequestContext;
 
-pub use self::program::{Program, is_ready};
+pub use self::{
+    program::{Program, is_ready},
+    wanted::{backend, hashed, spec, tcp, udp, web, with, writer},
+};
 
 /// Timeout that is long enough for a busy host.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
@@ -32,7 +37,6 @@ pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 }
 
 /// The context of a request of this cluster.
-#[must_use]
 pub fn context(cluster: &str) -> RequestContext {
     RequestContext {
         cluster_id: cluster.to_owned(),

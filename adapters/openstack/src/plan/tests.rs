@@ -18,11 +18,14 @@ use std::net::IpAddr;
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Fault, Inheritance},
-    kit,
+    kit::{
+        self,
+        testing::{self, hashed, tcp, udp, with, writer},
+    },
 };
 use cloud_api_proto::v1alpha1::{
-    self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, Owner, Protocol,
-    SessionAffinity, health_check,
+    self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, Protocol, SessionAffinity,
+    health_check,
     listener::{Algorithm, Application, ProxyProtocol},
     load_balancer_spec, session_affinity,
 };
@@ -41,37 +44,9 @@ use crate::{
 /// Name of the load balancer that the former cloud controller manager gives to `shop/web`.
 const GO: &str = "kube_service_prod_shop_web";
 
-fn tcp(port: u32) -> contract::Listener {
-    contract::Listener {
-        protocol: Protocol::Tcp.into(),
-        port,
-        node_port: Some(30_000 + port % 1000),
-        ..contract::Listener::default()
-    }
-}
-
-fn udp(port: u32) -> contract::Listener {
-    contract::Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
-}
-
 /// Returns an internal load balancer for the Service `shop/web`, with two backends.
 fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
-    let spec = LoadBalancerSpec {
-        scheme: load_balancer_spec::Scheme::Internal.into(),
-        ip_families: vec![contract::IpFamily::Ipv4.into()],
-        listeners: listeners.into(),
-        ..LoadBalancerSpec::default()
-    };
-    let word = |word: &str| word.to_owned();
-    hashed(DesiredLoadBalancer {
-        key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") },
-        owner: Owner { kind: word("Service"), namespace: word("shop"), name: word("web"), uid: word("u-1") },
-        cluster_name: word("prod"),
-        inheritance: Inheritance::ByName,
-        spec,
-        backends: [backend(1), backend(2)].into(),
-        hash: String::new(),
-    })
+    testing::web(testing::spec(load_balancer_spec::Scheme::Internal, listeners), [1, 2].map(backend))
 }
 
 /// Returns the same load balancer with a floating IP.
@@ -80,23 +55,7 @@ fn public(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer 
 }
 
 fn backend(n: u8) -> Backend {
-    Backend {
-        provider_id: format!("openstack:///i-{n}"),
-        node_name: format!("node-{n}"),
-        addresses: vec![format!("10.0.0.{n}"), format!("fd00::{n}")],
-        ..Backend::default()
-    }
-}
-
-/// The hash depends on the specification, as in the runtime.
-fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
-    desired.hash = format!("1-{}", kit::digest(&[&format!("{:?}", desired.spec)]));
-    desired
-}
-
-fn with(mut desired: DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSpec)) -> DesiredLoadBalancer {
-    change(&mut desired.spec);
-    hashed(desired)
+    testing::backend(format!("openstack:///i-{n}"), n)
 }
 
 fn parameter(key: &str, value: &str) -> impl FnOnce(&mut LoadBalancerSpec) {

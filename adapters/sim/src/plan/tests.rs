@@ -5,10 +5,13 @@ mod adoption;
 mod hostile;
 mod random;
 
-use cloud_adapter::driver::Step as _;
+use cloud_adapter::{
+    driver::Step as _,
+    kit::testing::{self, hashed, tcp, udp, with, writer},
+};
 use cloud_api_proto::v1alpha1::{
-    self as contract, Backend, HealthCheck, LoadBalancerKey, LoadBalancerSpec, LoadBalancerState, Owner,
-    Protocol, SessionAffinity, health_check,
+    self as contract, Backend, HealthCheck, LoadBalancerSpec, LoadBalancerState, Protocol, SessionAffinity,
+    health_check,
     listener::{Algorithm, Application, ProxyProtocol},
     load_balancer_spec, session_affinity,
 };
@@ -93,10 +96,6 @@ impl Bench {
     }
 }
 
-fn writer() -> Fence {
-    Fence { scope: "service-controller/0".into(), epoch: 1, sequence: 1 }
-}
-
 /// The call that the client would send for the step.
 fn call(step: &Step) -> Call {
     let operation = Operation::ALL.into_iter().find(|one| one.to_string() == step.operation().name);
@@ -133,61 +132,13 @@ fn body(content: &impl serde::Serialize) -> Value {
     serde_json::to_value(content).expect("writes")
 }
 
-fn tcp(port: u32) -> contract::Listener {
-    contract::Listener {
-        protocol: Protocol::Tcp.into(),
-        port,
-        node_port: Some(30_000 + port % 1000),
-        ..contract::Listener::default()
-    }
-}
-
-fn udp(port: u32) -> contract::Listener {
-    contract::Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
-}
-
 /// A load balancer for the Service `shop/web` with two backends.
 fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
-    let spec = LoadBalancerSpec {
-        scheme: load_balancer_spec::Scheme::Internet.into(),
-        ip_families: vec![contract::IpFamily::Ipv4.into()],
-        listeners: listeners.into(),
-        ..LoadBalancerSpec::default()
-    };
-    let desired = DesiredLoadBalancer {
-        key: LoadBalancerKey { cluster_id: "c-1".into(), owner_uid: "u-1".into() },
-        owner: Owner {
-            kind: "Service".into(),
-            namespace: "shop".into(),
-            name: "web".into(),
-            uid: "u-1".into(),
-        },
-        cluster_name: "prod".into(),
-        inheritance: cloud_adapter::driver::Inheritance::ByName,
-        spec,
-        backends: [backend(1), backend(2)].into(),
-        hash: String::new(),
-    };
-    hashed(desired)
+    testing::web(testing::spec(load_balancer_spec::Scheme::Internet, listeners), [1, 2].map(backend))
 }
 
 fn backend(n: u8) -> Backend {
-    Backend {
-        provider_id: format!("sim://sim-1/i-{n}"),
-        addresses: vec![format!("10.0.0.{n}"), format!("fd00::{n}")],
-        ..Backend::default()
-    }
-}
-
-/// Sets the hash of the specification, as the runtime does.
-fn hashed(mut desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
-    desired.hash = format!("1-{}", kit::digest(&[&format!("{:?}", desired.spec)]));
-    desired
-}
-
-fn with(mut desired: DesiredLoadBalancer, change: impl FnOnce(&mut LoadBalancerSpec)) -> DesiredLoadBalancer {
-    change(&mut desired.spec);
-    hashed(desired)
+    testing::backend(format!("sim://sim-1/i-{n}"), n)
 }
 
 fn members(record: &Record) -> Vec<(String, u16, u16)> {

@@ -7,9 +7,10 @@
 )]
 
 pub(crate) mod cloud;
+pub(crate) mod routes;
 pub(crate) mod wanted;
 
-use cloud_api_proto::v1alpha1::RequestContext;
+use cloud_api_proto::v1alpha1::{Fence, RequestContext};
 
 pub(crate) use cloud_adapter::kit::testing::{Program, TIMEOUT, until};
 
@@ -24,4 +25,8 @@ pub(crate) fn context() -> RequestContext {
 /// A context that requires a fresh answer from the vendor.
 pub(crate) fn live() -> RequestContext {
     RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
+}
+
+pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
+    Fence { scope: "service-controller/0".into(), epoch, sequence }
 }

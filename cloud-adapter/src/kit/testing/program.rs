@@ -139,7 +139,6 @@ impl Program {
     }
 
     /// The ID of the process.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id().expect("runs")
     }
@@ -162,7 +161,6 @@ impl Program {
     }
 
     /// The log so far.
-    #[must_use]
     pub fn log(&self) -> String {
         self.log.lock().expect("whole").clone()
     }

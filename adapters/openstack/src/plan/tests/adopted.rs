@@ -38,7 +38,7 @@ fn adopted_load_balancer_is_released_unchanged() {
     let web = web([tcp(80)]);
     let hers = bench.records().remove(0);
     assert_eq!(hers.adoptable_by, cloud_adapter::driver::Namespaces::read(["shop"]));
-    let take = crate::plan::plan(&web, &bench::writer(), Some(&hers), &bench.site()).expect("possible");
+    let take = crate::plan::plan(&web, &writer(), Some(&hers), &bench.site()).expect("possible");
     bench.execute(&take[0]);
     let (record, _) = bench.settled(&web);
     assert_eq!(record.origin, cloud_adapter::driver::Origin::Adopted);
@@ -88,7 +88,7 @@ fn parts_created_by_a_user_stay() {
         spec.name = "front-door".to_owned();
     });
     let hers = bench.records().remove(0);
-    let take = crate::plan::plan(&web, &bench::writer(), Some(&hers), &bench.site()).expect("possible");
+    let take = crate::plan::plan(&web, &writer(), Some(&hers), &bench.site()).expect("possible");
     bench.execute(&take[0]);
     let (writes, error) = bench.refused(&web);
     assert_eq!((error.fault, error.fields.join(" ").as_str()), (Fault::Invalid, "spec.listeners[1].port"));

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError},
-    kit::Part,
+    kit::{Part, testing::writer},
 };
-use cloud_api_proto::v1alpha1::{Fence, LoadBalancerState};
+use cloud_api_proto::v1alpha1::LoadBalancerState;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -512,10 +512,6 @@ fn floating_address(made: usize) -> String {
 /// Returns the external network with this name. `dmz` is also known as `the-dmz`.
 fn network_of(pool: Option<&str>) -> String {
     format!("net-{}", pool.unwrap_or("public").trim_start_matches("the-"))
-}
-
-pub(super) fn writer() -> Fence {
-    Fence { scope: "service-controller/0".into(), epoch: 1, sequence: 1 }
 }
 
 pub(super) fn body(content: &impl Serialize) -> Value {

@@ -1,31 +1,22 @@
-//! A hostile user of one namespace knows all IDs, names and addresses of the project. Whatever this user requests, objects of others do not
-//! change, and others get what they request.
-//!
-//! The requests pass the runtime's own checks and decisions, and writes are executed on the fake cloud of `bench`. The test checks each
-//! write of the attacker: objects outside of namespace `evil` must not change. Between the attacker's writes, nodes join, load balancers
-//! break and are recreated, and Services of the victims are deleted and created again.
+//! A hostile user of one namespace changes no object of others, see [`hostile`]. Writes are executed on the fake cloud of `bench`. Between
+//! the attacker's writes, nodes join, load balancers break and are recreated, and Services of the victims are deleted and created again.
 
 mod wishes;
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
-use cloud_adapter::{Foretold, Grant, Grants, Request, foretell};
+use cloud_adapter::{
+    Foretold, Grant, Grants, Request, foretell,
+    kit::testing::hostile::{self, EVIL, Players, Project as _, Service},
+};
 use cloud_api_proto::{
     AdapterError,
-    v1alpha1::{
-        Adoption, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Known, Recreate, VendorIds,
-        load_balancer_spec::AddressRetention,
-    },
+    v1alpha1::{Adoption, Recreate, load_balancer_spec::AddressRetention},
 };
 use serde_json::Value;
 use test_support::{cases, chance::Chance};
 
-use super::{adopted::by_hand, bench::writer, shared::sharer, *};
+use super::{adopted::by_hand, shared::sharer, *};
 use crate::{
     OpenStackDriver,
     load_balancers::{settings::LoadBalancerOptions, tests::kept},
@@ -33,16 +24,11 @@ use crate::{
     testing::FakeCloud,
 };
 
-/// The namespace of the attacker.
-const EVIL: &str = "evil";
-/// Number of worlds, and number of turns in each. A turn consists of at most [`CUT`] vendor writes.
+/// Number of worlds, and number of rounds in each.
 const WORLDS: u32 = 30;
-const TURNS: usize = 1_350;
-const CUT: u64 = 5;
+const ROUNDS: usize = 1_350;
 /// Minimum number of requests of the attacker in each half of the worlds; both halves together have 100,000.
 const STEPS: usize = 50_000;
-/// Maximum number of writes until a victim has what it requests.
-const SETTLED: usize = 80;
 /// Minimum number of the attacker's writes in each half of the worlds, because refusals alone prove little.
 const WRITES: usize = 10_000;
 /// Maximum number of addresses that a namespace keeps.
@@ -63,49 +49,6 @@ const CLOSED: [&str; 5] = [
 const GIVEN: &str = "198.51.100.7";
 const SPARE: &str = "198.51.100.8";
 
-/// A Service and its grants.
-#[derive(Clone)]
-struct Service {
-    cluster: &'static str,
-    wish: DesiredLoadBalancer,
-    adoption: Adoption,
-    known: Option<String>,
-    recreate: Recreate,
-}
-
-impl Service {
-    fn of(wish: DesiredLoadBalancer) -> Self {
-        let (adoption, recreate) = (Adoption::Never, Recreate::IfError);
-        Self { cluster: "c-1", wish, adoption, known: None, recreate }
-    }
-
-    fn ensure(&self) -> Request {
-        let ids = self.known.iter().map(|id| ("loadbalancer".to_owned(), id.clone())).collect();
-        let request = EnsureLoadBalancerRequest {
-            key: Some(self.wish.key.clone()),
-            owner: Some(self.wish.owner.clone()),
-            fence: Some(writer()),
-            spec: Some(LoadBalancerSpec { backend_set_id: "set".to_owned(), ..self.wish.spec.clone() }),
-            known: Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() }),
-            adoption: self.adoption.into(),
-            recreate: self.recreate.into(),
-            ..EnsureLoadBalancerRequest::default()
-        };
-        Request::Ensure(request.into(), Arc::clone(&self.wish.backends))
-    }
-
-    fn delete(&self) -> Request {
-        let request = DeleteLoadBalancerRequest {
-            key: Some(self.wish.key.clone()),
-            owner: Some(self.wish.owner.clone()),
-            fence: Some(writer()),
-            adoption: Adoption::IfUnowned.into(),
-            ..DeleteLoadBalancerRequest::default()
-        };
-        Request::Delete(request.into())
-    }
-}
-
 /// A project with load balancers of several owners.
 struct World {
     bench: Bench,
@@ -114,16 +57,12 @@ struct World {
     driver: OpenStackDriver,
     grants: Grants,
     chance: Chance,
-    victims: BTreeMap<&'static str, Service>,
-    attackers: Vec<Service>,
+    players: Players,
     /// Keys of all Services that the attacker has had.
     evil: BTreeSet<String>,
-    uids: u64,
-    /// Number of requests and writes of the attacker.
+    /// Number of writes of the attacker.
     writes: usize,
     guest_writes: usize,
-    tries: usize,
-    log: Vec<String>,
 }
 
 impl World {
@@ -137,14 +76,10 @@ impl World {
             driver,
             grants: grants.into(),
             chance: Chance::new(seed),
-            victims: BTreeMap::new(),
-            attackers: Vec::new(),
+            players: Players::default(),
             evil: BTreeSet::new(),
-            uids: 0,
             writes: 0,
             guest_writes: 0,
-            tries: 0,
-            log: Vec::new(),
         };
         for (id, address) in [("given", GIVEN), ("spare", SPARE)] {
             let ip = json!({ "id": id, "floating_ip_address": address, "port_id": null, "description": "the mail gateway" });
@@ -174,20 +109,19 @@ impl World {
         world.bench.cloud.floating_ips.push(public_of_go);
 
         let named = |name: &str, wish: DesiredLoadBalancer| named("shop", name, wish);
-        world.begin("web", Service::of(named("web", public([tcp(80), tcp(443)]))));
+        world.begin("web", "c-1", named("web", public([tcp(80), tcp(443)])));
         let web = world.id_of("web");
-        world.begin("api", Service::of(named("api", sharer("api", &web, [tcp(8080)]))));
+        world.begin("api", "c-1", named("api", sharer("api", &web, [tcp(8080)])));
         let given = with(public([tcp(25)]), |spec| spec.requested_addresses = vec![GIVEN.to_owned()]);
-        world.begin("mail", Service::of(named("mail", given)));
+        world.begin("mail", "c-1", named("mail", given));
         let kept = with(public([tcp(1194)]), |spec| spec.address_retention = AddressRetention::Keep.into());
-        world.begin("vpn", Service::of(named("vpn", kept)));
-        let other = Service { cluster: "c-2", ..Service::of(named("web", public([tcp(80)]))) };
-        world.begin("twin", other);
+        world.begin("vpn", "c-1", named("vpn", kept));
+        world.begin("twin", "c-2", named("web", public([tcp(80)])));
         let fixed = with(web_with_address("10.0.0.200"), |spec| spec.address_retention = 0);
-        world.begin("db", Service::of(named("db", fixed)));
-        world.begin("lent", Service::of(named("lent", public([tcp(3306)]))));
+        world.begin("db", "c-1", named("db", fixed));
+        world.begin("lent", "c-1", named("lent", public([tcp(3306)])));
         world.person_listens();
-        world.attackers = (0..3).map(|_| world.attacker()).collect();
+        world.players.attackers = (0..3).map(|_| world.attacker()).collect();
         world
     }
 
@@ -201,29 +135,22 @@ impl World {
         }
     }
 
-    fn uid(&mut self) -> String {
-        self.uids += 1;
-        format!("uid-{}", self.uids)
-    }
-
-    fn begin(&mut self, name: &'static str, mut service: Service) {
-        let uid = self.uid();
-        service.wish.key = LoadBalancerKey { cluster_id: service.cluster.to_owned(), owner_uid: uid.clone() };
-        service.wish.owner.uid = uid;
-        self.victims.insert(name, service);
+    fn begin(&mut self, name: &'static str, cluster: &'static str, wish: DesiredLoadBalancer) {
+        let uid = self.players.uid();
+        self.players.victims.insert(name, Service::new(cluster, uid, wish));
         self.settles(name);
     }
 
     /// The ID of a victim's load balancer.
     fn id_of(&self, name: &str) -> String {
-        let key = &self.victims[name].wish.key;
+        let key = &self.players.victims[name].wish.key;
         let records = self.records();
         let own = records.iter().find(|it| it.belongs_to(key) && it.detail.balancer.is_some());
         own.and_then(|it| it.detail.balancer.as_ref()).map(|it| it.id.clone()).unwrap_or_default()
     }
 
     fn addresses_of(&self, name: &str) -> Vec<String> {
-        let key = &self.victims[name].wish.key;
+        let key = &self.players.victims[name].wish.key;
         let records = self.records();
         records.iter().find(|it| it.belongs_to(key)).map(|it| addresses(it)).unwrap_or_default()
     }
@@ -240,12 +167,6 @@ impl World {
     fn change(&mut self) -> &mut Bench {
         self.listed.take();
         &mut self.bench
-    }
-
-    /// Returns the next write for a request, as the runtime decides.
-    fn foretold(&self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
-        let records = self.records();
-        foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
     }
 
     /// Executes a write. Returns whether the cloud accepted it. The cloud refuses addresses in use, and objects that changed since the
@@ -274,109 +195,17 @@ impl World {
         !bench.refuses(step) && bench.try_execute(step).is_ok()
     }
 
-    /// Lets a victim get what it requests. The attacker has turns between the writes.
-    #[track_caller]
-    fn settles(&mut self, name: &str) {
-        self.reaches(name, |service| service.ensure(), "the victim does not have what it requests");
-    }
-
-    #[track_caller]
-    fn reaches(&mut self, name: &str, request: impl Fn(&Service) -> Request, otherwise: &str) {
-        let mut last = String::new();
-        for _ in 0..SETTLED {
-            let service = self.victims[name].clone();
-            match self.foretold(&service, &request(&service)) {
-                Ok(Foretold::Done) => return,
-                Ok(Foretold::Wait) => self.calm_down(),
-                Ok(Foretold::Write(step)) => {
-                    last = step.to_string();
-                    self.writes(&step);
-                }
-                Err(error) => last = error.to_string(),
-            }
-            if !self.attackers.is_empty() && self.chance.one_in(2) {
-                self.attack();
-            }
-        }
-        panic!("{name} {otherwise}: {last}\n{}", self.told());
-    }
-
-    /// Lets Octavia complete its pending changes.
-    fn calm_down(&mut self) {
-        let is_busy = |one: &Value| one["provisioning_status"] == "PENDING_UPDATE";
-        if self.bench.cloud.balancers.iter().any(is_busy) {
-            for one in self.change().cloud.balancers.iter_mut().filter(|one| is_busy(one)) {
-                one["provisioning_status"] = json!("ACTIVE");
-            }
-        }
-    }
-
-    fn attacker(&mut self) -> Service {
-        let uid = self.uid();
-        self.evil.insert(uid.clone());
-        let mut wish = named(EVIL, "x", public([tcp(80)]));
-        wish.key = LoadBalancerKey { cluster_id: "c-1".to_owned(), owner_uid: uid.clone() };
-        wish.owner.uid = uid;
-        Service::of(wish)
-    }
-
-    /// Plays one turn of the attacker: a new request for, or a deletion of, one of its Services, and some of the writes that follow.
-    fn attack(&mut self) {
-        let Some(at) = self.chance.of(&[0_usize, 1, 2]) else { return };
-        let goes = self.chance.one_in(6);
-        if !goes && !self.chance.one_in(3) {
-            self.attackers[at] = self.another_wish(&self.attackers[at].clone());
-        }
-        let service = self.attackers[at].clone();
-        let request = if goes { service.delete() } else { service.ensure() };
-        for _ in 0..=self.chance.below(CUT) {
-            self.tries += 1;
-            let step = match self.foretold(&service, &request) {
-                Ok(Foretold::Write(step)) => step,
-                Ok(Foretold::Done) if goes => {
-                    self.attackers[at] = self.attacker();
-                    return;
-                }
-                Ok(Foretold::Done | Foretold::Wait) | Err(_) => return,
-            };
-            let words = format!("{step:?}");
-            let opened: Vec<&&str> = CLOSED.iter().filter(|word| words.contains(**word)).collect();
-            assert!(opened.is_empty(), "`{words}` of namespace evil has {opened:?}\n{}", self.told());
-            let (before, guests) = (self.of_others(), self.guests());
-            if self.writes(&step) {
-                self.writes += 1;
-                self.log.push(format!("{}: {step}", service.wish.key.owner_uid));
-            }
-            let after = self.of_others();
-            assert!(
-                before == after,
-                "`{step}` of namespace evil changes\n{}\nto\n{}\n{}",
-                shown(&before),
-                shown(&after),
-                self.told()
-            );
-            assert!(
-                self.guests().is_subset(&guests) || self.is_lent(),
-                "`{step}` of namespace evil uses a load balancer that is no longer shared with it\n{}",
-                self.told()
-            );
-            self.guest_writes += usize::from(self.guests() != guests);
-            let kept = self.kept_by_evil();
-            assert!(kept <= KEPT, "{kept} addresses kept by namespace evil\n{}", self.told());
-        }
-    }
-
-    /// Plays one turn of a victim.
+    /// A random change of a victim.
     fn work(&mut self) {
         let all = ["web", "api", "mail", "vpn", "twin", "db", "lent", "lent"];
         let Some(name) = self.chance.of(&all) else { return };
         let before = self.addresses_of(name);
-        let mut service = self.victims[name].clone();
+        let mut service = self.players.victims[name].clone();
         match self.chance.below(5) {
             0 => {
                 let nodes = (1..=u8::try_from(1 + self.chance.below(4)).expect("few")).map(backend);
                 service.wish.backends = nodes.collect();
-                self.victims.insert(name, service);
+                self.players.victims.insert(name, service);
             }
             1 if name != "api" => {
                 // The load balancer breaks, and the runtime recreates it. For a moment its floating IP is unattached.
@@ -387,15 +216,15 @@ impl World {
                 set(&mut self.change().cloud.balancers, &id, &json!({ "provisioning_status": "ERROR" }));
             }
             2 if ["vpn", "mail", "lent"].contains(&name) => {
-                self.reaches(name, |service| service.delete(), "the load balancer cannot be deleted");
-                let uid = self.uid();
+                self.reaches(name, Service::delete);
+                let uid = self.players.uid();
                 service.wish.key.owner_uid.clone_from(&uid);
                 service.wish.owner.uid = uid;
                 if name == "vpn" {
                     service.wish.spec.requested_addresses.clone_from(&before);
                 }
                 service.wish = hashed(service.wish);
-                self.victims.insert(name, service);
+                self.players.victims.insert(name, service);
             }
             3 => {
                 let id = self.id_of(name);
@@ -409,7 +238,7 @@ impl World {
                 let shares = service.wish.spec.shared_with.is_empty();
                 service.wish.spec.shared_with = shares.then(|| EVIL.to_owned()).into_iter().collect();
                 service.wish = hashed(service.wish);
-                self.victims.insert(name, service);
+                self.players.victims.insert(name, service);
             }
             _ => (),
         }
@@ -419,7 +248,7 @@ impl World {
         }
         // An internal load balancer has another address after an error or a new creation. All others keep theirs.
         if name != "db" && name != "lent" {
-            assert_eq!(self.addresses_of(name), before, "{name}: its address changed\n{}", self.told());
+            assert_eq!(self.addresses_of(name), before, "{name}: its address changed\n{}", self.log());
         }
     }
 
@@ -496,14 +325,76 @@ impl World {
         records.filter(|one| one.keep && one.owner().namespace == EVIL).count()
     }
 
-    fn told(&self) -> String {
-        let last: Vec<&str> = self.log.iter().rev().take(12).rev().map(String::as_str).collect();
-        format!(
-            "{:?}, after {} writes of the attacker; the last ones:\n{}",
-            self.chance,
-            self.writes,
-            last.join("\n")
-        )
+    fn log(&self) -> String {
+        format!("{:?}, {}", self.chance, self.players.last_writes())
+    }
+}
+
+impl hostile::Project for World {
+    type Step = Step;
+
+    fn players(&mut self) -> &mut Players {
+        &mut self.players
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.chance.below(n)
+    }
+
+    fn next_write(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
+        let records = self.records();
+        foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
+    }
+
+    fn execute(&mut self, step: &Step) {
+        self.writes(step);
+    }
+
+    fn execute_attack(&mut self, service: &Service, step: &Step) {
+        let words = format!("{step:?}");
+        let opened: Vec<&&str> = CLOSED.iter().filter(|word| words.contains(**word)).collect();
+        assert!(opened.is_empty(), "`{words}` of namespace evil has {opened:?}\n{}", self.log());
+        let (before, guests) = (self.of_others(), self.guests());
+        if self.writes(step) {
+            self.writes += 1;
+            self.players.log.push(format!("{}: {step}", service.wish.key.owner_uid));
+        }
+        let after = self.of_others();
+        assert!(
+            before == after,
+            "`{step}` of namespace evil changes\n{}\nto\n{}\n{}",
+            shown(&before),
+            shown(&after),
+            self.log()
+        );
+        assert!(
+            self.guests().is_subset(&guests) || self.is_lent(),
+            "`{step}` of namespace evil uses a load balancer that is no longer shared with it\n{}",
+            self.log()
+        );
+        self.guest_writes += usize::from(self.guests() != guests);
+        let kept = self.kept_by_evil();
+        assert!(kept <= KEPT, "{kept} addresses kept by namespace evil\n{}", self.log());
+    }
+
+    /// Lets Octavia complete its pending changes.
+    fn wait(&mut self) {
+        let is_busy = |one: &Value| one["provisioning_status"] == "PENDING_UPDATE";
+        if self.bench.cloud.balancers.iter().any(is_busy) {
+            for one in self.change().cloud.balancers.iter_mut().filter(|one| is_busy(one)) {
+                one["provisioning_status"] = json!("ACTIVE");
+            }
+        }
+    }
+
+    fn attacker(&mut self) -> Service {
+        let uid = self.players.uid();
+        self.evil.insert(uid.clone());
+        Service::new("c-1", uid, named(EVIL, "x", public([tcp(80)])))
+    }
+
+    fn another_wish(&mut self, service: &Service) -> Service {
+        self.random_wish(service)
     }
 }
 
@@ -533,17 +424,17 @@ async fn played(first: u32) {
             ..LoadBalancerOptions::default()
         };
         let mut world = World::new(cloud.driver_with(options), seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
-        for _ in 0..TURNS {
-            if world.chance.one_in(8) {
+        for _ in 0..ROUNDS {
+            if world.one_in(8) {
                 world.work();
             } else {
                 world.attack();
             }
-            world.calm_down();
+            world.wait();
         }
         writes += world.writes;
         guest_writes += world.guest_writes;
-        tries += world.tries;
+        tries += world.players.tries;
     }
     let counted = format!("{tries} requests of the attacker, {writes} writes, {guest_writes} as a guest");
     println!("{counted}");

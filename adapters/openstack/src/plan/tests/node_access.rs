@@ -6,7 +6,7 @@ use cloud_adapter::{
 };
 use serde_json::Value;
 
-use super::{bench::writer, *};
+use super::*;
 use crate::{
     OpenStackDriver,
     load_balancers::{Detail, settings::LoadBalancerOptions},

@@ -8,7 +8,8 @@ use reqwest::Method as Http;
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::bench::{Bench, bench, live},
+    adapter::bench::{Bench, bench},
+    support::live,
     support::until,
 };
 

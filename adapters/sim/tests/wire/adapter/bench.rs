@@ -3,14 +3,14 @@
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use adapter_sim::{ClientTokens, Settings, SimDriver};
-use cloud_adapter::kit::testing::{self, is_ready};
+use cloud_adapter::kit::testing::is_ready;
 use cloud_adapter::{Adapter, LogFormat, Options, ReplicaOptions, SecurityOptions, driver::Driver};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        Backend, BackendList, BatchGetInstancesRequest, BatchGetInstancesResponse, DeleteLoadBalancerRequest,
-        DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence,
-        InstanceRef, LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest, RequestContext,
+        Backend, BackendList, BatchGetInstancesRequest, BatchGetInstancesResponse,
+        DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, InstanceRef,
+        LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest, RequestContext,
         adapter_service_client::AdapterServiceClient, instance_ref::Ref,
         instance_service_client::InstanceServiceClient,
         load_balancer_service_client::LoadBalancerServiceClient, put_backend_set_request::Content,
@@ -28,8 +28,8 @@ use tonic::{
 
 use crate::{
     support::cloud::TestCloud,
-    support::wanted::{CLUSTER, key, owner},
-    support::{TIMEOUT, until},
+    support::wanted::{CLUSTER, deletion, key, owner},
+    support::{TIMEOUT, context, fence, until},
 };
 
 /// Pause between two evaluations of a condition.
@@ -78,26 +78,23 @@ pub(crate) async fn bench() -> Bench {
 }
 
 pub(crate) async fn bench_with(settings: Value) -> Bench {
-    let cloud =
-        TestCloud::start(json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } })).await;
-    cloud.settings(settings).await;
+    let cloud = TestCloud::fast(settings).await;
     let adapter = TestAdapter::start(&cloud.url).await;
     adapter.ready().await;
     cloud.count_from_here();
     Bench { cloud, adapter }
 }
 
-pub(crate) fn context() -> RequestContext {
-    testing::context(CLUSTER)
-}
-
-/// A context that requires a fresh answer from the vendor.
-pub(crate) fn live() -> RequestContext {
-    RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() }
-}
-
-pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
-    Fence { scope: "service-controller/0".into(), epoch, sequence }
+impl Bench {
+    /// Replaces the process by a new one, which knows only the state of the cloud.
+    pub(crate) async fn restarted(self) -> Self {
+        let Self { cloud, adapter } = self;
+        adapter.kill().await;
+        let adapter = TestAdapter::start(&cloud.url).await;
+        adapter.ready().await;
+        cloud.count_from_here();
+        Self { cloud, adapter }
+    }
 }
 
 impl TestAdapter {
@@ -224,14 +221,7 @@ impl TestAdapter {
     }
 
     pub(crate) async fn delete(&self, uid: &str) -> Result<DeleteLoadBalancerResponse, AdapterError> {
-        let request = DeleteLoadBalancerRequest {
-            context: Some(context()),
-            key: Some(key(uid)),
-            owner: Some(owner(uid)),
-            fence: Some(fence(1, 1)),
-            ..DeleteLoadBalancerRequest::default()
-        };
-        Ok(self.balancers().delete_load_balancer(request).await?.into_inner())
+        Ok(self.balancers().delete_load_balancer(deletion(uid)).await?.into_inner())
     }
 
     pub(crate) async fn deleted(&self, uid: &str) -> DeleteLoadBalancerResponse {

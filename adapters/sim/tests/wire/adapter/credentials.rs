@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::{
-    adapter::bench::{bench, context, live, refused},
+    adapter::bench::{bench, refused},
     support::wanted::{backend, spec, tcp},
     support::{PROGRAM, Program, until},
+    support::{context, live},
 };
 
 const CANARY: &str = "canary-7f3a-secret";

@@ -11,11 +11,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    adapter::bench::{Bench, HORIZON, TestAdapter, bench, context, live, refused},
+    adapter::bench::{Bench, HORIZON, TestAdapter, bench, refused},
     adapter::ownership::{its_name, theirs},
     support::cloud::TestCloud,
     support::until,
     support::wanted::{backend, key, spec, tcp},
+    support::{context, live},
 };
 
 /// Number of nodes of a large cluster, which is the number of references in one request.

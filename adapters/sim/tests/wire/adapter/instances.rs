@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use tonic::Streaming;
 
 use crate::{
-    adapter::bench::{Bench, bench, bench_with, context, live},
+    adapter::bench::{Bench, bench, bench_with},
     support::{TIMEOUT, until},
+    support::{context, live},
 };
 
 type Stream = Streaming<cloud_api_proto::v1alpha1::WatchInstancesResponse>;

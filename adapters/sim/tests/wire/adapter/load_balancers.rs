@@ -11,8 +11,9 @@ use cloud_api_proto::v1alpha1::{
 use serde_json::json;
 
 use crate::{
-    adapter::bench::{Bench, bench, bench_with, context},
-    support::wanted::{backend, key, owner, spec, tcp, udp},
+    adapter::bench::{Bench, bench, bench_with},
+    support::context,
+    support::wanted::{backend, deletion, key, owner, spec, tcp, udp},
     support::{TIMEOUT, until},
 };
 
@@ -113,13 +114,7 @@ async fn dry_run_lists_all_writes_and_makes_none() {
     bench.cloud.count_from_here();
     request.dry_run = true;
     assert_eq!(bench.adapter.ensure(&request).await.expect("possible").plan, []);
-    let delete = DeleteLoadBalancerRequest {
-        context: Some(context()),
-        key: Some(key("web")),
-        owner: Some(owner("web")),
-        dry_run: true,
-        ..DeleteLoadBalancerRequest::default()
-    };
+    let delete = DeleteLoadBalancerRequest { dry_run: true, fence: None, ..deletion("web") };
     let told = bench.adapter.balancers().delete_load_balancer(delete).await.expect("possible").into_inner();
     assert_eq!(told.plan.len(), 1);
     assert_eq!(bench.cloud.counts().writes, 0);
@@ -132,7 +127,7 @@ async fn a_newer_desired_state_takes_over() {
     let first = bench.adapter.request("web", spec([tcp(80), tcp(81)]), &[backend(1)]).await;
     order(&bench, first).await;
     let mut second = bench.adapter.request("web", spec([tcp(443)]), &[backend(1)]).await;
-    second.fence = Some(crate::adapter::bench::fence(1, 2));
+    second.fence = Some(crate::support::fence(1, 2));
     assert_eq!(bench.adapter.ensured(&second).await.state(), LoadBalancerState::Active);
     assert_eq!(bench.cloud.count(Operation::CreateListener), 1, "the former ports were never created");
     assert_eq!(bench.cloud.balancer().await["listeners"][0]["port"], json!(443));
@@ -157,13 +152,7 @@ async fn immutable_change_recreates_only_if_allowed() {
 async fn watch_lists_own_load_balancers_and_their_changes() {
     let bench = bench().await;
     let theirs = json!({ "name": "theirs", "scheme": "internet", "tags": { "team": "x" } });
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests act as the vendor's operator, which needs no budget"
-    )]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let url = format!("{}/v1/load-balancers", bench.cloud.url);
-    client.post(url).json(&theirs).send().await.expect("made");
+    bench.cloud.vendor(reqwest::Method::POST, "load-balancers", theirs).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     bench.adapter.ensured(&request).await;
 

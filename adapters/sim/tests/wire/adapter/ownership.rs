@@ -13,10 +13,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    adapter::bench::{Bench, TestAdapter, bench, bench_with, context, fence, refused},
+    adapter::bench::{Bench, bench, bench_with, refused},
     adapter::status::page,
+    support::fence,
     support::until,
-    support::wanted::{backend, key, owner, spec, tcp},
+    support::wanted::{backend, deletion, spec, tcp},
 };
 
 fn known(id: &str) -> Option<Known> {
@@ -24,36 +25,12 @@ fn known(id: &str) -> Option<Known> {
     Some(Known { vendor_ids: Some(VendorIds { ids }), ..Known::default() })
 }
 
-/// Replaces the process by a new one, which knows only the state of the cloud.
-async fn restart(bench: Bench) -> Bench {
-    let Bench { cloud, adapter } = bench;
-    adapter.kill().await;
-    let adapter = TestAdapter::start(&cloud.url).await;
-    adapter.ready().await;
-    cloud.count_from_here();
-    Bench { cloud, adapter }
-}
-
-/// Makes one call of the vendor's API, as a user would.
-async fn vendor(bench: &Bench, method: Method, path: &str, body: Value) -> Value {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests act as the vendor's operator, which needs no budget"
-    )]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let request = client.request(method, format!("{}/v1/{path}", bench.cloud.url)).json(&body);
-    let response = request.send().await.expect("an answer");
-    let status = response.status();
-    let answer: Value = response.json().await.expect("JSON");
-    assert!(status.is_success(), "{path}: {answer}");
-    answer
-}
-
 /// Sets all tags of a load balancer, and waits until the change is complete.
 async fn tag(bench: &Bench, id: &str, tags: Value) {
-    vendor(bench, Method::PATCH, &format!("load-balancers/{id}"), json!({ "tags": tags })).await;
     let path = format!("load-balancers/{id}");
-    let done = async || vendor(bench, Method::GET, &path, Value::Null).await["status"] == json!("ACTIVE");
+    bench.cloud.vendor(Method::PATCH, &path, json!({ "tags": tags })).await;
+    let done =
+        async || bench.cloud.vendor(Method::GET, &path, Value::Null).await["status"] == json!("ACTIVE");
     until("the change of tags", done).await;
     bench.cloud.count_from_here();
 }
@@ -61,7 +38,7 @@ async fn tag(bench: &Bench, id: &str, tags: Value) {
 /// Creates a load balancer as a user would.
 pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
     let made = json!({ "name": name, "scheme": "internet", "tags": tags });
-    let made = vendor(bench, Method::POST, "load-balancers", made).await;
+    let made = bench.cloud.vendor(Method::POST, "load-balancers", made).await;
     bench.cloud.count_from_here();
     made["id"].as_str().expect("an ID").to_owned()
 }
@@ -82,13 +59,7 @@ async fn delete(
     bench: &Bench,
     change: impl FnOnce(&mut DeleteLoadBalancerRequest),
 ) -> Result<DeleteLoadBalancerResponse, AdapterError> {
-    let mut request = DeleteLoadBalancerRequest {
-        context: Some(context()),
-        key: Some(key("web")),
-        owner: Some(owner("web")),
-        fence: Some(fence(1, 1)),
-        ..DeleteLoadBalancerRequest::default()
-    };
+    let mut request = deletion("web");
     change(&mut request);
     Ok(bench.adapter.balancers().delete_load_balancer(request).await?.into_inner())
 }
@@ -103,7 +74,7 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags() {
         bench.cloud.balancer().await["tags"]["cloudadapter.dev/fence"],
         json!("service-controller/0/7/3")
     );
-    let bench = restart(bench).await;
+    let bench = bench.restarted().await;
     for (name, fence, uid) in [
         ("an older epoch", fence(6, 9), "web"),
         ("an older request of the same holder", fence(7, 2), "web"),
@@ -162,7 +133,7 @@ async fn older_hash_version_causes_no_write() {
     let mut tags = bench.cloud.balancer().await["tags"].clone();
     tags["cloudadapter.dev/hash"] = json!("0-ffffffffffffffffffffffffffffffff");
     tag(&bench, "lb-0001", tags).await;
-    let bench = restart(bench).await;
+    let bench = bench.restarted().await;
     let request = self::request(&bench).await;
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
     assert_eq!(bench.cloud.counts().writes, 0);
@@ -251,7 +222,7 @@ async fn untagged_load_balancer_is_deleted_by_name_or_id() {
     let bench = bench().await;
     bench.adapter.ensured(&request(&bench).await).await;
     tag(&bench, "lb-0001", json!({})).await;
-    let bench = restart(bench).await;
+    let bench = bench.restarted().await;
     bench.adapter.deleted("web").await;
     assert_eq!(bench.cloud.state().await["load_balancers"], json!([]), "the adapter finds it by its name");
 
@@ -312,7 +283,7 @@ async fn failed_port_is_reported_by_state_and_condition() {
     bench.adapter.ensured(&request).await;
     let broken = json!({ "status": "ERROR", "listener": "ls-0002" });
     bench.cloud.admin(Method::PATCH, "load-balancers/lb-0001", broken).await;
-    let bench = restart(bench).await;
+    let bench = bench.restarted().await;
     bench.adapter.put(&[backend(1)]).await;
     let answer = bench.adapter.ensured(&request).await;
     assert_eq!(answer.state(), LoadBalancerState::Degraded);
@@ -383,11 +354,7 @@ async fn a_resync_of_two_hundred_services_costs_nothing() {
     }
     assert_eq!(bench.cloud.counts().total, 0);
 
-    let Bench { cloud, adapter } = bench;
-    adapter.kill().await;
-    cloud.count_from_here();
-    let adapter = TestAdapter::start(&cloud.url).await;
-    adapter.ready().await;
+    let Bench { cloud, adapter } = bench.restarted().await;
     adapter.put(&[backend(1)]).await;
     let again = join_all(requests.iter().map(|request| adapter.ensured(request))).await;
     assert!(again.iter().all(|answer| answer.state() == LoadBalancerState::Active));

@@ -10,8 +10,9 @@ use cloud_api_proto::{
 };
 
 use crate::{
-    adapter::bench::{Bench, bench, context, fence, refused},
+    adapter::bench::{Bench, bench, refused},
     support::wanted::{backend, key, spec, tcp},
+    support::{context, fence},
 };
 
 /// The refusal of a changed request for one port.

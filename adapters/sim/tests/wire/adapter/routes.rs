@@ -6,52 +6,26 @@ use adapter_sim::simcloud::Operation;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
-        ApplyRoutesRequest, ApplyRoutesResponse, ItemError, NextHop, Owner, Route, RouteDelete, RouteKey,
-        RouteOwner, RouteUpsert, WatchRoutesRequest, route_result::Outcome, watch_routes_response::Event,
+        ApplyRoutesRequest, ApplyRoutesResponse, ItemError, Route, RouteDelete, RouteKey, RouteOwner,
+        RouteUpsert, WatchRoutesRequest, route_result::Outcome, watch_routes_response::Event,
     },
 };
 use serde_json::json;
 use tonic::Request;
 
 use crate::{
-    adapter::bench::{Bench, TestAdapter, bench, context, fence, refused},
+    adapter::bench::{Bench, bench, refused},
+    support::routes::{CLUSTER_CIDR, delete, route_key, routes, upsert},
     support::until,
-    support::wanted::CLUSTER,
+    support::{context, fence},
 };
-
-const CLUSTER_CIDR: &str = "10.244.0.0/16";
-
-fn key(n: u32) -> RouteKey {
-    let destination = format!("10.244.{n}.0/24");
-    RouteKey { cluster_id: CLUSTER.into(), node_uid: format!("node-{n}"), destination }
-}
-
-fn upsert(n: u32, instance: u32) -> RouteUpsert {
-    let provider_id = format!("sim://sim-1/i-{instance:04}");
-    let uid = format!("node-{n}");
-    RouteUpsert {
-        key: Some(key(n)),
-        next_hop: Some(NextHop { provider_id, ..NextHop::default() }),
-        owner: Some(Owner { kind: "Node".into(), name: uid.clone(), uid, ..Owner::default() }),
-    }
-}
-
-fn delete(n: u32) -> RouteDelete {
-    RouteDelete { key: Some(key(n)), ..RouteDelete::default() }
-}
 
 fn request(
     upserts: impl IntoIterator<Item = RouteUpsert>,
     deletes: impl IntoIterator<Item = RouteDelete>,
 ) -> ApplyRoutesRequest {
-    ApplyRoutesRequest {
-        context: Some(context()),
-        fence: Some(fence(1, 1)),
-        upserts: upserts.into_iter().collect(),
-        deletes: deletes.into_iter().collect(),
-        dry_run: false,
-        cluster_cidrs: vec![CLUSTER_CIDR.into()],
-    }
+    let (upserts, deletes) = (upserts.into_iter().collect(), deletes.into_iter().collect());
+    ApplyRoutesRequest { fence: Some(fence(1, 1)), upserts, deletes, ..routes() }
 }
 
 async fn apply(bench: &Bench, request: ApplyRoutesRequest) -> Result<ApplyRoutesResponse, AdapterError> {
@@ -84,14 +58,8 @@ async fn mirror(bench: &Bench) -> Vec<Route> {
 
 /// Creates a route without the adapter.
 async fn foreign(bench: &Bench, destination: &str, tags: serde_json::Value) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests act as the vendor's operator, which needs no budget"
-    )]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
     let route = json!({ "destination": destination, "next_hop_instance": "i-0001", "tags": tags });
-    let url = format!("{}/v1/routes:batch", bench.cloud.url);
-    client.post(url).json(&json!({ "add": [route] })).send().await.expect("laid");
+    bench.cloud.vendor(reqwest::Method::POST, "routes:batch", json!({ "add": [route] })).await;
 }
 
 #[tokio::test]
@@ -121,7 +89,7 @@ async fn routes_move_with_their_nodes_and_go_with_them() {
     let routes = mirror(&bench).await;
     assert_eq!(routes.len(), 1);
     assert_eq!(routes[0].next_hop.as_ref().map(|hop| hop.provider_id.as_str()), Some("sim://sim-1/i-0003"));
-    assert_eq!((routes[0].owner(), routes[0].key.clone()), (RouteOwner::Mine, Some(key(1))));
+    assert_eq!((routes[0].owner(), routes[0].key.clone()), (RouteOwner::Mine, Some(route_key(1))));
 }
 
 #[tokio::test]
@@ -147,7 +115,7 @@ async fn foreign_routes_are_reported_and_never_changed() {
 async fn one_bad_route_fails_alone() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
-    let outside = RouteKey { destination: "192.0.2.0/24".into(), ..key(3) };
+    let outside = RouteKey { destination: "192.0.2.0/24".into(), ..route_key(3) };
     let outside = RouteUpsert { key: Some(outside), ..upsert(3, 1) };
     let answer = apply(&bench, request([upsert(1, 99), upsert(2, 1), outside], [])).await.expect("possible");
     let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
@@ -179,7 +147,7 @@ async fn too_long_name_fails_only_its_route() {
         assert_eq!(error.reason(), Reason::FieldInvalid);
         assert!(error.message.starts_with(field), "{error:?}");
     }
-    let node_uid = RouteKey { node_uid: "x".repeat(257), ..key(1) };
+    let node_uid = RouteKey { node_uid: "x".repeat(257), ..route_key(1) };
     let wrong = RouteDelete { key: Some(node_uid), ..delete(1) };
     assert_eq!(outcomes(&bench, request([], [wrong])).await, [Outcome::Failed]);
     assert_eq!(bench.cloud.counts().writes, 0);
@@ -260,12 +228,7 @@ async fn a_new_process_knows_the_newest_writer_from_the_tags_of_routes() {
     };
     outcomes(&bench, by(5, 7, vec![upsert(1, 1)])).await;
     outcomes(&bench, by(5, 9, vec![upsert(2, 2)])).await;
-    let Bench { cloud, adapter } = bench;
-    adapter.kill().await;
-    let adapter = TestAdapter::start(&cloud.url).await;
-    adapter.ready().await;
-    let bench = Bench { cloud, adapter };
-    bench.cloud.count_from_here();
+    let bench = bench.restarted().await;
     assert_eq!(refused(apply(&bench, by(4, 99, vec![upsert(3, 3)])).await).0, Reason::StaleFence);
     let answer = apply(&bench, by(5, 8, vec![upsert(1, 2), upsert(2, 3)])).await.expect("possible");
     let found: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
@@ -343,7 +306,7 @@ async fn untagged_route_is_owned_by_next_hop_instance() {
     foreign(&bench, "10.245.1.0/24", json!({})).await;
     assert_eq!(outcomes(&bench, request([upsert(1, 1)], [])).await, [Outcome::Unchanged]);
     let leaving = |n, instance| RouteDelete { next_hop: upsert(n, instance).next_hop, ..delete(n) };
-    let outside = RouteKey { destination: "10.245.1.0/24".into(), ..key(1) };
+    let outside = RouteKey { destination: "10.245.1.0/24".into(), ..route_key(1) };
     let outside = RouteDelete { key: Some(outside), ..leaving(1, 1) };
     let kept = outcomes(&bench, request([], [delete(1), leaving(1, 2), outside])).await;
     assert_eq!(kept, [Outcome::Unchanged; 3], "no evidence, another instance, outside of the CIDRs");

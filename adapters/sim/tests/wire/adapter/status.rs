@@ -14,8 +14,9 @@ use tonic_reflection::pb::v1::{
 };
 
 use crate::{
-    adapter::bench::{TestAdapter, bench, context, refused},
+    adapter::bench::{TestAdapter, bench, refused},
     support::cloud::TestCloud,
+    support::context,
     support::until,
     support::wanted::{backend, spec, tcp},
 };

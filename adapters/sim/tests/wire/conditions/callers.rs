@@ -9,10 +9,11 @@ use tonic::{Request, Status, metadata::MetadataValue};
 
 use crate::{
     conditions::program::Program,
-    conditions::world::{PLENTY, cloud, context, fence},
+    conditions::world::{PLENTY, cloud},
     support::cloud::TestCloud,
+    support::context,
     support::until,
-    support::wanted::{CLUSTER, key, owner},
+    support::wanted::{CLUSTER, deletion},
 };
 
 /// An adapter that requires tokens, and the key that signs them.
@@ -76,13 +77,7 @@ impl Guarded {
 
     /// The refusal of a deletion by the caller with this token.
     async fn delete(&self, token: &str, change: impl FnOnce(&mut DeleteLoadBalancerRequest)) -> Status {
-        let mut request = DeleteLoadBalancerRequest {
-            context: Some(context()),
-            key: Some(key("web")),
-            owner: Some(owner("web")),
-            fence: Some(fence(1, 1)),
-            ..DeleteLoadBalancerRequest::default()
-        };
+        let mut request = deletion("web");
         change(&mut request);
         let mut client = LoadBalancerServiceClient::new(self.adapter.channel.clone());
         client.delete_load_balancer(bearing(token, request)).await.expect_err("refused")

@@ -31,9 +31,10 @@ use tonic_reflection::pb::v1::{
 use crate::{
     conditions::callers::{Guarded, bearing},
     conditions::program::Program,
-    conditions::world::{PLENTY, cloud, context, fence},
+    conditions::world::{PLENTY, cloud},
     support::until,
     support::wanted::{key, owner},
+    support::{context, fence},
 };
 
 /// The cloud's token.
@@ -180,7 +181,7 @@ async fn no_secret_is_disclosed() {
         assert!(log.contains(proof), "the log is not at its most verbose level: {proof} is missing");
     }
     // The adapter passes vendor messages on without the secret: refusals, a proxy's page, and a success that it cannot read.
-    for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot read the response"] {
+    for words in ["no good: Bearer [secret]", "502 Bad Gateway: <html>no good", "cannot parse the answer"] {
         assert!(heard.0.contains(words), "{words} is not in\n{}", heard.0);
     }
     let secrets = bad.iter().chain(&good).map(String::as_str).chain([CANARY]);

@@ -3,24 +3,19 @@
 use cloud_api_proto::{
     Reason,
     v1alpha1::{
-        ApplyRoutesRequest, Existence, InstanceRef, ItemError, NextHop, Owner, RouteDelete, RouteKey,
-        RouteUpsert, instance_ref::Ref, instance_service_client::InstanceServiceClient,
-        route_result::Outcome,
+        ApplyRoutesRequest, Existence, InstanceRef, ItemError, RouteKey, RouteUpsert, instance_ref::Ref,
+        instance_service_client::InstanceServiceClient, route_result::Outcome,
     },
 };
 use serde_json::json;
 
 use crate::{
-    conditions::world::{World, context, routes},
-    support::wanted::CLUSTER,
+    conditions::world::World,
+    support::{
+        context,
+        routes::{delete, route_key, routes, upsert},
+    },
 };
-
-fn route(node: &str, destination: &str) -> RouteUpsert {
-    let key = RouteKey { cluster_id: CLUSTER.into(), node_uid: node.into(), destination: destination.into() };
-    let owner = Owner { kind: "Node".into(), name: node.into(), uid: node.into(), ..Owner::default() };
-    let hop = NextHop { provider_id: "sim://sim-1/i-0001".into(), ..NextHop::default() };
-    RouteUpsert { key: Some(key), next_hop: Some(hop), owner: Some(owner) }
-}
 
 #[track_caller]
 fn says(error: Option<&ItemError>, reason: Reason) -> &ItemError {
@@ -34,7 +29,8 @@ fn says(error: Option<&ItemError>, reason: Reason) -> &ItemError {
 async fn a_bad_route_fails_alone() {
     let world = World::start().await;
     world.cloud.machines(1).await;
-    let upserts = vec![route("a", "10.244.1.0/24"), route("b", "everywhere")];
+    let nowhere = RouteKey { destination: "everywhere".into(), ..route_key(2) };
+    let upserts = vec![upsert(1, 1), RouteUpsert { key: Some(nowhere), ..upsert(2, 1) }];
     let answer = world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
     let outcomes: Vec<_> = answer.results.iter().map(|result| result.outcome()).collect();
     assert_eq!(outcomes, [Outcome::Applied, Outcome::Failed]);
@@ -48,7 +44,7 @@ async fn refused_routes_have_error_and_retry_delay() {
     let world = World::start().await;
     world.cloud.machines(1).await;
     world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
-    let upserts = vec![route("a", "10.244.1.0/24")];
+    let upserts = vec![upsert(1, 1)];
     let answer = world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
     assert_eq!(answer.results[0].outcome(), Outcome::Failed);
     let error = says(answer.results[0].error.as_ref(), Reason::VendorForbidden);
@@ -78,27 +74,27 @@ async fn a_bad_reference_fails_alone() {
 async fn log_names_the_writer_of_each_route_change() {
     let world = World::start().await;
     world.cloud.machines(1).await;
-    let upserts = vec![route("a", "10.244.1.0/24"), route("b", "10.244.2.0/24")];
+    let upserts = vec![upsert(1, 1), upsert(2, 1)];
     world.apply(ApplyRoutesRequest { upserts, ..routes() }).await.expect("possible");
     world.always("BatchRoutes", json!({ "respond": { "status": 403 } })).await;
-    let key = route("a", "10.244.1.0/24").key;
-    let deletes = vec![RouteDelete { key, ..RouteDelete::default() }];
+    let deletes = vec![delete(1)];
     world.apply(ApplyRoutesRequest { deletes, ..routes() }).await.expect("possible");
     let log = world.adapter.process.ended().await;
     let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
-    let told = lines.filter(|line| line["target"] == "audit" && line["fields"]["message"] == "Route write");
-    let told: Vec<_> = told
+    let written =
+        lines.filter(|line| line["target"] == "audit" && line["fields"]["message"] == "Route write");
+    let written: Vec<_> = written
         .map(|line| {
             ["object", "change", "outcome"]
                 .map(|field| line["fields"][field].as_str().unwrap_or("-").to_owned())
         })
         .collect();
     assert_eq!(
-        told,
+        written,
         [
-            ["Route 10.244.1.0/24 of node a", "add", "accepted"],
-            ["Route 10.244.2.0/24 of node b", "add", "accepted"],
-            ["Route 10.244.1.0/24 of node a", "remove", "refused"],
+            ["Route 10.244.1.0/24 of node node-1", "add", "accepted"],
+            ["Route 10.244.2.0/24 of node node-2", "add", "accepted"],
+            ["Route 10.244.1.0/24 of node node-1", "remove", "refused"],
         ]
     );
 }

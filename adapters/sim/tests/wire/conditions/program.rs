@@ -1,9 +1,6 @@
 //! The program as a separate process, with a configuration file.
 
-use std::{
-    io::Write as _,
-    ops::{Deref, DerefMut},
-};
+use std::{io::Write as _, ops::Deref};
 
 use cloud_adapter::kit::testing::Program as Process;
 use tempfile::NamedTempFile;
@@ -13,7 +10,7 @@ use crate::support::PROGRAM;
 /// A running adapter, and its configuration file.
 pub(crate) struct Program {
     pub(crate) process: Process,
-    pub(crate) config: NamedTempFile,
+    _config: NamedTempFile,
 }
 
 impl Program {
@@ -24,7 +21,7 @@ impl Program {
         let path = file.path().to_str().expect("a plain path");
         let own = ["--endpoint", cloud, "--consistency-horizon-ms", "50", "--config", path];
         let process = Process::start(PROGRAM, [&own[..], flags].concat()).await;
-        Self { process, config: file }
+        Self { process, _config: file }
     }
 }
 
@@ -33,11 +30,5 @@ impl Deref for Program {
 
     fn deref(&self) -> &Process {
         &self.process
-    }
-}
-
-impl DerefMut for Program {
-    fn deref_mut(&mut self) -> &mut Process {
-        &mut self.process
     }
 }

@@ -10,7 +10,8 @@ use tonic::Status;
 
 use crate::{
     conditions::program::Program,
-    conditions::world::{PLENTY, World, cloud, context, look},
+    conditions::world::{PLENTY, World, cloud, look},
+    support::context,
     support::until,
 };
 

@@ -9,14 +9,16 @@ use cloud_api_proto::v1alpha1::{
     load_balancer_spec::{AddressRetention, Scheme},
     put_backend_set_request::Content,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::{
     conditions::told::Reported,
-    conditions::world::{World, context, fence, routes},
+    conditions::world::World,
+    support::routes::routes,
     support::until,
     support::wanted::{backend, tcp},
+    support::{context, fence},
 };
 
 /// A duration longer than a test takes.
@@ -86,13 +88,7 @@ pub(crate) async fn owned_by_another() -> Status {
     let world = World::start().await;
     let tags = json!({ "cloudadapter.dev/cluster-id": "c-2", "cloudadapter.dev/owner-uid": "theirs" });
     let made = json!({ "name": "theirs", "scheme": "internet", "tags": tags });
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "tests act as the vendor's operator, which needs no budget"
-    )]
-    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-    let answer = client.post(format!("{}/v1/load-balancers", world.cloud.url)).json(&made).send().await;
-    let made: Value = answer.expect("an answer").json().await.expect("JSON");
+    let made = world.cloud.vendor(reqwest::Method::POST, "load-balancers", made).await;
     let id = made["id"].as_str().expect("an ID").to_owned();
     let status = refusal(&world, |request| adopt(request, &id)).await;
     assert_eq!(world.cloud.balancer().await["tags"], tags, "the load balancer is not changed");

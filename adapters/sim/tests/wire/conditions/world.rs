@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, ApplyRoutesResponse, BackendList, BatchGetInstancesRequest,
     BatchGetInstancesResponse, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
     EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fence, InstanceRef, LoadBalancerSpec,
-    LoadBalancerState, PutBackendSetRequest, RequestContext, instance_ref::Ref,
+    LoadBalancerState, PutBackendSetRequest, instance_ref::Ref,
     instance_service_client::InstanceServiceClient, load_balancer_service_client::LoadBalancerServiceClient,
     put_backend_set_request::Content, route_service_client::RouteServiceClient,
 };
@@ -16,8 +16,8 @@ use tonic::{Request, Status};
 use crate::{
     conditions::program::Program,
     support::cloud::TestCloud,
-    support::until,
-    support::wanted::{CLUSTER, backend, key, owner, spec, tcp},
+    support::wanted::{backend, deletion, key, owner, spec, tcp},
+    support::{context, fence, live, until},
 };
 
 /// Limits that no test reaches.
@@ -101,13 +101,7 @@ impl World {
     }
 
     pub(crate) async fn delete(&self, uid: &str, fence: Fence) -> Result<DeleteLoadBalancerResponse, Status> {
-        let request = DeleteLoadBalancerRequest {
-            context: Some(context()),
-            key: Some(key(uid)),
-            owner: Some(owner(uid)),
-            fence: Some(fence),
-            ..DeleteLoadBalancerRequest::default()
-        };
+        let request = DeleteLoadBalancerRequest { fence: Some(fence), ..deletion(uid) };
         Ok(self.balancers().delete_load_balancer(request).await?.into_inner())
     }
 
@@ -123,37 +117,14 @@ impl World {
 }
 
 pub(crate) async fn cloud() -> TestCloud {
-    TestCloud::start(json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } })).await
+    TestCloud::fast(json!({})).await
 }
 
 pub(crate) async fn look(adapter: &Program, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
     let one =
         InstanceRef { r#ref: Some(Ref::ProviderId("sim://sim-1/i-0001".into())), ..InstanceRef::default() };
-    let now = RequestContext { max_staleness: Some(prost_types::Duration::default()), ..context() };
-    let mut request = Request::new(BatchGetInstancesRequest { context: Some(now), refs: vec![one] });
+    let mut request = Request::new(BatchGetInstancesRequest { context: Some(live()), refs: vec![one] });
     request.set_timeout(timeout);
     let mut client = InstanceServiceClient::new(adapter.channel.clone());
     Ok(client.batch_get_instances(request).await?.into_inner())
-}
-
-pub(crate) fn context() -> RequestContext {
-    RequestContext {
-        cluster_id: CLUSTER.into(),
-        cluster_name: "prod".into(),
-        request_id: "test".into(),
-        ..RequestContext::default()
-    }
-}
-
-pub(crate) fn fence(epoch: u64, sequence: u64) -> Fence {
-    Fence { scope: "service-controller/0".into(), epoch, sequence }
-}
-
-pub(crate) fn routes() -> ApplyRoutesRequest {
-    ApplyRoutesRequest {
-        context: Some(context()),
-        fence: Some(Fence { scope: "route-controller/0".into(), epoch: 1, sequence: 1 }),
-        cluster_cidrs: vec!["10.244.0.0/16".into()],
-        ..ApplyRoutesRequest::default()
-    }
 }

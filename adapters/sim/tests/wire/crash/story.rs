@@ -7,15 +7,18 @@ use std::{
 
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, Backend, BackendList, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fence,
-    LoadBalancerSpec, LoadBalancerState, NextHop, Owner, PutBackendSetRequest, Recreate, RequestContext,
-    RouteDelete, RouteKey, RouteUpsert, load_balancer_service_client::LoadBalancerServiceClient,
-    load_balancer_spec::Scheme, put_backend_set_request::Content, route_result::Outcome,
-    route_service_client::RouteServiceClient,
+    LoadBalancerSpec, LoadBalancerState, PutBackendSetRequest, Recreate,
+    load_balancer_service_client::LoadBalancerServiceClient, load_balancer_spec::Scheme,
+    put_backend_set_request::Content, route_result::Outcome, route_service_client::RouteServiceClient,
 };
 use futures::future::{join, join_all};
 use tonic::{Status, transport::Channel};
 
-use crate::support::wanted::{CLUSTER, backend, key, owner, spec, tcp, udp};
+use crate::support::{
+    context,
+    routes::{delete, routes, upsert},
+    wanted::{backend, deletion, key, owner, spec, tcp, udp},
+};
 
 /// Pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -25,8 +28,8 @@ pub(crate) struct Chapter {
     pub(crate) balancers: Vec<(&'static str, LoadBalancerSpec, Vec<Backend>)>,
     pub(crate) gone: Vec<&'static str>,
     /// Name of the node, and its instance.
-    pub(crate) routes: Vec<(u8, u8)>,
-    pub(crate) removed: Vec<u8>,
+    pub(crate) routes: Vec<(u32, u32)>,
+    pub(crate) removed: Vec<u32>,
 }
 
 /// The story: objects are created, changed, replaced and deleted.
@@ -98,13 +101,8 @@ impl Controllers {
     }
 
     async fn delete(&self, uid: &str, channel: &Channel) -> Result<bool, Status> {
-        let request = DeleteLoadBalancerRequest {
-            context: Some(context()),
-            key: Some(key(uid)),
-            owner: Some(owner(uid)),
-            fence: Some(self.fence("service-controller/0")),
-            ..DeleteLoadBalancerRequest::default()
-        };
+        let fence = Some(self.fence("service-controller/0"));
+        let request = DeleteLoadBalancerRequest { fence, ..deletion(uid) };
         let mut client = LoadBalancerServiceClient::new(channel.clone());
         let answer = client.delete_load_balancer(request).await?.into_inner();
         Ok(answer.state() == LoadBalancerState::Absent)
@@ -112,12 +110,10 @@ impl Controllers {
 
     async fn apply(&self, chapter: &Chapter, channel: &Channel) -> Result<bool, Status> {
         let request = ApplyRoutesRequest {
-            context: Some(context()),
             fence: Some(self.fence("route-controller/0")),
             upserts: chapter.routes.iter().map(|(node, machine)| upsert(*node, *machine)).collect(),
             deletes: chapter.removed.iter().map(|node| delete(*node)).collect(),
-            dry_run: false,
-            cluster_cidrs: vec!["10.244.0.0/16".into()],
+            ..routes()
         };
         let mut client = RouteServiceClient::new(channel.clone());
         let answer = client.apply_routes(request).await?.into_inner();
@@ -135,32 +131,4 @@ async fn persist(attempt: impl AsyncFn() -> Result<bool, Status>) {
     while !attempt().await.unwrap_or(false) {
         tokio::time::sleep(AGAIN).await;
     }
-}
-
-fn context() -> RequestContext {
-    RequestContext {
-        cluster_id: CLUSTER.into(),
-        cluster_name: "prod".into(),
-        request_id: "crash".into(),
-        ..RequestContext::default()
-    }
-}
-
-fn route_key(node: u8) -> RouteKey {
-    let destination = format!("10.244.{node}.0/24");
-    RouteKey { cluster_id: CLUSTER.into(), node_uid: format!("node-{node}"), destination }
-}
-
-fn upsert(node: u8, machine: u8) -> RouteUpsert {
-    let name = format!("node-{node}");
-    let provider_id = format!("sim://sim-1/i-000{machine}");
-    RouteUpsert {
-        key: Some(route_key(node)),
-        next_hop: Some(NextHop { provider_id, ..NextHop::default() }),
-        owner: Some(Owner { kind: "Node".into(), name: name.clone(), uid: name, ..Owner::default() }),
-    }
-}
-
-fn delete(node: u8) -> RouteDelete {
-    RouteDelete { key: Some(route_key(node)), ..RouteDelete::default() }
 }

@@ -40,9 +40,7 @@ pub(crate) async fn bench() -> Bench {
 }
 
 pub(crate) async fn bench_with(settings: Value) -> Bench {
-    let cloud =
-        TestCloud::start(json!({ "provisioning": { "create_ms": 0, "update_ms": 0, "delete_ms": 0 } })).await;
-    cloud.settings(settings).await;
+    let cloud = TestCloud::fast(settings).await;
     let driver = driver(&cloud.url, None, "sim-1");
     Bench { session: session(&driver), cloud, driver }
 }

@@ -1,5 +1,7 @@
 //! Verifies each capability of `describe` in the cloud itself.
 
+use std::collections::BTreeSet;
+
 use cloud_adapter::driver::Driver as _;
 use cloud_api_proto::v1alpha1::{
     HealthCheck, InstanceState, IpFamily, Listener, LoadBalancerSpec, Protocol, SessionAffinity,
@@ -16,84 +18,201 @@ use crate::{
     support::wanted::{backend, spec, tcp, udp},
 };
 
-/// Defines one test for each capability, and the list of all tests.
-macro_rules! capabilities {
-    ($($name:literal => $test:ident,)*) => {
-        const TESTED: &[&str] = &[$($name),*];
-        mod tests {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test().await;
-            })*
-        }
-    };
+/// A capability, a change of a load balancer that needs it, and fields of that load balancer in the cloud.
+type Row = (&'static str, fn(&mut LoadBalancerSpec), Vec<(&'static str, Value)>);
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn rows() -> Vec<Row> {
+    vec![
+        ("lb.internal", |spec| spec.scheme = Scheme::Internal.into(), vec![("/scheme", json!("internal"))]),
+        (
+            "lb.source-ranges",
+            |spec| spec.source_ranges = vec!["192.0.2.0/24".into(), "2001:db8::/32".into()],
+            vec![("/listeners/0/allowed_cidrs", json!(["192.0.2.0/24", "2001:db8::/32"]))],
+        ),
+        (
+            "lb.proxy-protocol",
+            |spec| spec.listeners[0].proxy_protocol = ProxyProtocol::V2.into(),
+            vec![("/pools/0/protocol", json!("PROXY"))],
+        ),
+        (
+            "lb.health-check.http",
+            |spec| {
+                spec.health_check = Some(HealthCheck {
+                    kind: health_check::Kind::Http.into(),
+                    port: Some(32_000),
+                    path: "/healthz".into(),
+                    unhealthy_threshold: Some(4),
+                    ..HealthCheck::default()
+                });
+            },
+            vec![
+                ("/pools/0/health_monitor/protocol", json!("HTTP")),
+                ("/pools/0/health_monitor/port", json!(32_000)),
+                ("/pools/0/health_monitor/path", json!("/healthz")),
+                ("/pools/0/health_monitor/unhealthy_threshold", json!(4)),
+            ],
+        ),
+        (
+            "lb.session-affinity",
+            |spec| {
+                let timeout = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+                let kind = session_affinity::Kind::ClientIp.into();
+                spec.session_affinity = Some(SessionAffinity { kind, timeout });
+            },
+            vec![("/pools/0/persistence", json!({ "kind": "source_ip", "timeout": 600 }))],
+        ),
+        ("lb.udp", |spec| spec.listeners = vec![udp(53)], vec![("/listeners/0/protocol", json!("UDP"))]),
+        (
+            "lb.sctp",
+            |spec| {
+                spec.listeners = vec![Listener { protocol: Protocol::Sctp.into(), ..tcp(9) }, tcp(9)];
+            },
+            vec![
+                ("/listeners/0/protocol", json!("TCP")),
+                ("/listeners/1/protocol", json!("SCTP")),
+                ("/pools/1/protocol", json!("SCTP")),
+            ],
+        ),
+        (
+            "lb.mixed-protocols",
+            |spec| spec.listeners = vec![tcp(53), udp(53)],
+            vec![("/listeners/0/protocol", json!("TCP")), ("/listeners/1/protocol", json!("UDP"))],
+        ),
+        (
+            "lb.dual-stack",
+            |spec| spec.ip_families = vec![IpFamily::Ipv6.into(), IpFamily::Ipv4.into()],
+            vec![
+                ("/families", json!(["ipv6", "ipv4"])),
+                ("/pools/0/members/0/address", json!("10.0.0.1")),
+                ("/pools/0/members/1/address", json!("fd00::1")),
+            ],
+        ),
+        (
+            "lb.reserved-ip",
+            |spec| spec.requested_addresses = vec!["198.18.7.7".into()],
+            vec![("/vips", json!(["198.18.7.7"]))],
+        ),
+        (
+            "lb.tls",
+            |spec| spec.listeners[0].tls_refs = vec!["cert-1".into()],
+            vec![
+                ("/listeners/0/traffic/application", json!("tls")),
+                ("/listeners/0/traffic/certificates", json!(["cert-1"])),
+            ],
+        ),
+        (
+            "lb.address-pool",
+            |spec| spec.address_pool = "public".into(),
+            vec![("/placement/address_pool", json!("public"))],
+        ),
+        (
+            "lb.subnets",
+            |spec| spec.subnets = vec!["s-1".into(), "s-2".into()],
+            vec![("/placement/subnets", json!(["s-1", "s-2"]))],
+        ),
+        ("lb.size", |spec| spec.size = "large".into(), vec![("/placement/size", json!("large"))]),
+        ("lb.zone", |spec| spec.zone = "z1".into(), vec![("/placement/zone", json!("z1"))]),
+        ("lb.name", |spec| spec.name = "Shop_web.1".into(), vec![("/name", json!("Shop_web.1"))]),
+        (
+            "lb.algorithm",
+            |spec| spec.listeners[0].set_algorithm(Algorithm::LeastConnections),
+            vec![("/pools/0/algorithm", json!("least_connections"))],
+        ),
+        (
+            "lb.listener-protocol",
+            |spec| spec.listeners[0].set_application(Application::Http),
+            vec![("/listeners/0/traffic/application", json!("http"))],
+        ),
+        (
+            "lb.connect-timeout",
+            |spec| {
+                spec.listeners[0].connect_timeout = Some(prost_types::Duration { seconds: 7, nanos: 0 });
+            },
+            vec![("/listeners/0/traffic/connect_timeout", json!(7))],
+        ),
+        (
+            "lb.connection-limit",
+            |spec| spec.listeners[0].connection_limit = Some(1000),
+            vec![("/listeners/0/traffic/connection_limit", json!(1000))],
+        ),
+        (
+            "lb.app-protocol",
+            |spec| spec.listeners[0].app_protocol = "kubernetes.io/h2c".into(),
+            vec![("/listeners/0/traffic/app_protocol", json!("kubernetes.io/h2c"))],
+        ),
+        (
+            "lb.ownership-tags",
+            |_| (),
+            vec![
+                ("/tags/cloudadapter.dev~1cluster-id", json!("c-1")),
+                ("/tags/cloudadapter.dev~1cluster-name", json!("prod")),
+                ("/tags/cloudadapter.dev~1owner-kind", json!("Service")),
+                ("/tags/cloudadapter.dev~1owner-namespace", json!("shop")),
+                ("/tags/cloudadapter.dev~1owner-name", json!("web")),
+                ("/tags/cloudadapter.dev~1owner-uid", json!("web")),
+                ("/tags/cloudadapter.dev~1hash", json!("1-1")),
+            ],
+        ),
+    ]
 }
 
-capabilities! {
-    "instances" => machines_are_listed,
-    "instances.shutdown-state" => a_machine_that_is_off_is_told_from_one_that_is_gone,
-    "loadbalancers" => a_load_balancer_is_made_and_unmade,
-    "lb.internal" => it_is_reached_from_inside_only,
-    "lb.source-ranges" => only_named_networks_may_connect,
-    "lb.proxy-protocol" => the_clients_address_is_sent_ahead,
-    "lb.health-check.http" => backends_are_probed_over_http,
-    "lb.session-affinity" => a_client_stays_with_its_backend,
-    "lb.udp" => it_listens_on_udp,
-    "lb.sctp" => it_listens_on_sctp,
-    "lb.mixed-protocols" => one_port_in_both_protocols,
-    "lb.dual-stack" => it_has_an_address_of_each_family,
-    "lb.reserved-ip" => it_has_the_address_that_was_asked_for,
-    "lb.tls" => tls_ends_there,
-    "lb.address-pool" => its_address_is_of_the_pool,
-    "lb.subnets" => it_is_in_the_subnets,
-    "lb.size" => it_is_as_large,
-    "lb.zone" => it_runs_in_the_zone,
-    "lb.name" => it_is_called_as_wished,
-    "lb.algorithm" => members_are_chosen_as_asked_for,
-    "lb.listener-protocol" => it_understands_http,
-    "lb.connect-timeout" => a_member_has_so_long_to_answer,
-    "lb.connection-limit" => so_many_may_connect,
-    "lb.app-protocol" => what_is_spoken_is_noted_as_it_was_said,
-    "lb.in-place-update" => everything_but_the_address_changes_in_place,
-    "lb.ownership-tags" => tags_say_whose_it_is,
-    "routes" => routes_are_laid_and_removed,
-    "routes.ownership-tags" => tags_say_whose_route_it_is,
+/// The capabilities that have a test of their own below.
+const OTHERS: [&str; 6] = [
+    "instances",
+    "instances.shutdown-state",
+    "loadbalancers",
+    "lb.in-place-update",
+    "routes",
+    "routes.ownership-tags",
+];
+
+#[tokio::test]
+async fn each_capability_has_a_test() {
+    let claims = bench().await.driver.describe().capabilities.into_iter().map(|one| one.name);
+    let tested = rows().into_iter().map(|(name, ..)| name).chain(OTHERS).map(str::to_owned);
+    assert_eq!(claims.collect::<BTreeSet<_>>(), tested.collect());
 }
 
 #[tokio::test]
-async fn every_claim_is_tested() {
-    let claims: Vec<String> =
-        bench().await.driver.describe().capabilities.into_iter().map(|one| one.name).collect();
-    assert_eq!(claims, TESTED);
+async fn each_capability_changes_the_load_balancer_in_the_cloud() {
+    for (capability, change, fields) in rows() {
+        let mut wanted = spec([tcp(80)]);
+        change(&mut wanted);
+        let bench = bench().await;
+        bench.ensure(&desired(wanted, [backend(1)])).await;
+        let balancer = bench.cloud.balancer().await;
+        let count = |field: &str| balancer[field].as_array().map(Vec::len);
+        assert_eq!(count("vips"), count("families"), "{capability}: an address of each family");
+        for (field, wanted) in fields {
+            assert_eq!(balancer.pointer(field), Some(&wanted), "{capability}: {field} of {balancer}");
+        }
+    }
 }
 
-/// Converges to this request, and returns the load balancer in the cloud.
-async fn made(change: impl FnOnce(&mut LoadBalancerSpec)) -> Value {
-    let mut wanted = spec([tcp(80)]);
-    change(&mut wanted);
+#[tokio::test]
+async fn generated_name_is_readable() {
     let bench = bench().await;
-    bench.ensure(&desired(wanted, [backend(1)])).await;
-    bench.cloud.balancer().await
+    bench.ensure(&desired(spec([tcp(80)]), [backend(1)])).await;
+    let balancer = bench.cloud.balancer().await;
+    assert!(balancer["name"].as_str().is_some_and(|name| name.starts_with("prod-shop-web-")), "{balancer}");
 }
 
-async fn machines_are_listed() {
+#[tokio::test]
+async fn instances_are_listed_with_their_state() {
     let bench = bench().await;
     bench.cloud.machines(2).await;
     let instances = bench.instances().await;
     assert_eq!(instances.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["node-1", "node-2"]);
     assert!(!instances[0].addresses.is_empty());
-}
-
-async fn a_machine_that_is_off_is_told_from_one_that_is_gone() {
-    let bench = bench().await;
-    bench.cloud.machines(2).await;
     bench.cloud.admin(Method::PATCH, "instances/i-0001", json!({ "status": "stopped" })).await;
     bench.cloud.admin(Method::PATCH, "instances/i-0002", json!({ "status": "terminated" })).await;
     let states: Vec<_> = bench.instances().await.iter().map(|one| one.state()).collect();
     assert_eq!(states, [InstanceState::Stopped, InstanceState::Terminated]);
 }
 
-async fn a_load_balancer_is_made_and_unmade() {
+#[tokio::test]
+async fn load_balancer_is_created_and_deleted() {
     let bench = bench().await;
     let (record, _) = bench.ensure(&desired(spec([tcp(80)]), [backend(1), backend(2)])).await;
     assert_eq!((record.summary.addresses.len(), record.summary.backends), (1, 2));
@@ -101,134 +220,7 @@ async fn a_load_balancer_is_made_and_unmade() {
     assert_eq!(bench.balancers().await, []);
 }
 
-async fn it_is_reached_from_inside_only() {
-    let balancer = made(|spec| spec.scheme = Scheme::Internal.into()).await;
-    assert_eq!(balancer["scheme"], json!("internal"));
-}
-
-async fn only_named_networks_may_connect() {
-    let balancer =
-        made(|spec| spec.source_ranges = vec!["192.0.2.0/24".into(), "2001:db8::/32".into()]).await;
-    assert_eq!(balancer["listeners"][0]["allowed_cidrs"], json!(["192.0.2.0/24", "2001:db8::/32"]));
-}
-
-async fn the_clients_address_is_sent_ahead() {
-    let proxied = Listener { proxy_protocol: ProxyProtocol::V2.into(), ..tcp(80) };
-    let balancer = made(|spec| spec.listeners = vec![proxied]).await;
-    assert_eq!(balancer["pools"][0]["protocol"], json!("PROXY"));
-}
-
-async fn backends_are_probed_over_http() {
-    let check = HealthCheck {
-        kind: health_check::Kind::Http.into(),
-        port: Some(32_000),
-        path: "/healthz".into(),
-        unhealthy_threshold: Some(4),
-        ..HealthCheck::default()
-    };
-    let balancer = made(|spec| spec.health_check = Some(check)).await;
-    let monitor = &balancer["pools"][0]["health_monitor"];
-    assert_eq!((&monitor["protocol"], &monitor["port"]), (&json!("HTTP"), &json!(32_000)));
-    assert_eq!((&monitor["path"], &monitor["unhealthy_threshold"]), (&json!("/healthz"), &json!(4)));
-}
-
-async fn a_client_stays_with_its_backend() {
-    let timeout = Some(prost_types::Duration { seconds: 600, nanos: 0 });
-    let affinity = SessionAffinity { kind: session_affinity::Kind::ClientIp.into(), timeout };
-    let balancer = made(|spec| spec.session_affinity = Some(affinity)).await;
-    assert_eq!(balancer["pools"][0]["persistence"], json!({ "kind": "source_ip", "timeout": 600 }));
-}
-
-async fn it_listens_on_udp() {
-    let balancer = made(|spec| spec.listeners = vec![udp(53)]).await;
-    assert_eq!(balancer["listeners"][0]["protocol"], json!("UDP"));
-}
-
-async fn it_listens_on_sctp() {
-    let sctp = Listener { protocol: Protocol::Sctp.into(), ..tcp(9) };
-    let balancer = made(|spec| spec.listeners = vec![sctp, tcp(9)]).await;
-    let protocols: Vec<_> = [0, 1].map(|at| balancer["listeners"][at]["protocol"].clone()).into();
-    assert_eq!(protocols, [json!("TCP"), json!("SCTP")]);
-    assert_eq!(balancer["pools"][1]["protocol"], json!("SCTP"));
-}
-
-async fn one_port_in_both_protocols() {
-    let balancer = made(|spec| spec.listeners = vec![tcp(53), udp(53)]).await;
-    let protocols: Vec<_> = [0, 1].map(|at| balancer["listeners"][at]["protocol"].clone()).into();
-    assert_eq!(protocols, [json!("TCP"), json!("UDP")]);
-}
-
-async fn it_has_an_address_of_each_family() {
-    let balancer = made(|spec| spec.ip_families = vec![IpFamily::Ipv6.into(), IpFamily::Ipv4.into()]).await;
-    assert_eq!(balancer["vips"].as_array().map(Vec::len), Some(2));
-    let members = balancer["pools"][0]["members"].as_array().expect("a list");
-    let addresses: Vec<_> = members.iter().map(|member| member["address"].clone()).collect();
-    assert_eq!(addresses, [json!("10.0.0.1"), json!("fd00::1")]);
-}
-
-async fn it_has_the_address_that_was_asked_for() {
-    let balancer = made(|spec| spec.requested_addresses = vec!["198.18.7.7".into()]).await;
-    assert_eq!(balancer["vips"], json!(["198.18.7.7"]));
-}
-
-async fn tls_ends_there() {
-    let balancer = made(|spec| spec.listeners[0].tls_refs = vec!["cert-1".into()]).await;
-    let traffic = &balancer["listeners"][0]["traffic"];
-    assert_eq!((&traffic["application"], &traffic["certificates"]), (&json!("tls"), &json!(["cert-1"])));
-}
-
-async fn its_address_is_of_the_pool() {
-    let balancer = made(|spec| spec.address_pool = "public".into()).await;
-    assert_eq!(balancer["placement"]["address_pool"], json!("public"));
-}
-
-async fn it_is_in_the_subnets() {
-    let balancer = made(|spec| spec.subnets = vec!["s-1".into(), "s-2".into()]).await;
-    assert_eq!(balancer["placement"]["subnets"], json!(["s-1", "s-2"]));
-}
-
-async fn it_is_as_large() {
-    let balancer = made(|spec| spec.size = "large".into()).await;
-    assert_eq!(balancer["placement"]["size"], json!("large"));
-}
-
-async fn it_runs_in_the_zone() {
-    let balancer = made(|spec| spec.zone = "z1".into()).await;
-    assert_eq!(balancer["placement"]["zone"], json!("z1"));
-}
-
-async fn it_is_called_as_wished() {
-    let balancer = made(|spec| spec.name = "Shop_web.1".into()).await;
-    assert_eq!(balancer["name"], json!("Shop_web.1"));
-}
-
-async fn members_are_chosen_as_asked_for() {
-    let balancer = made(|spec| spec.listeners[0].set_algorithm(Algorithm::LeastConnections)).await;
-    assert_eq!(balancer["pools"][0]["algorithm"], json!("least_connections"));
-}
-
-async fn it_understands_http() {
-    let balancer = made(|spec| spec.listeners[0].set_application(Application::Http)).await;
-    assert_eq!(balancer["listeners"][0]["traffic"]["application"], json!("http"));
-}
-
-async fn a_member_has_so_long_to_answer() {
-    let timeout = prost_types::Duration { seconds: 7, nanos: 0 };
-    let balancer = made(|spec| spec.listeners[0].connect_timeout = Some(timeout)).await;
-    assert_eq!(balancer["listeners"][0]["traffic"]["connect_timeout"], json!(7));
-}
-
-async fn so_many_may_connect() {
-    let balancer = made(|spec| spec.listeners[0].connection_limit = Some(1000)).await;
-    assert_eq!(balancer["listeners"][0]["traffic"]["connection_limit"], json!(1000));
-}
-
-async fn what_is_spoken_is_noted_as_it_was_said() {
-    let said = "kubernetes.io/h2c";
-    let balancer = made(|spec| spec.listeners[0].app_protocol = said.into()).await;
-    assert_eq!(balancer["listeners"][0]["traffic"]["app_protocol"], json!(said));
-}
-
+#[tokio::test]
 async fn everything_but_the_address_changes_in_place() {
     let bench = bench().await;
     let (before, _) = bench.ensure(&desired(spec([tcp(80)]), [backend(1)])).await;
@@ -244,35 +236,14 @@ async fn everything_but_the_address_changes_in_place() {
     assert_eq!(bench.cloud.balancer().await["pools"][0]["algorithm"], json!("source_ip"));
 }
 
-async fn tags_say_whose_it_is() {
-    let balancer = made(|_| ()).await;
-    for (key, value) in [
-        ("cluster-id", "c-1"),
-        ("cluster-name", "prod"),
-        ("owner-kind", "Service"),
-        ("owner-namespace", "shop"),
-        ("owner-name", "web"),
-        ("owner-uid", "web"),
-        ("hash", "1-1"),
-    ] {
-        assert_eq!(balancer["tags"][format!("cloudadapter.dev/{key}")], json!(value), "{key}");
-    }
-    assert!(balancer["name"].as_str().is_some_and(|name| name.starts_with("prod-shop-web-")));
-}
-
-async fn routes_are_laid_and_removed() {
+#[tokio::test]
+async fn routes_are_created_with_their_owner_and_removed() {
     let bench = bench().await;
     bench.cloud.machines(1).await;
-    bench.change_routes(&[], [route(1, "i-0001")]).await.remove(0).expect("laid");
+    bench.change_routes(&[], [route(1, "i-0001")]).await.remove(0).expect("created");
     let routes = bench.routes().await;
     assert_eq!((routes.len(), routes[0].destination.as_str()), (1, "10.244.1.0/24"));
+    assert_eq!(routes[0].key, route(1, "i-0001").upsert.key);
     bench.change_routes(&[&routes[0].vendor_id], []).await.remove(0).expect("removed");
     assert_eq!(bench.routes().await, []);
-}
-
-async fn tags_say_whose_route_it_is() {
-    let bench = bench().await;
-    bench.cloud.machines(1).await;
-    bench.change_routes(&[], [route(1, "i-0001")]).await.remove(0).expect("laid");
-    assert_eq!(bench.routes().await[0].key, route(1, "i-0001").upsert.key);
 }

@@ -18,7 +18,7 @@ use crate::{
 
 #[tokio::test]
 async fn standby_is_ready_and_refuses_requests() {
-    let (cloud, api, first) = leading(0).await;
+    let (cloud, api, first) = leading(1).await;
     let second = Replica::standby(&cloud.url, &api).await;
     until("data from the leader", async || {
         let refused = InstanceServiceClient::new(second.channel.clone()).batch_get_instances(request()).await;

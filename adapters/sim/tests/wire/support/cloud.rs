@@ -20,6 +20,14 @@ impl TestCloud {
         Self::start_at("127.0.0.1:0", settings).await
     }
 
+    /// Starts a cloud that completes every write at once, with these settings on top.
+    pub(crate) async fn fast(settings: Value) -> Self {
+        let instant = json!({ "create_ms": 0, "update_ms": 0, "delete_ms": 0 });
+        let cloud = Self::start(json!({ "provisioning": instant })).await;
+        cloud.settings(settings).await;
+        cloud
+    }
+
     /// Starts a cloud in the same way, at a given address.
     pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
         let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
@@ -40,7 +48,16 @@ impl TestCloud {
 
     /// Makes one call of the admin API.
     pub(crate) async fn admin(&self, method: Method, path: &str, body: Value) -> Value {
-        let request = self.admin.request(method, format!("{}/admin/{path}", self.url)).json(&body);
+        self.call(method, &format!("admin/{path}"), body).await
+    }
+
+    /// Makes one call of the vendor's API, as a user would.
+    pub(crate) async fn vendor(&self, method: Method, path: &str, body: Value) -> Value {
+        self.call(method, &format!("v1/{path}"), body).await
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Value) -> Value {
+        let request = self.admin.request(method, format!("{}/{path}", self.url)).json(&body);
         let response = request.send().await.expect("an answer");
         let status = response.status();
         let answer: Value = response.json().await.expect("JSON");

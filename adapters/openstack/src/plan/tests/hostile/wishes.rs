@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     /// Returns a random change of the same Service.
-    pub(super) fn another_wish(&mut self, service: &Service) -> Service {
+    pub(super) fn random_wish(&mut self, service: &Service) -> Service {
         let cloud = &self.bench.cloud;
         let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
         let ids: Vec<String> = cloud.balancers.iter().filter_map(|one| text(one, "id")).collect();
