@@ -9,8 +9,15 @@ use crate::{context::Context, hooks::Hook};
 /// Result of a check's function; `Ok` means that the check passed.
 pub type Verdict = Result<(), Stop>;
 
-/// A check's function. `|cx| Box::pin(check(cx))` turns an `async fn check(cx: &Context) -> Verdict` into this type.
+/// A check's function. `run!(check)` turns an `async fn check(cx: &Context) -> Verdict` into this type.
 pub type Run = for<'a> fn(&'a Context) -> BoxFuture<'a, Verdict>;
+
+macro_rules! run {
+    ($check:path) => {
+        |cx| Box::pin($check(cx))
+    };
+}
+pub(crate) use run;
 
 /// Default time limit of a check. The clean-up after a check has its own limit.
 const USUAL_LIMIT: Duration = Duration::from_secs(60);

@@ -129,36 +129,16 @@ pub struct Hooks {
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum HookError {
-    /// No command of this name is set.
     #[error("hooks.{0} is not set")]
     Missing(Hook),
-    /// The shell cannot be started, or its output cannot be read.
     #[error("hooks.{hook} cannot run")]
-    Run {
-        /// The name of the command.
-        hook: Hook,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The command exited with another code than 0.
+    Run { hook: Hook, source: std::io::Error },
     #[error("hooks.{hook} ended with {status}: {said}")]
-    Failed {
-        /// The name of the command.
-        hook: Hook,
-        /// Its exit code or signal.
-        status: std::process::ExitStatus,
-        /// What the command wrote to standard error.
-        said: String,
-    },
-    /// The command did not end in time.
+    Failed { hook: Hook, status: std::process::ExitStatus, said: String },
     #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
-    Slow {
-        /// The name of the command.
-        hook: Hook,
-        /// The time limit.
-        limit: Duration,
-    },
+    Slow { hook: Hook, limit: Duration },
 }
 
 impl From<HookError> for Stop {

@@ -80,45 +80,16 @@ pub struct Lane {
 
 /// Why no check can run on a lane.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum LaneError {
-    /// The endpoint is invalid.
     #[error("{lane}: endpoint {endpoint}")]
-    Endpoint {
-        /// The lane.
-        lane: String,
-        /// The endpoint as given.
-        endpoint: String,
-        /// The fault in it.
-        source: adapter_client::TargetError,
-    },
-    /// The TLS files, names or identities are invalid.
+    Endpoint { lane: String, endpoint: String, source: adapter_client::TargetError },
     #[error("{lane}: {faults}")]
-    Security {
-        /// The lane.
-        lane: String,
-        /// All faults, each with its key.
-        faults: String,
-    },
-    /// The proxy cannot start.
+    Security { lane: String, faults: String },
     #[error("{lane}")]
-    Proxy {
-        /// The lane.
-        lane: String,
-        /// The cause.
-        source: ProxyError,
-    },
-    /// The adapter cannot be reached, or does not answer as an adapter.
+    Proxy { lane: String, source: ProxyError },
     #[error("{lane}: {endpoint} does not answer GetInfo: {what}\n{hint}")]
-    Adapter {
-        /// The lane.
-        lane: String,
-        /// The endpoint.
-        endpoint: String,
-        /// The answer or error.
-        what: String,
-        /// What the user should check.
-        hint: &'static str,
-    },
+    Adapter { lane: String, endpoint: String, what: String, hint: &'static str },
 }
 
 impl LaneError {

@@ -296,23 +296,12 @@ impl<'de> Deserialize<'de> for Pattern {
 
 /// The reason why a parameter file is refused.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum ParamsError {
-    /// The file cannot be read.
     #[error("--params {path}")]
-    Read {
-        /// The file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The file is invalid.
+    Read { path: String, source: std::io::Error },
     #[error("--params {path}: {fault}")]
-    Invalid {
-        /// The file.
-        path: String,
-        /// The fault, with line and key, and the nearest valid key.
-        fault: String,
-    },
+    Invalid { path: String, fault: String },
 }
 
 impl Params {

@@ -52,27 +52,14 @@ struct Shared {
 
 /// Why a proxy cannot start.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum ProxyError {
-    /// The address is in use.
     #[error("proxy.listen {address}: cannot listen, is another run in progress?")]
-    Listen {
-        /// The listen address.
-        address: SocketAddr,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The proxy's CA cannot be used.
+    Listen { address: SocketAddr, source: std::io::Error },
     #[error("proxy.caFile")]
     Authority(#[from] AuthorityError),
-    /// The vendor's CA cannot be used.
     #[error("proxy.upstreamCaFile {path}")]
-    UpstreamCa {
-        /// The file.
-        path: String,
-        /// The cause.
-        source: anyhow::Error,
-    },
-    /// TLS is set without a CA.
+    UpstreamCa { path: String, source: anyhow::Error },
     #[error("proxy.tls: caFile must be set, and the adapter must trust it")]
     NoCa,
 }

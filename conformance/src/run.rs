@@ -71,24 +71,14 @@ impl Default for Selection {
 
 /// The reason why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum RunError {
-    /// A word matches no check and no family.
     #[error("{flag}: unknown check or family '{word}'; {hint} (see --list)")]
-    Unknown {
-        /// `--include` or `--skip`.
-        flag: &'static str,
-        /// The word as given.
-        word: String,
-        /// A suggestion.
-        hint: String,
-    },
-    /// The selection contains no check.
+    Unknown { flag: &'static str, word: String, hint: String },
     #[error("--tier, --include and --skip select no check; run --list without them to see all checks")]
     NoCheck,
-    /// Neither a flag nor the parameter file names an adapter.
     #[error("no adapter to test: set --endpoint, or lanes in --params")]
     NoLane,
-    /// A lane cannot be opened.
     #[error(transparent)]
     Lane(#[from] LaneError),
 }

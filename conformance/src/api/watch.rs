@@ -129,65 +129,32 @@ impl<T: Event> Watch<T> {
     }
 }
 
-impl Event for WatchInstancesResponse {
-    type Item = Instance;
+/// The same events have a type of their own in each watch.
+macro_rules! event {
+    ($response:ident, $module:ident, $item:ident, $key:ident, $gone:ident => $evidence:expr) => {
+        impl Event for $response {
+            type Item = $item;
 
-    fn mirror(self) -> Mirror<Instance> {
-        use watch_instances_response::Event;
-        match self.event {
-            Some(Event::Reset(reset)) => Mirror::Reset(reset),
-            Some(Event::Items(items)) => Mirror::Items(items.items),
-            Some(Event::Synced(synced)) => Mirror::Synced(synced),
-            Some(Event::Upsert(item)) => Mirror::Upsert(item),
-            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.provider_id, evidence: gone.evidence },
-            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
-            None => Mirror::Unknown,
+            fn mirror(self) -> Mirror<$item> {
+                use $module::Event;
+                match self.event {
+                    Some(Event::Reset(reset)) => Mirror::Reset(reset),
+                    Some(Event::Items(items)) => Mirror::Items(items.items),
+                    Some(Event::Synced(synced)) => Mirror::Synced(synced),
+                    Some(Event::Upsert(item)) => Mirror::Upsert(item),
+                    Some(Event::Gone($gone)) => Mirror::Gone { evidence: $evidence, key: $gone.$key },
+                    Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
+                    None => Mirror::Unknown,
+                }
+            }
+
+            fn key(item: &$item) -> &str {
+                &item.$key
+            }
         }
-    }
-
-    fn key(item: &Instance) -> &str {
-        &item.provider_id
-    }
+    };
 }
 
-impl Event for WatchLoadBalancersResponse {
-    type Item = LoadBalancer;
-
-    fn mirror(self) -> Mirror<LoadBalancer> {
-        use watch_load_balancers_response::Event;
-        match self.event {
-            Some(Event::Reset(reset)) => Mirror::Reset(reset),
-            Some(Event::Items(items)) => Mirror::Items(items.items),
-            Some(Event::Synced(synced)) => Mirror::Synced(synced),
-            Some(Event::Upsert(item)) => Mirror::Upsert(item),
-            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.vendor_id, evidence: None },
-            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
-            None => Mirror::Unknown,
-        }
-    }
-
-    fn key(item: &LoadBalancer) -> &str {
-        &item.vendor_id
-    }
-}
-
-impl Event for WatchRoutesResponse {
-    type Item = Route;
-
-    fn mirror(self) -> Mirror<Route> {
-        use watch_routes_response::Event;
-        match self.event {
-            Some(Event::Reset(reset)) => Mirror::Reset(reset),
-            Some(Event::Items(items)) => Mirror::Items(items.items),
-            Some(Event::Synced(synced)) => Mirror::Synced(synced),
-            Some(Event::Upsert(item)) => Mirror::Upsert(item),
-            Some(Event::Gone(gone)) => Mirror::Gone { key: gone.vendor_id, evidence: None },
-            Some(Event::Bookmark(bookmark)) => Mirror::Bookmark(bookmark),
-            None => Mirror::Unknown,
-        }
-    }
-
-    fn key(item: &Route) -> &str {
-        &item.vendor_id
-    }
-}
+event!(WatchInstancesResponse, watch_instances_response, Instance, provider_id, gone => gone.evidence);
+event!(WatchLoadBalancersResponse, watch_load_balancers_response, LoadBalancer, vendor_id, gone => None);
+event!(WatchRoutesResponse, watch_routes_response, Route, vendor_id, gone => None);

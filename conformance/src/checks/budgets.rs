@@ -10,26 +10,26 @@ mod windows;
 
 pub(super) use self::{load::everything, load::under};
 use crate::{
-    check::{Check, Need},
+    check::{Check, Need, run},
     hooks::Hook,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t2("BUD-01", "bucket-bound-holds-in-every-window", |cx| Box::pin(windows::bound_holds(cx)))
+    Check::t2("BUD-01", "bucket-bound-holds-in-every-window", run!(windows::bound_holds))
         .section("adapter_service.proto, Budget")
         .needs(&[Need::Proxy, Need::Param("limits.buckets"), Need::Hook(Hook::CreateInstances)])
         .within(300),
-    Check::t2("BUD-02", "storm-does-not-delay-ensure", |cx| Box::pin(storm::delays_no_ensure(cx)))
+    Check::t2("BUD-02", "storm-does-not-delay-ensure", run!(storm::delays_no_ensure))
         .section("common.proto, Priority")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .within(600),
-    Check::t2("BUD-03", "retry-after-is-honoured-exactly", |cx| Box::pin(pauses::retry_after(cx)))
+    Check::t2("BUD-03", "retry-after-is-honoured-exactly", run!(pauses::retry_after))
         .section("common.proto, REASON_VENDOR_THROTTLED; adapter_service.proto, Budget.paused_until")
         .needs(THROTTLED),
-    Check::t2("BUD-04", "throttled-batch-does-not-fan-out", |cx| Box::pin(pauses::no_fan_out(cx)))
+    Check::t2("BUD-04", "throttled-batch-does-not-fan-out", run!(pauses::no_fan_out))
         .section("instance_service.proto, BatchGetInstances")
         .needs(THROTTLED),
-    Check::t2("BUD-05", "learned-rate-settles-below-real-limit", |cx| Box::pin(learned::settles(cx)))
+    Check::t2("BUD-05", "learned-rate-settles-below-real-limit", run!(learned::settles))
         .section("adapter_service.proto, Budget.rate")
         .needs(&[
             Need::Proxy,
@@ -38,13 +38,13 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::CreateInstances),
         ])
         .within(600),
-    Check::t2("BUD-06", "cost-in-answers-equals-calls-seen-by-proxy", |cx| Box::pin(cost::is_true(cx)))
+    Check::t2("BUD-06", "cost-in-answers-equals-calls-seen-by-proxy", run!(cost::is_true))
         .section("common.proto, Cost")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t2("BUD-07", "unreachable-deadline-is-refused-at-once", |cx| Box::pin(pauses::deadline(cx)))
+    Check::t2("BUD-07", "unreachable-deadline-is-refused-at-once", run!(pauses::deadline))
         .section("common.proto, REASON_BUDGET_EXHAUSTED")
         .needs(THROTTLED),
-    Check::t3("BUD-08", "failover-does-not-overspend", |cx| Box::pin(failover::keeps_to_the_budget(cx)))
+    Check::t3("BUD-08", "failover-does-not-overspend", run!(failover::keeps_to_the_budget))
         .section("adapter_service.proto, Budget, WatchStatusResponse.leader")
         .needs(&[
             Need::Replicas,

@@ -27,29 +27,29 @@ use tonic_reflection::pb::v1::{
 
 use crate::{
     api::{Api, Role},
-    check::{Check, Need, Stop, Verdict},
+    check::{Check, Need, Stop, Verdict, run},
     cluster::{tcp, udp},
     context::Context,
     expect,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t1("ID-01", "info-is-complete-and-stable-across-replicas", |cx| Box::pin(info(cx)))
+    Check::t1("ID-01", "info-is-complete-and-stable-across-replicas", run!(info))
         .visits_replicas()
         .section("adapter_service.proto, GetInfoResponse"),
-    Check::t2("ID-02", "status-answers-within-50ms-and-makes-no-vendor-call", |cx| Box::pin(status(cx)))
+    Check::t2("ID-02", "status-answers-within-50ms-and-makes-no-vendor-call", run!(status))
         .section("adapter_service.proto, WatchStatus"),
-    Check::t1("ID-03", "health-per-service-and-standby-not-serving", |cx| Box::pin(health(cx)))
+    Check::t1("ID-03", "health-per-service-and-standby-not-serving", run!(health))
         .visits_replicas()
         .section("adapter_service.proto, AdapterService; grpc.health.v1"),
-    Check::t1("ID-04", "reflection-or-descriptor-matches-published-contract", |cx| Box::pin(reflection(cx)))
+    Check::t1("ID-04", "reflection-or-descriptor-matches-published-contract", run!(reflection))
         .section("all .proto files; grpc.reflection.v1"),
-    Check::t1("ID-05", "unknown-request-fields-and-enum-values-are-tolerated", |cx| Box::pin(newer(cx)))
+    Check::t1("ID-05", "unknown-request-fields-and-enum-values-are-tolerated", run!(newer))
         .section("common.proto, RequestContext"),
-    Check::t1("ID-06", "capability-absent-means-unsupported-feature-not-silence", |cx| Box::pin(absent(cx)))
+    Check::t1("ID-06", "capability-absent-means-unsupported-feature-not-silence", run!(absent))
         .section("adapter_service.proto, Capability")
         .needs(&[Need::Capability("loadbalancers")]),
-    Check::t3("ID-07", "swapped-process-changes-instance-id", |cx| Box::pin(swapped(cx)))
+    Check::t3("ID-07", "swapped-process-changes-instance-id", run!(swapped))
         .section("adapter_service.proto, GetInfoResponse.instance_id"),
 ];
 

@@ -10,7 +10,7 @@ mod pages;
 mod watch;
 
 use crate::{
-    check::{Check, Need},
+    check::{Check, Need, run},
     hooks::Hook,
 };
 
@@ -20,69 +20,57 @@ const DELETE: Need = Need::Hook(Hook::DeleteInstances);
 const LISTS: Need = Need::Param("vendor.lists[instances]");
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t1("INS-01", "batch-keeps-order-and-one-bad-ref-does-not-fail-others", |cx| {
-        Box::pin(batch::order(cx))
-    })
-    .section("instance_service.proto, BatchGetInstances")
-    .needs(&[INSTANCES, CREATE]),
-    Check::t1("INS-02", "existing-instance-has-addresses-zone-type-fingerprint", |cx| {
-        Box::pin(batch::whole(cx))
-    })
-    .section("instance_service.proto, Instance")
-    .needs(&[INSTANCES, CREATE]),
-    Check::t1("INS-03", "deleted-instance-becomes-gone-with-evidence", |cx| Box::pin(absence::deleted(cx)))
+    Check::t1("INS-01", "batch-keeps-order-and-one-bad-ref-does-not-fail-others", run!(batch::order))
+        .section("instance_service.proto, BatchGetInstances")
+        .needs(&[INSTANCES, CREATE]),
+    Check::t1("INS-02", "existing-instance-has-addresses-zone-type-fingerprint", run!(batch::whole))
+        .section("instance_service.proto, Instance")
+        .needs(&[INSTANCES, CREATE]),
+    Check::t1("INS-03", "deleted-instance-becomes-gone-with-evidence", run!(absence::deleted))
         .section("instance_service.proto, Evidence")
         .needs(&[INSTANCES, CREATE, DELETE]),
-    Check::t1("INS-04", "foreign-provider-id-is-foreign", |cx| Box::pin(batch::foreign(cx)))
+    Check::t1("INS-04", "foreign-provider-id-is-foreign", run!(batch::foreign))
         .section("instance_service.proto, EXISTENCE_FOREIGN")
         .needs(&[INSTANCES]),
-    Check::t1("INS-05", "name-lookup-miss-is-not-visible-never-gone", |cx| Box::pin(absence::name(cx)))
+    Check::t1("INS-05", "name-lookup-miss-is-not-visible-never-gone", run!(absence::name))
         .section("instance_service.proto, InstanceRef.node_name")
         .needs(&[INSTANCES, CREATE, DELETE]),
-    Check::t2("INS-06", "all-404-scope-yields-zero-gone", |cx| Box::pin(faults::all_404(cx)))
+    Check::t2("INS-06", "all-404-scope-yields-zero-gone", run!(faults::all_404))
         .section("instance_service.proto, Evidence; common.proto, REASON_RESOURCE_GONE")
         .needs(&[Need::Proxy, INSTANCES, CREATE]),
-    Check::t2("INS-07", "empty-list-yields-zero-gone", |cx| Box::pin(faults::empty_list(cx)))
+    Check::t2("INS-07", "empty-list-yields-zero-gone", run!(faults::empty_list))
         .section("instance_service.proto, Evidence")
         .needs(&[Need::Proxy, LISTS, INSTANCES, CREATE]),
-    Check::t2("INS-08", "fresh-instance-inside-consistency-horizon-is-not-gone", |cx| {
-        Box::pin(faults::newborn(cx))
-    })
-    .section("instance_service.proto, EXISTENCE_NOT_VISIBLE")
-    .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE]),
-    Check::t1("INS-09", "snapshot-is-closed-by-synced-with-count-and-checksum", |cx| {
-        Box::pin(listing::closed(cx))
-    })
-    .section("common.proto, Synced")
-    .needs(&[INSTANCES, CREATE]),
-    Check::t2("INS-10", "broken-page-means-no-synced-and-an-error", |cx| Box::pin(pages::broken(cx)))
+    Check::t2("INS-08", "fresh-instance-inside-consistency-horizon-is-not-gone", run!(faults::newborn))
+        .section("instance_service.proto, EXISTENCE_NOT_VISIBLE")
+        .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE]),
+    Check::t1("INS-09", "snapshot-is-closed-by-synced-with-count-and-checksum", run!(listing::closed))
+        .section("common.proto, Synced")
+        .needs(&[INSTANCES, CREATE]),
+    Check::t2("INS-10", "broken-page-means-no-synced-and-an-error", run!(pages::broken))
         .section("common.proto, Synced; failure is never encoded as an empty collection")
         .needs(&[Need::Proxy, LISTS, INSTANCES, CREATE])
         .within(120),
-    Check::t2("INS-11", "list-during-churn-contains-every-stable-instance", |cx| Box::pin(pages::churn(cx)))
+    Check::t2("INS-11", "list-during-churn-contains-every-stable-instance", run!(pages::churn))
         .section("instance_service.proto, WatchInstances")
         .needs(&[Need::Proxy, LISTS, INSTANCES, CREATE, DELETE])
         .within(120),
-    Check::t2("INS-12", "max-staleness-zero-reads-after-arrival", |cx| Box::pin(freshness::live(cx)))
+    Check::t2("INS-12", "max-staleness-zero-reads-after-arrival", run!(freshness::live))
         .section("common.proto, RequestContext.max_staleness")
         .needs(&[Need::Proxy, INSTANCES, CREATE]),
-    Check::t1("INS-13", "fingerprint-changes-iff-node-relevant-fields-change", |cx| {
-        Box::pin(freshness::fingerprint(cx))
-    })
-    .section("instance_service.proto, Instance.fingerprint")
-    .needs(&[INSTANCES, CREATE, Need::Hook(Hook::ChangeInstance), Need::Hook(Hook::TouchInstance)]),
-    Check::t1("INS-14", "watch-resets-syncs-bookmarks-and-resumes", |cx| Box::pin(watch::follows(cx)))
+    Check::t1("INS-13", "fingerprint-changes-iff-node-relevant-fields-change", run!(freshness::fingerprint))
+        .section("instance_service.proto, Instance.fingerprint")
+        .needs(&[INSTANCES, CREATE, Need::Hook(Hook::ChangeInstance), Need::Hook(Hook::TouchInstance)]),
+    Check::t1("INS-14", "watch-resets-syncs-bookmarks-and-resumes", run!(watch::follows))
         .section("instance_service.proto, WatchInstances; common.proto, Synced.token, Bookmark")
         .needs(&[INSTANCES, CREATE, DELETE])
         .within(300),
-    Check::t3("INS-15", "watch-after-lost-events-sends-reset", |cx| Box::pin(watch::lost(cx)))
+    Check::t3("INS-15", "watch-after-lost-events-sends-reset", run!(watch::lost))
         .section("common.proto, Synced.token")
         .needs(&[INSTANCES, CREATE, DELETE, Need::Hook(Hook::KillAdapter), Need::Hook(Hook::StartAdapter)])
         .within(300),
-    Check::t2("INS-16", "ten-thousand-instances-stay-under-message-limits", |cx| {
-        Box::pin(pages::ten_thousand(cx))
-    })
-    .section("common.proto, the rules for every message; instance_service.proto, BatchGetInstances")
-    .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE])
-    .within(900),
+    Check::t2("INS-16", "ten-thousand-instances-stay-under-message-limits", run!(pages::ten_thousand))
+        .section("common.proto, the rules for every message; instance_service.proto, BatchGetInstances")
+        .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE])
+        .within(900),
 ];

@@ -5,12 +5,12 @@ mod connections;
 mod shutdown;
 
 use crate::{
-    check::{Check, Need},
+    check::{Check, Need, run},
     hooks::Hook,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t3("LIF-01", "graceful-shutdown-drains-and-hands-over", |cx| Box::pin(shutdown::graceful(cx)))
+    Check::t3("LIF-01", "graceful-shutdown-drains-and-hands-over", run!(shutdown::graceful))
         .section("common.proto, REASON_DRAINING; replicas.md, When the leader changes")
         .needs(&[
             Need::Replicas,
@@ -21,11 +21,11 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Capability("loadbalancers"),
         ])
         .within(120),
-    Check::t1("LIF-02", "max-connection-age-does-not-lose-a-call", |cx| Box::pin(connections::age(cx)))
+    Check::t1("LIF-02", "max-connection-age-does-not-lose-a-call", run!(connections::age))
         .section("reference/driver.md, Server settings")
         .needs(&[Need::Secured, Need::Param("timings.connectionAge")])
         .within(600),
-    Check::t3("LIF-03", "invalid-config-reload-keeps-the-old-one", |cx| Box::pin(config::invalid(cx)))
+    Check::t3("LIF-03", "invalid-config-reload-keeps-the-old-one", run!(config::invalid))
         .section("adapter_service.proto, WatchStatusResponse.config_revision")
         .needs(&[Need::Hook(Hook::BreakConfig), Need::Hook(Hook::MendConfig), Need::Capability("instances")])
         .within(300),

@@ -13,24 +13,20 @@ mod trouble;
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, LoadBalancerState};
 
 use crate::{
-    check::{Check, Need, Stop},
+    check::{Check, Need, Stop, run},
     context::Context,
     expect,
     hooks::Hook,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t1("LB-01", "ensure-reaches-active-and-returns-address", |cx| {
-        Box::pin(ensure::reaches_active(cx))
-    })
-    .section("load_balancer_service.proto, EnsureLoadBalancer")
-    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t2("LB-02", "repeat-ensure-is-noop-with-zero-vendor-calls", |cx| {
-        Box::pin(ensure::repeat_is_free(cx))
-    })
-    .section("load_balancer_service.proto, EnsureLoadBalancer: nothing to do costs 0 vendor calls")
-    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t3("LB-03", "noop-after-restart-costs-only-listing", |cx| Box::pin(ensure::after_restart(cx)))
+    Check::t1("LB-01", "ensure-reaches-active-and-returns-address", run!(ensure::reaches_active))
+        .section("load_balancer_service.proto, EnsureLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t2("LB-02", "repeat-ensure-is-noop-with-zero-vendor-calls", run!(ensure::repeat_is_free))
+        .section("load_balancer_service.proto, EnsureLoadBalancer: nothing to do costs 0 vendor calls")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t3("LB-03", "noop-after-restart-costs-only-listing", run!(ensure::after_restart))
         .section("load_balancer_service.proto, EnsureLoadBalancer, LoadBalancer.applied_hash")
         .needs(&[
             Need::Proxy,
@@ -40,41 +36,35 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::KillAdapter),
             Need::Hook(Hook::StartAdapter),
         ]),
-    Check::t2("LB-04", "identical-concurrent-ensures-join", |cx| Box::pin(ensure::identical_join(cx)))
+    Check::t2("LB-04", "identical-concurrent-ensures-join", run!(ensure::identical_join))
         .section("load_balancer_service.proto, EnsureLoadBalancer: the same request joins the work under way")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-05", "newer-fence-supersedes-older-work", |cx| Box::pin(fences::newer_supersedes(cx)))
+    Check::t1("LB-05", "newer-fence-supersedes-older-work", run!(fences::newer_supersedes))
         .section("load_balancer_service.proto, EnsureLoadBalancer; common.proto, Fence")
         .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .alone(),
-    Check::t2("LB-06", "stale-fence-is-refused-and-writes-nothing", |cx| {
-        Box::pin(fences::stale_is_refused(cx))
-    })
-    .section("common.proto, Fence")
-    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-07", "delete-by-key-without-vendor-id", |cx| Box::pin(deletion::by_key(cx)))
+    Check::t2("LB-06", "stale-fence-is-refused-and-writes-nothing", run!(fences::stale_is_refused))
+        .section("common.proto, Fence")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-07", "delete-by-key-without-vendor-id", run!(deletion::by_key))
         .section("load_balancer_service.proto, DeleteLoadBalancer")
         .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-08", "delete-never-created-is-ok", |cx| Box::pin(deletion::of_nothing(cx)))
+    Check::t1("LB-08", "delete-never-created-is-ok", run!(deletion::of_nothing))
         .section("load_balancer_service.proto, DeleteLoadBalancer")
         .needs(&[Need::Capability("loadbalancers")]),
-    Check::t2("LB-09", "delete-while-creating-leaves-nothing", |cx| Box::pin(deletion::while_creating(cx)))
+    Check::t2("LB-09", "delete-while-creating-leaves-nothing", run!(deletion::while_creating))
         .section("load_balancer_service.proto, DeleteLoadBalancer")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-10", "recreate-right-after-delete-gets-its-own-lb", |cx| {
-        Box::pin(deletion::and_recreation(cx))
-    })
-    .section("load_balancer_service.proto, LoadBalancerKey, DeleteLoadBalancer")
-    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-11", "two-clusters-same-names-never-touch-each-other", |cx| {
-        Box::pin(owners::of_two_clusters(cx))
-    })
-    .section("load_balancer_service.proto, LoadBalancerKey; common.proto, RequestContext.cluster_id")
-    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-12", "foreign-owned-lb-is-never-modified-or-deleted", |cx| Box::pin(owners::of_others(cx)))
+    Check::t1("LB-10", "recreate-right-after-delete-gets-its-own-lb", run!(deletion::and_recreation))
+        .section("load_balancer_service.proto, LoadBalancerKey, DeleteLoadBalancer")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-11", "two-clusters-same-names-never-touch-each-other", run!(owners::of_two_clusters))
+        .section("load_balancer_service.proto, LoadBalancerKey; common.proto, RequestContext.cluster_id")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1("LB-12", "foreign-owned-lb-is-never-modified-or-deleted", run!(owners::of_others))
         .section("load_balancer_service.proto, Adoption, DeleteLoadBalancer")
         .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-13", "adoption-only-when-asked-and-tags-first", |cx| Box::pin(owners::adoption(cx)))
+    Check::t1("LB-13", "adoption-only-when-asked-and-tags-first", run!(owners::adoption))
         .section("load_balancer_service.proto, Adoption")
         .needs(&[
             Need::Capability("loadbalancers"),
@@ -85,20 +75,20 @@ pub(super) const CHECKS: &[Check] = &[
         ])
         .optional()
         .alone(),
-    Check::t1("LB-14", "backend-set-delta-equals-full-upload", |cx| {
-        Box::pin(backend_sets::delta_equals_full(cx))
-    })
-    .section("load_balancer_service.proto, PutBackendSet")
-    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-15", "unknown-backend-set-is-reported-and-recoverable", |cx| {
-        Box::pin(backend_sets::unknown_is_reported(cx))
-    })
+    Check::t1("LB-14", "backend-set-delta-equals-full-upload", run!(backend_sets::delta_equals_full))
+        .section("load_balancer_service.proto, PutBackendSet")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+    Check::t1(
+        "LB-15",
+        "unknown-backend-set-is-reported-and-recoverable",
+        run!(backend_sets::unknown_is_reported),
+    )
     .section("common.proto, REASON_BACKEND_SET_UNKNOWN; load_balancer_service.proto, BackendDelta.base_id")
     .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t2("LB-16", "member-change-does-not-touch-listeners", |cx| Box::pin(changes::members(cx)))
+    Check::t2("LB-16", "member-change-does-not-touch-listeners", run!(changes::members))
         .section("load_balancer_service.proto, LoadBalancer.applied_hash")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("LB-17", "port-change-keeps-address", |cx| Box::pin(changes::ports(cx)))
+    Check::t1("LB-17", "port-change-keeps-address", run!(changes::ports))
         .section("load_balancer_service.proto, EnsureLoadBalancer; adapter_service.proto, Capability")
         .needs(&[
             Need::Capability("loadbalancers"),
@@ -106,33 +96,31 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::CreateInstances),
         ])
         .optional(),
-    Check::t1("LB-18", "immutable-change-follows-recreate-policy", |cx| Box::pin(changes::immutable(cx)))
+    Check::t1("LB-18", "immutable-change-follows-recreate-policy", run!(changes::immutable))
         .section("load_balancer_service.proto, Recreate; common.proto, REASON_IMMUTABLE_FIELD")
         .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .optional(),
-    Check::t2("LB-19", "class-or-name-change-leaves-no-orphan", |cx| Box::pin(changes::names(cx)))
+    Check::t2("LB-19", "class-or-name-change-leaves-no-orphan", run!(changes::names))
         .section("load_balancer_service.proto, LoadBalancerKey; common.proto, Owner")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .shared(),
-    Check::t2("LB-20", "vendor-error-state-is-reported-and-deletable", |cx| {
-        Box::pin(trouble::vendor_error(cx))
-    })
-    .section("load_balancer_service.proto, LOAD_BALANCER_STATE_ERROR, Recreate, DeleteLoadBalancer")
-    .needs(&[
-        Need::Proxy,
-        Need::Capability("loadbalancers"),
-        Need::Hook(Hook::CreateInstances),
-        Need::Hook(Hook::BreakLoadBalancer),
-    ])
-    .shared(),
-    Check::t2("LB-21", "conflict-409-while-pending-is-waited-for", |cx| Box::pin(trouble::busy(cx)))
+    Check::t2("LB-20", "vendor-error-state-is-reported-and-deletable", run!(trouble::vendor_error))
+        .section("load_balancer_service.proto, LOAD_BALANCER_STATE_ERROR, Recreate, DeleteLoadBalancer")
+        .needs(&[
+            Need::Proxy,
+            Need::Capability("loadbalancers"),
+            Need::Hook(Hook::CreateInstances),
+            Need::Hook(Hook::BreakLoadBalancer),
+        ])
+        .shared(),
+    Check::t2("LB-21", "conflict-409-while-pending-is-waited-for", run!(trouble::busy))
         .section("load_balancer_service.proto, EnsureLoadBalancer: repeat it until the state is ACTIVE")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .optional(),
-    Check::t2("LB-22", "list-shows-partial-and-orphaned-owned-objects", |cx| Box::pin(trouble::partial(cx)))
+    Check::t2("LB-22", "list-shows-partial-and-orphaned-owned-objects", run!(trouble::partial))
         .section("load_balancer_service.proto, WatchLoadBalancers: orphans and half-built ones included")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
-    Check::t2("LB-23", "manual-drift-is-repaired-within-drift-period", |cx| Box::pin(trouble::drift(cx)))
+    Check::t2("LB-23", "manual-drift-is-repaired-within-drift-period", run!(trouble::drift))
         .section("load_balancer_service.proto, EnsureLoadBalancer: converges to the desired state")
         .needs(&[
             Need::Proxy,
@@ -141,7 +129,7 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::DriftLoadBalancer),
         ])
         .within(600),
-    Check::t3("LB-24", "hash-version-bump-causes-no-writes", |cx| Box::pin(plans::hash_version(cx)))
+    Check::t3("LB-24", "hash-version-bump-causes-no-writes", run!(plans::hash_version))
         .section("load_balancer_service.proto, LoadBalancer.applied_hash")
         .needs(&[
             Need::Proxy,
@@ -150,18 +138,14 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::KillAdapter),
             Need::Hook(Hook::StartAdapterWithNextHash),
         ]),
-    Check::t2("LB-25", "dry-run-writes-nothing-and-predicts-calls-within-20-percent", |cx| {
-        Box::pin(plans::dry_run(cx))
-    })
-    .section("load_balancer_service.proto, EnsureLoadBalancerRequest.dry_run; common.proto, PlannedStep")
-    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
-    .optional(),
-    Check::t1("LB-26", "dual-stack-udp-proxy-source-ranges-affinity-roundtrip", |cx| {
-        Box::pin(features::round_trip(cx))
-    })
-    .section("load_balancer_service.proto, LoadBalancerSpec; adapter_service.proto, Capability")
-    .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
-    .optional(),
+    Check::t2("LB-25", "dry-run-writes-nothing-and-predicts-calls-within-20-percent", run!(plans::dry_run))
+        .section("load_balancer_service.proto, EnsureLoadBalancerRequest.dry_run; common.proto, PlannedStep")
+        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .optional(),
+    Check::t1("LB-26", "dual-stack-udp-proxy-source-ranges-affinity-roundtrip", run!(features::round_trip))
+        .section("load_balancer_service.proto, LoadBalancerSpec; adapter_service.proto, Capability")
+        .needs(&[Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .optional(),
 ];
 
 /// The keys of the load balancers of the check's cluster, listed fresh, in order. Asserts that each load balancer is ACTIVE.

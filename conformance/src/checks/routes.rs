@@ -12,7 +12,7 @@ use cloud_api_proto::v1alpha1::{
 use tokio::time::Instant;
 
 use crate::{
-    check::{Check, Need, Stop, Verdict},
+    check::{Check, Need, Stop, Verdict, run},
     cluster::Cluster,
     context::Context,
     expect,
@@ -20,16 +20,16 @@ use crate::{
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t1("RT-01", "apply-is-idempotent-per-item", |cx| Box::pin(items::idempotent(cx)))
+    Check::t1("RT-01", "apply-is-idempotent-per-item", run!(items::idempotent))
         .section("route_service.proto, RouteResult.Outcome")
         .needs(&[Need::Capability("routes"), Need::Hook(Hook::CreateInstances)]),
-    Check::t1("RT-02", "foreign-routes-survive-every-apply", |cx| Box::pin(ownership::foreign_survive(cx)))
+    Check::t1("RT-02", "foreign-routes-survive-every-apply", run!(ownership::foreign_survive))
         .section("route_service.proto, ApplyRoutes: there is no \"replace everything\"")
         .needs(FOREIGN),
-    Check::t1("RT-03", "deletes-need-key-and-ownership", |cx| Box::pin(ownership::deletes(cx)))
+    Check::t1("RT-03", "deletes-need-key-and-ownership", run!(ownership::deletes))
         .section("route_service.proto, ApplyRoutes: a deletion needs an explicit key and ownership")
         .needs(FOREIGN),
-    Check::t2("RT-04", "one-failing-route-does-not-fail-the-batch", |cx| Box::pin(items::one_fails(cx)))
+    Check::t2("RT-04", "one-failing-route-does-not-fail-the-batch", run!(items::one_fails))
         .section("route_service.proto, ApplyRoutes: one failing route never fails the others")
         .needs(&[
             Need::Proxy,
@@ -37,12 +37,10 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Hook(Hook::CreateInstances),
             Need::Hook(Hook::DeleteInstances),
         ]),
-    Check::t1("RT-05", "overlapping-foreign-route-is-a-conflict-not-a-takeover", |cx| {
-        Box::pin(ownership::conflict(cx))
-    })
-    .section("route_service.proto, RouteResult.Outcome, RouteOwner")
-    .needs(FOREIGN),
-    Check::t2("RT-06", "thousand-routes-respect-budget-and-finish", |cx| Box::pin(crowd::thousand(cx)))
+    Check::t1("RT-05", "overlapping-foreign-route-is-a-conflict-not-a-takeover", run!(ownership::conflict))
+        .section("route_service.proto, RouteResult.Outcome, RouteOwner")
+        .needs(FOREIGN),
+    Check::t2("RT-06", "thousand-routes-respect-budget-and-finish", run!(crowd::thousand))
         .section("route_service.proto, ApplyRoutes; common.proto, REASON_BUDGET_EXHAUSTED, REASON_QUEUE_FULL")
         .needs(&[
             Need::Proxy,

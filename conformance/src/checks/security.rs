@@ -6,38 +6,36 @@ mod rotation;
 mod secrets;
 
 use crate::{
-    check::{Check, Need},
+    check::{Check, Need, run},
     hooks::Hook,
 };
 
 pub(super) const CHECKS: &[Check] = &[
-    Check::t1("SEC-01", "no-identity-is-refused-and-probe-port-serves-no-api", |cx| {
-        Box::pin(callers::no_identity(cx))
-    })
-    .section("common.proto, REASON_CALLER_UNAUTHENTICATED; reference/driver.md, Callers and roles")
-    .needs(&[Need::Secured]),
-    Check::t1("SEC-02", "each-role-reaches-only-its-service", |cx| Box::pin(roles::matrix(cx)))
+    Check::t1("SEC-01", "no-identity-is-refused-and-probe-port-serves-no-api", run!(callers::no_identity))
+        .section("common.proto, REASON_CALLER_UNAUTHENTICATED; reference/driver.md, Callers and roles")
+        .needs(&[Need::Secured]),
+    Check::t1("SEC-02", "each-role-reaches-only-its-service", run!(roles::matrix))
         .section("common.proto, REASON_CALLER_FORBIDDEN; reference/driver.md, Callers and roles")
         .needs(&[Need::Secured]),
-    Check::t3("SEC-03", "credentials-rotate-under-load-without-failed-rpc", |cx| {
-        Box::pin(rotation::credentials(cx))
-    })
-    .section("security.md, Rotation")
-    .needs(&[
-        Need::Hook(Hook::RotateCredentials),
-        Need::Hook(Hook::RevokeCredentials),
-        Need::Hook(Hook::CreateInstances),
-        Need::Capability("instances"),
-        Need::Capability("loadbalancers"),
-    ])
-    .within(300),
-    Check::t3("SEC-04", "server-certificate-and-tokens-rotate-without-failed-rpc", |cx| {
-        Box::pin(rotation::certificates_and_tokens(cx))
-    })
+    Check::t3("SEC-03", "credentials-rotate-under-load-without-failed-rpc", run!(rotation::credentials))
+        .section("security.md, Rotation")
+        .needs(&[
+            Need::Hook(Hook::RotateCredentials),
+            Need::Hook(Hook::RevokeCredentials),
+            Need::Hook(Hook::CreateInstances),
+            Need::Capability("instances"),
+            Need::Capability("loadbalancers"),
+        ])
+        .within(300),
+    Check::t3(
+        "SEC-04",
+        "server-certificate-and-tokens-rotate-without-failed-rpc",
+        run!(rotation::certificates_and_tokens),
+    )
     .section("security.md, Rotation")
     .needs(&[Need::Secured, Need::Hook(Hook::RotateServerCertificate), Need::Hook(Hook::RotateTokens)])
     .within(300),
-    Check::t2("SEC-05", "secrets-never-in-answers-logs-metrics", |cx| Box::pin(secrets::canary(cx)))
+    Check::t2("SEC-05", "secrets-never-in-answers-logs-metrics", run!(secrets::canary))
         .section("common.proto, Scope.endpoint; reference/driver.md, Callers and roles")
         .needs(&[
             Need::Proxy,

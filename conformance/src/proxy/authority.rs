@@ -31,25 +31,14 @@ impl fmt::Debug for Authority {
 
 /// Why a CA cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum AuthorityError {
-    /// A file cannot be read or written.
     #[error("{path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The files are not a CA certificate with its key.
+    File { path: PathBuf, source: std::io::Error },
     #[error(
         "{path}: not a CA certificate with its key beside it; remove both files to have new ones created"
     )]
-    Content {
-        /// The certificate file.
-        path: PathBuf,
-        /// The cause.
-        source: rcgen::Error,
-    },
+    Content { path: PathBuf, source: rcgen::Error },
 }
 
 impl Authority {
