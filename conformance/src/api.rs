@@ -321,7 +321,7 @@ impl Api {
         request.set_timeout(self.deadline);
         let begun = Instant::now();
         // Boxed, because the futures of tonic's clients are large and checks hold many of them.
-        let answer = self.patiently(Box::pin(send(request))).await;
+        let answer = self.with_timeout(Box::pin(send(request))).await;
         let took = begun.elapsed();
         match answer {
             Ok(answer) => {
@@ -347,21 +347,21 @@ impl Api {
     {
         self.transcript.sent(&self.role.to_string(), method, &message);
         let begun = Instant::now();
-        match self.patiently(Box::pin(send(Request::new(message)))).await {
+        match self.with_timeout(Box::pin(send(Request::new(message)))).await {
             Ok(stream) => Ok(Watch::new(method, stream.into_inner(), self.clone())),
             Err(status) => Err(self.error(method, status, begun.elapsed())),
         }
     }
 
     /// Stops waiting for an adapter that ignores the deadline.
-    async fn patiently<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-        let patience = self.deadline.saturating_add(GRACE);
+    async fn with_timeout<T>(&self, call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        let timeout = self.deadline.saturating_add(GRACE);
         let late = |_elapsed| {
             let text =
-                format!("no answer within {} s (deadline {} s)", patience.as_secs(), self.deadline.as_secs());
+                format!("no answer within {} s (deadline {} s)", timeout.as_secs(), self.deadline.as_secs());
             Status::new(Code::DeadlineExceeded, text)
         };
-        tokio::time::timeout(patience, call).await.map_err(late)?
+        tokio::time::timeout(timeout, call).await.map_err(late)?
     }
 
     fn error(&self, method: &'static str, status: Status, took: Duration) -> CallError {

@@ -40,7 +40,7 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
     let mut left = Vec::new();
     for replica in cx.lane().down() {
         if let Err(stop) = cx.replica_process(replica).start().await {
-            left.push(format!("the adapter hangs: {}", said(&stop)));
+            left.push(format!("the adapter hangs: {}", text(&stop)));
         }
     }
     let acted = cx.check().exclusive && cx.lane().proxy.as_ref().is_some_and(Proxy::clear);
@@ -53,7 +53,7 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
         let variables: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         if let Err(stop) = cx.hook(*hook, &variables).await {
-            left.push(format!("{variables:?}: {}", said(&stop)));
+            left.push(format!("{variables:?}: {}", text(&stop)));
         }
     }
     left.extend(healed(cx, false).await);
@@ -69,7 +69,7 @@ async fn healed(cx: &Context, acted: bool) -> Option<String> {
     if !cx.check().exclusive || !(acted || cx.is_marked().await) {
         return None;
     }
-    cx.heal().await.err().map(|stop| said(&stop))
+    cx.heal().await.err().map(|stop| text(&stop))
 }
 
 async fn remove_all(cx: &Context, made: &Made, end: Instant) -> Vec<String> {
@@ -190,7 +190,7 @@ async fn leaks(cx: &Context) -> Vec<String> {
         if cx.lane().hooks.has(Hook::ListOwned) {
             match cx.hook(Hook::ListOwned, &[("CLUSTER_ID", cluster.id())]).await {
                 Ok(printed) => left.extend(printed.lines().map(|line| format!("in the cloud: {line}"))),
-                Err(stop) => left.push(said(&stop)),
+                Err(stop) => left.push(text(&stop)),
             }
         }
         left
@@ -202,10 +202,10 @@ async fn leaks(cx: &Context) -> Vec<String> {
 async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let limit = cx.params().timings.ready;
     let late = |_elapsed| vec![format!("cluster {}: not listed within {} s", cluster.id(), limit.as_secs())];
-    tokio::time::timeout(limit, look(cx, cluster)).await.unwrap_or_else(late)
+    tokio::time::timeout(limit, left_objects(cx, cluster)).await.unwrap_or_else(late)
 }
 
-async fn look(cx: &Context, cluster: &Cluster) -> Vec<String> {
+async fn left_objects(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let mut left = Vec::new();
     match cx.load_balancers(cluster).await {
         Ok(listing) => {
@@ -213,7 +213,7 @@ async fn look(cx: &Context, cluster: &Cluster) -> Vec<String> {
                 listing.items.iter().map(|one| format!("load balancer {} ({})", one.vendor_id, one.name)),
             );
         }
-        Err(stop) if cx.can("loadbalancers") => left.push(format!("load balancers: {}", said(&stop))),
+        Err(stop) if cx.can("loadbalancers") => left.push(format!("load balancers: {}", text(&stop))),
         Err(_) => (),
     }
     if !cx.can("routes") {
@@ -224,12 +224,12 @@ async fn look(cx: &Context, cluster: &Cluster) -> Vec<String> {
             let mine = listing.items.iter().filter(|route| route.owner() == cx.own_routes());
             left.extend(mine.map(|route| format!("route {} to {}", route.vendor_id, route.destination)));
         }
-        Err(stop) => left.push(format!("routes: {}", said(&stop))),
+        Err(stop) => left.push(format!("routes: {}", text(&stop))),
     }
     left
 }
 
-fn said(stop: &Stop) -> String {
+fn text(stop: &Stop) -> String {
     match stop {
         Stop::Failed(finding) => finding.came.clone(),
         Stop::Skipped(why) => why.clone(),

@@ -443,7 +443,7 @@ impl Context {
     }
 
     /// Maximum time in which an adapter must list this many instances.
-    pub fn patience(&self, machines: usize) -> Duration {
+    pub fn listing_timeout(&self, machines: usize) -> Duration {
         let each = Duration::from_millis(20) * u32::try_from(machines).unwrap_or(u32::MAX);
         self.params.timings.answer.saturating_add(each)
     }
@@ -452,7 +452,7 @@ impl Context {
     async fn seen(&self, ids: &[String]) -> Result<Option<Vec<Instance>>, Stop> {
         let mut seen = Vec::new();
         let begin = Instant::now();
-        let node = self.node()?.within(self.patience(ids.len()));
+        let node = self.node()?.within(self.listing_timeout(ids.len()));
         let cluster = self.cluster();
         let mut context = cluster.live();
         for chunk in ids.chunks(500) {
@@ -494,13 +494,13 @@ impl Context {
 
     /// Evaluates a condition repeatedly until it returns a value.
     /// Fails if the evaluation fails, or if no value was returned within the limit.
-    pub async fn until<T, F>(&self, limit: Duration, wants: &str, look: impl Fn() -> F) -> Result<T, Stop>
+    pub async fn until<T, F>(&self, limit: Duration, wants: &str, observe: impl Fn() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<Option<T>, Stop>>,
     {
         let end = Instant::now() + limit;
         loop {
-            if let Some(found) = look().await? {
+            if let Some(found) = observe().await? {
                 return Ok(found);
             }
             let in_time = Instant::now() < end;

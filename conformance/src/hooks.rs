@@ -135,8 +135,8 @@ pub enum HookError {
     Missing(Hook),
     #[error("hooks.{hook} cannot run")]
     Run { hook: Hook, source: std::io::Error },
-    #[error("hooks.{hook} ended with {status}: {said}")]
-    Failed { hook: Hook, status: std::process::ExitStatus, said: String },
+    #[error("hooks.{hook} ended with {status}: {stderr}")]
+    Failed { hook: Hook, status: std::process::ExitStatus, stderr: String },
     #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
     Slow { hook: Hook, limit: Duration },
 }
@@ -184,9 +184,9 @@ impl Hooks {
         let ended = async { tokio::try_join!(read(out), read(err), child.wait()) };
         let ended = tokio::time::timeout(self.limit, ended).await;
         let slow = |_elapsed| HookError::Slow { hook, limit: self.limit };
-        let (out, said, status) = ended.map_err(slow)?.map_err(run)?;
+        let (out, stderr, status) = ended.map_err(slow)?.map_err(run)?;
         if !status.success() {
-            return Err(HookError::Failed { hook, status, said: said.trim().to_owned() });
+            return Err(HookError::Failed { hook, status, stderr: stderr.trim().to_owned() });
         }
         Ok(out.trim_end().to_owned())
     }

@@ -184,7 +184,7 @@ impl Lane {
             let came = match self.ask(FIRST_ANSWER.min(within)).await {
                 Ok(info) if info.scope.is_some() => return Ok(info),
                 Ok(_info) => format!("GetInfo has no scope: {}", self.self_check().await),
-                Err(said) => said,
+                Err(error) => error,
             };
             if Instant::now() >= end {
                 return Err(came);
@@ -210,12 +210,12 @@ impl Lane {
 
     /// Why the adapter has no scope yet, according to its status.
     async fn self_check(&self) -> String {
-        let told = async {
+        let reported = async {
             let (api, context) = self.asker().ok()?;
             let report = api.watch_status(&context).await.ok()?.next(FIRST_ANSWER).await.ok()??;
             report.self_check_error
         };
-        match tokio::time::timeout(FIRST_ANSWER, told).await {
+        match tokio::time::timeout(FIRST_ANSWER, reported).await {
             Ok(Some(error)) => format!("its self-check failed: {}", error.message),
             Ok(None) | Err(_) => "its self-check has not passed yet".to_owned(),
         }
@@ -238,11 +238,11 @@ impl Lane {
             hint,
         };
         // The first limit is short, because a wrong flag must be reported soon. A starting adapter gets the full time.
-        self.ready(FIRST_ANSWER).await.map(drop).or_else(|said| {
-            let starting = said.contains("STARTING") || said.contains("the answer has no scope");
-            if starting { Ok(()) } else { Err(fault(said, HINT)) }
+        self.ready(FIRST_ANSWER).await.map(drop).or_else(|error| {
+            let starting = error.contains("STARTING") || error.contains("the answer has no scope");
+            if starting { Ok(()) } else { Err(fault(error, HINT)) }
         })?;
-        self.ready(within).await.map_err(|said| fault(said, HINT_READY))
+        self.ready(within).await.map_err(|error| fault(error, HINT_READY))
     }
 
     pub(crate) fn next_cluster(&self) -> u64 {
@@ -412,7 +412,7 @@ impl Process {
         self.lane.mark(self.replica, false);
         let ready = self.lane.ready(self.ready).await;
         let wants = format!("a started adapter is ready within {} s", self.ready.as_secs());
-        let info = ready.map_err(|said| Stop::failed(wants, said))?;
+        let info = ready.map_err(|error| Stop::failed(wants, error))?;
         self.transcript.note(format!("the adapter is ready, its instance_id is {}", info.instance_id));
         Ok(info)
     }

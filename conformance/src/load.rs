@@ -19,7 +19,7 @@ use crate::{
 /// Pause of a caller between two calls.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Time limit for a few calls.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of failures that are reported.
 const SHOWN_MAX: usize = 5;
 
@@ -57,7 +57,7 @@ impl Load {
         let counts = || self.done.iter().map(|done| done.load(Ordering::Relaxed));
         let wanted: Vec<u64> = counts().map(|done| done.saturating_add(calls)).collect();
         let reached = || counts().zip(&wanted).all(|(done, wanted)| done >= *wanted);
-        cx.until(PATIENCE, "background calls continue", || async { Ok(reached().then_some(())) }).await
+        cx.until(TIMEOUT, "background calls continue", || async { Ok(reached().then_some(())) }).await
     }
 
     /// Asserts that every call so far succeeded.

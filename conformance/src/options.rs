@@ -193,7 +193,7 @@ mod tests {
     fn help_has_examples_and_exit_codes() {
         Options::command().debug_assert();
         let help = Options::command().render_help().to_string();
-        for told in [
+        for reported in [
             "--params <FILE>",
             "adapter-conformance --list",
             "Exit codes",
@@ -201,7 +201,7 @@ mod tests {
             "all mandatory checks that ran passed",
             "incomplete  none failed",
         ] {
-            assert!(help.contains(told), "{told}: {help}");
+            assert!(help.contains(reported), "{reported}: {help}");
         }
     }
 

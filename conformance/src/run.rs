@@ -276,7 +276,7 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     shared.progress.started(&check, &lane.name);
     let mark = lane.proxy.as_ref().map(crate::proxy::Proxy::mark);
     let begun = Instant::now();
-    let usual = check.limit.mul_f64(patience(shared.params.timings.converge));
+    let usual = check.limit.mul_f64(limit_factor(shared.params.timings.converge));
     let limit = shared.selection.limit.map_or(usual, |limit| limit.min(usual));
     let verdict = tokio::select! {
         verdict = guarded(&cx, limit) => verdict,
@@ -310,16 +310,16 @@ fn judged(verdict: Verdict, left: &[String]) -> Outcome {
 }
 
 /// Multiplies the time limits of checks, for vendors whose load balancers converge slowly.
-fn patience(converge: Duration) -> f64 {
+fn limit_factor(converge: Duration) -> f64 {
     converge.div_duration_f64(QUICK).max(1.0)
 }
 
 /// Runs the check's own function within its time limit, if the adapter answers. A panic is a failure.
 async fn guarded(cx: &Context, limit: Duration) -> Verdict {
-    if let Err(said) = cx.lane().ask(FIRST_ANSWER).await {
+    if let Err(error) = cx.lane().ask(FIRST_ANSWER).await {
         let wants =
             format!("the adapter answers GetInfo within {} s before the check", FIRST_ANSWER.as_secs());
-        return Err(Stop::failed(wants, said));
+        return Err(Stop::failed(wants, error));
     }
     let check = cx.check();
     match tokio::time::timeout(limit, caught((check.run)(cx))).await {
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn leftover_objects_fail_a_check() {
         let left = ["load balancer lb-1".to_owned()];
-        for (verdict, told) in [
+        for (verdict, reported) in [
             (Ok(()), "load balancer lb-1"),
             (
                 Err(Stop::skipped("samples.machines is 10")),
@@ -390,7 +390,7 @@ mod tests {
             (Err(Stop::failed("it works", "it does not")), "it does not"),
         ] {
             let outcome = judged(verdict, &left);
-            assert!(matches!(&outcome, Outcome::Failed(finding) if finding.came == told), "{outcome:?}");
+            assert!(matches!(&outcome, Outcome::Failed(finding) if finding.came == reported), "{outcome:?}");
         }
         assert_eq!(judged(Ok(()), &[]), Outcome::Passed);
         assert_eq!(judged(Err(Stop::skipped("no")), &[]), Outcome::Skipped("no".to_owned()));

@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context as _;
 
 /// Maximum time for a process to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 
 /// The path of a program of this repository. All programs are built into the folder of the running program.
@@ -53,7 +53,7 @@ pub(crate) fn end(folder: &Path, name: &str, signal: &str) -> anyhow::Result<()>
     }
     let mut waited = Duration::ZERO;
     while is_there(&id) {
-        anyhow::ensure!(waited < PATIENCE, "{name} ({id}) does not end");
+        anyhow::ensure!(waited < TIMEOUT, "{name} ({id}) does not end");
         thread::sleep(TICK);
         waited += TICK;
     }

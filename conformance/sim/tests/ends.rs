@@ -70,17 +70,17 @@ fn ctrl_c_deletes_objects_and_ends_processes() {
     assert!(passed.is_some_and(|line| line.contains("LB-01")));
     let ids = processes(folder.path());
     assert_eq!(ids.len(), 5, "{ids:?}");
-    let told = Command::new("kill").args(["-s", "INT", &run.id().to_string()]).status();
-    assert!(told.expect("kill").success());
+    let reported = Command::new("kill").args(["-s", "INT", &run.id().to_string()]).status();
+    assert!(reported.expect("kill").success());
 
     let code = ended(&mut run);
-    let said: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    let stderr: Vec<String> = lines.map(|line| line.expect("text")).collect();
     let mut out = String::new();
     run.stdout.take().expect("is piped").read_to_string(&mut out).expect("text");
-    assert_eq!(code, Some(130), "{said:#?}\n{out}");
+    assert_eq!(code, Some(130), "{stderr:#?}\n{out}");
     assert!(out.contains("ended early\n"), "{out}");
     assert!(!out.contains("not deleted"), "{out}");
-    assert!(!said.iter().any(|line| line.contains("panicked")), "{said:#?}");
+    assert!(!stderr.iter().any(|line| line.contains("panicked")), "{stderr:#?}");
     have_ended(ids);
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "files are left");
 }

@@ -89,8 +89,8 @@ impl<T: Debug> Watch<T> {
         let took = begun.elapsed();
         match message.and_then(|message| message) {
             Ok(message) => {
-                let said = message.as_ref().map_or_else(|| "end of stream".to_owned(), |one| brief(one));
-                self.api.transcript.came(&self.api.role.to_string(), self.method, &said, took);
+                let text = message.as_ref().map_or_else(|| "end of stream".to_owned(), |one| brief(one));
+                self.api.transcript.came(&self.api.role.to_string(), self.method, &text, took);
                 Ok(message)
             }
             Err(status) => Err(self.api.error(self.method, status, took)),

@@ -1,11 +1,11 @@
 //! BUD: budgets of vendor calls.
 
+mod background;
 mod cost;
 mod failover;
 mod learned;
 mod load;
 mod pauses;
-mod storm;
 mod windows;
 
 pub(super) use self::{load::everything, load::under};
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
         .section("adapter_service.proto, Budget")
         .needs(&[Need::Proxy, Need::Param("limits.buckets"), Need::Hook(Hook::CreateInstances)])
         .within(300),
-    Check::t2("BUD-02", "storm-does-not-delay-ensure", run!(storm::delays_no_ensure))
+    Check::t2("BUD-02", "background-does-not-delay-ensure", run!(background::delays_no_ensure))
         .section("common.proto, Priority")
         .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
         .within(600),

@@ -73,9 +73,9 @@ async fn error_info(cx: &Context) -> Verdict {
     let nowhere = EnsureLoadBalancerRequest { spec: None, ..good.request.clone() };
     explained(&service.ensure_load_balancer(nowhere).await)?;
     explained(&service.ensure_load_balancer(good.request.clone()).await)?;
-    let mut nobody = good.set.clone();
-    nobody.context = None;
-    explained(&service.put_backend_set(nobody).await)?;
+    let mut anonymous = good.set.clone();
+    anonymous.context = None;
+    explained(&service.put_backend_set(anonymous).await)?;
     let mut removal = good.removal();
     removal.key = None;
     explained(&service.delete_load_balancer(removal).await)?;
@@ -255,11 +255,11 @@ fn come_back(error: &CallError) -> Verdict {
     })?;
     explained::<()>(&Err(error.clone()))?;
     let details = error.status.get_error_details();
-    let told = details.retry_info().and_then(|info| info.retry_delay);
-    let told = expect::some(told, "RESOURCE_EXHAUSTED carries google.rpc.RetryInfo")?;
-    expect::that(told >= RETRY_MIN, "the retry delay is at least 500 ms", || format!("{told:?}"))?;
+    let reported = details.retry_info().and_then(|info| info.retry_delay);
+    let reported = expect::some(reported, "RESOURCE_EXHAUSTED carries google.rpc.RetryInfo")?;
+    expect::that(reported >= RETRY_MIN, "the retry delay is at least 500 ms", || format!("{reported:?}"))?;
     let header = error.status.metadata().get(PUSHBACK_HEADER).and_then(|value| value.to_str().ok());
-    let millis = told.as_millis().to_string();
+    let millis = reported.as_millis().to_string();
     expect::equal("grpc-retry-pushback-ms has the same retry delay", &header, &Some(millis.as_str()))
 }
 
@@ -413,8 +413,8 @@ async fn request_id(cx: &Context) -> Verdict {
             .flat_map(|error| error.metadata)
             .collect(),
     };
-    let told = metadata.iter().any(|(key, value)| key == "vendor_request_id" && value == ID);
-    expect::that(told, "metadata `vendor_request_id` is the vendor's ID of the request", || {
+    let reported = metadata.iter().any(|(key, value)| key == "vendor_request_id" && value == ID);
+    expect::that(reported, "metadata `vendor_request_id` is the vendor's ID of the request", || {
         format!("{metadata:?}")
     })
 }

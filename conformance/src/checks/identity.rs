@@ -69,7 +69,7 @@ const STATUS_WITHIN: Duration = Duration::from_millis(50);
 /// Number of attempts, because a busy host may delay one of them.
 const STATUS_TRIES: usize = 10;
 /// Time limit for all other calls.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// adapter_service.proto, `GetInfoResponse`: every field is set, the call causes no vendor call, and the answer is the same for each caller
 /// and replica, apart from the instance ID.
@@ -131,8 +131,8 @@ fn complete(info: &GetInfoResponse) -> Verdict {
     let names: BTreeSet<&str> = info.capabilities.iter().map(|one| one.name.as_str()).collect();
     expect::that(!names.is_empty(), "the adapter lists its capabilities", || "the list is empty".to_owned())?;
     expect::equal("each capability is listed once", &names.len(), &info.capabilities.len())?;
-    let said = info.capabilities.iter().all(|one| one.level() != Level::Unspecified);
-    expect::that(said, "each capability has a level", || format!("{:?}", info.capabilities))?;
+    let leveled = info.capabilities.iter().all(|one| one.level() != Level::Unspecified);
+    expect::that(leveled, "each capability has a level", || format!("{:?}", info.capabilities))?;
     parameters(&info.parameters)
 }
 
@@ -160,7 +160,7 @@ async fn status(cx: &Context) -> Verdict {
     for _try in 0..STATUS_TRIES {
         let begun = Instant::now();
         let mut watch = api.watch_status(&context).await?;
-        let status = expect::some(watch.next(PATIENCE).await?, "WatchStatus answers at once")?;
+        let status = expect::some(watch.next(TIMEOUT).await?, "WatchStatus answers at once")?;
         quickest = quickest.min(begun.elapsed());
         expect::that(
             !status.instance_id.is_empty(),
@@ -229,39 +229,42 @@ async fn reflection(cx: &Context) -> Verdict {
         return Err(Stop::failed("reflection lists services", format!("{answer:?}")));
     };
     let listed: BTreeSet<String> = list.service.into_iter().map(|one| one.name).collect();
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for service in served(cx) {
         let name = format!("{PACKAGE}.{service}");
         let wants = format!("reflection lists {name}");
         expect::that(listed.contains(&name), &wants, || format!("{listed:?}"))?;
         for file in files(&api, MessageRequest::FileContainingSymbol(name)).await? {
-            told.insert(file.name().to_owned(), file);
+            reported.insert(file.name().to_owned(), file);
         }
     }
     // A server may send only the requested file, without its imports.
-    while let Some(name) = missing(&told) {
+    while let Some(name) = missing(&reported) {
         for file in files(&api, MessageRequest::FileByFilename(name.clone())).await? {
-            told.insert(file.name().to_owned(), file);
+            reported.insert(file.name().to_owned(), file);
         }
-        expect::that(told.contains_key(&name), "reflection returns imported files", || name)?;
+        expect::that(reported.contains_key(&name), "reflection returns imported files", || name)?;
     }
     let published = FileDescriptorSet::decode(DESCRIPTOR_SET)
         .map_err(|error| Stop::failed("the suite has a descriptor of the contract", error.to_string()))?;
-    let told: BTreeSet<String> = told.values().flat_map(facts).collect();
+    let reported: BTreeSet<String> = reported.values().flat_map(facts).collect();
     let is_served = |file: &&FileDescriptorProto| {
         file.service.is_empty() || file.service.iter().any(|one| served(cx).any(|name| name == one.name()))
     };
     let ours = published.file.iter().filter(|file| file.package() == PACKAGE).filter(is_served);
-    let lacking: Vec<String> = ours.flat_map(facts).filter(|fact| !told.contains(fact)).collect();
+    let lacking: Vec<String> = ours.flat_map(facts).filter(|fact| !reported.contains(fact)).collect();
     expect::that(lacking.is_empty(), "the served contract is the published one", || {
         format!("missing or different: {}", lacking.join(", "))
     })
 }
 
 /// Finds an imported file of the contract that was not received yet.
-fn missing(told: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
-    let imports = told.values().flat_map(|file| &file.dependency);
-    imports.filter(|name| name.starts_with("cloudadapter/")).find(|name| !told.contains_key(*name)).cloned()
+fn missing(reported: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
+    let imports = reported.values().flat_map(|file| &file.dependency);
+    imports
+        .filter(|name| name.starts_with("cloudadapter/"))
+        .find(|name| !reported.contains_key(*name))
+        .cloned()
 }
 
 async fn files(api: &Api, request: MessageRequest) -> Result<Vec<FileDescriptorProto>, Stop> {
@@ -281,9 +284,9 @@ async fn reflect(api: &Api, request: MessageRequest) -> Result<MessageResponse, 
         let answers = client.server_reflection_info(futures::stream::iter([request])).await?;
         answers.into_inner().next().await.transpose()
     };
-    let answer = tokio::time::timeout(PATIENCE, asked)
+    let answer = tokio::time::timeout(TIMEOUT, asked)
         .await
-        .map_err(|_elapsed| Stop::failed(wants, format!("no answer within {} s", PATIENCE.as_secs())))?
+        .map_err(|_elapsed| Stop::failed(wants, format!("no answer within {} s", TIMEOUT.as_secs())))?
         .map_err(|status| Stop::failed(wants, status.to_string()))?;
     expect::some(answer.and_then(|answer| answer.message_response), wants)
 }
@@ -330,8 +333,8 @@ async fn newer(cx: &Context) -> Verdict {
     let answer = GetInfoResponse::decode(&answer[..])
         .map_err(|error| Stop::failed("GetInfo answers with a GetInfoResponse", error.to_string()))?;
     // The answer may come from another replica.
-    let said = |info| GetInfoResponse { instance_id: String::new(), ..stable(info) };
-    expect::equal("an unknown field does not change the answer", &said(answer), &said(plain))
+    let leveled = |info| GetInfoResponse { instance_id: String::new(), ..stable(info) };
+    expect::equal("an unknown field does not change the answer", &leveled(answer), &leveled(plain))
 }
 
 /// adapter_service.proto, `Capability`: the adapter refuses features that it does not list with UNSUPPORTED_FEATURE, and never ignores

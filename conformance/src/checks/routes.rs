@@ -1,7 +1,7 @@
 //! RT: routes.
 
-mod crowd;
 mod items;
+mod many;
 mod ownership;
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::t1("RT-05", "overlapping-foreign-route-is-a-conflict-not-a-takeover", run!(ownership::conflict))
         .section("route_service.proto, RouteResult.Outcome, RouteOwner")
         .needs(FOREIGN),
-    Check::t2("RT-06", "thousand-routes-respect-budget-and-finish", run!(crowd::thousand))
+    Check::t2("RT-06", "thousand-routes-respect-budget-and-finish", run!(many::thousand))
         .section("route_service.proto, ApplyRoutes; common.proto, REASON_BUDGET_EXHAUSTED, REASON_QUEUE_FULL")
         .needs(&[
             Need::Proxy,

@@ -215,10 +215,10 @@ fn throttled(after: Option<std::time::Duration>) -> Answered {
 /// An error message that a driver may pass on to its caller.
 fn echo(status: u16, headers: &HeaderMap) -> Answered {
     let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let said = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
-    let inner = serde_json::json!({ "code": "conformance", "message": said });
-    let body = serde_json::json!({ "code": "conformance", "message": said, "error": inner });
-    Answered::canned(status, &[("x-refused".to_owned(), said)], &body.to_string())
+    let text = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
+    let inner = serde_json::json!({ "code": "conformance", "message": text });
+    let body = serde_json::json!({ "code": "conformance", "message": text, "error": inner });
+    Answered::canned(status, &[("x-refused".to_owned(), text)], &body.to_string())
 }
 
 fn empty_page(shared: &Shared, shape: &Shape) -> Answered {

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn reasons_are_grouped_and_untested_parts_listed() {
-        let told = "
+        let reported = "
 skipped (* mandatory: without it its tier is incomplete):
   hooks.createInstances is not set:
     LB-17 LB-01*
@@ -186,7 +186,7 @@ passed in part; not tested:
     SEC-01
 ";
         let table = table(&report(), &checks::all());
-        assert!(table.ends_with(told), "{table}");
+        assert!(table.ends_with(reported), "{table}");
         let passed = entry("SEC-01", Outcome::Passed, &["lanes[].http is not set"]);
         assert!(line(&passed, false).ends_with("(1.0 s, in part; not tested: lanes[].http is not set)"));
     }
@@ -201,13 +201,13 @@ passed in part; not tested:
             again(2, Outcome::Passed),
             again(3, failed()),
         ];
-        let told = "
+        let reported = "
 failed:
   LB-01   ensure-reaches-active-and-returns-address
   LB-04   identical-concurrent-ensures-join (2 of 3)
 ";
         let table = table(&Report { entries, ..report() }, &checks::all());
-        assert!(table.ends_with(told), "{table}");
+        assert!(table.ends_with(reported), "{table}");
     }
 
     #[test]

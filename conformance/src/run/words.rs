@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn unknown_word_gets_a_suggestion() {
-        for (word, told) in [
+        for (word, reported) in [
             ("LB-1", "did you mean LB-01?"),
             ("lb-7", "did you mean LB-07?"),
             ("LB-001", "did you mean LB-01?"),
@@ -59,7 +59,7 @@ mod tests {
             ("XX", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
             ("", "the families are ID, ERR, INS, LB, RT, BUD, FLT, SEC, LIF"),
         ] {
-            assert_eq!(hint(&checks::all(), word), told, "{word}");
+            assert_eq!(hint(&checks::all(), word), reported, "{word}");
         }
     }
 }

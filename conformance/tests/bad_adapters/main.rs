@@ -99,8 +99,8 @@ async fn refused_connection_is_reported() {
     let ended = suite(&["--endpoint", &endpoint, "--junit", &report.display().to_string()], 1).await;
     assert!(!report.exists(), "no report file is left behind");
     let refused = format!("cannot connect to {endpoint}: Connection refused");
-    for told in [&refused, "does not answer GetInfo", "is the adapter running?"] {
-        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    for reported in [&refused, "does not answer GetInfo", "is the adapter running?"] {
+        assert!(ended.err.contains(reported), "{reported}: {}", ended.err);
     }
     // The suite reached no adapter, so it can report no vendor error.
     assert!(!ended.err.contains("VENDOR"), "{}", ended.err);
@@ -116,8 +116,8 @@ async fn refused_connections_of_all_replicas_are_reported() {
         let refused = format!(
             "no replica of the cloud adapter serves: {address} is not reachable: the connection was refused"
         );
-        for told in [endpoint.as_str(), &refused] {
-            assert!(ended.err.contains(told), "{told}: {}", ended.err);
+        for reported in [endpoint.as_str(), &refused] {
+            assert!(ended.err.contains(reported), "{reported}: {}", ended.err);
         }
     }
 }
@@ -135,7 +135,7 @@ async fn invalid_flags_and_files_exit_with_2() {
     let lost = folder.path().join("none/report.xml").display().to_string();
     let unknown = file("unknown.yaml", "lanes: [{endpont: 'http://127.0.0.1:1'}]");
     let https = ["--endpoint", "https://127.0.0.1:1"];
-    for (args, told) in [
+    for (args, reported) in [
         (vec!["--endpoint", "127.0.0.1"], "127.0.0.1"),
         (https.to_vec(), "set --tls-ca-cert (tls.caFile) to its file"),
         ([&https[..], &["--tls-ca-cert", &garbage]].concat(), "ca.pem"),
@@ -153,7 +153,7 @@ async fn invalid_flags_and_files_exit_with_2() {
         (vec![], "--endpoint"),
     ] {
         let ended = suite(&args, 2).await;
-        assert!(ended.err.contains(told), "{args:?}: {}", ended.err);
+        assert!(ended.err.contains(reported), "{args:?}: {}", ended.err);
     }
 }
 
@@ -176,8 +176,8 @@ async fn certificate_of_another_ca_is_refused() {
     });
     let flags = ["--endpoint", &endpoint, "--tls-ca-cert", &ca.display().to_string()];
     let ended = suite(&[&flags[..], &["--tls-server-name", "cloud-adapter"]].concat(), 1).await;
-    for told in ["UnknownIssuer", "--tls-ca-cert"] {
-        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    for reported in ["UnknownIssuer", "--tls-ca-cert"] {
+        assert!(ended.err.contains(reported), "{reported}: {}", ended.err);
     }
 }
 
@@ -207,8 +207,8 @@ fn acceptor(ca: &CertifiedIssuer<'static, KeyPair>) -> TlsAcceptor {
 async fn adapter_that_refuses_all_callers() {
     let fake = Fake::start(Mood::Closed).await;
     let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
-    for told in ["Unauthenticated", "--token-file"] {
-        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    for reported in ["Unauthenticated", "--token-file"] {
+        assert!(ended.err.contains(reported), "{reported}: {}", ended.err);
     }
 }
 
@@ -255,7 +255,8 @@ async fn an_adapter_that_dies_in_the_middle() {
 
 #[tokio::test]
 async fn connection_ages_out_without_losing_calls() {
-    for (mood, code, told) in [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch continues after")]
+    for (mood, code, reported) in
+        [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch continues after")]
     {
         let fake = Fake::start(mood).await;
         let folder = tempfile::tempdir().expect("a folder");
@@ -263,7 +264,7 @@ async fn connection_ages_out_without_losing_calls() {
         let text = format!("secured: {{endpoint: '{}'}}\ntimings: {{connectionAge: 2s}}\n", fake.endpoint());
         fs::write(&path, text).expect("a file");
         let ended = suite(&["--params", &path.display().to_string(), "--include", "LIF-02"], code).await;
-        assert!(ended.err.contains(told), "{mood:?}: {}", ended.err);
+        assert!(ended.err.contains(reported), "{mood:?}: {}", ended.err);
     }
 }
 
@@ -286,8 +287,8 @@ async fn ctrl_c_ends_a_run_with_its_report() {
     assert_eq!(ended.status.code(), Some(130), "{}", ended.err);
     assert!(ended.err.contains("ending early"), "{}", ended.err);
     assert!(ended.err.contains("(otherwise skipped: the run was ended early)"), "{}", ended.err);
-    for told in ["not deleted:", "ended early\n"] {
-        assert!(ended.out.contains(told), "{told}: {}", ended.out);
+    for reported in ["not deleted:", "ended early\n"] {
+        assert!(ended.out.contains(reported), "{reported}: {}", ended.out);
     }
 }
 

@@ -19,7 +19,7 @@ use clap::ValueEnum as _;
 use futures::StreamExt as _;
 
 use self::{
-    suite::{Depth, Seen, look},
+    suite::{Depth, Seen, test},
     table::{GOOD, Row, rows, write},
 };
 
@@ -57,16 +57,16 @@ async fn each_fault_fails_its_checks_and_no_others() {
 
 async fn compare() {
     let rows = sample::choose(rows().expect("a table"), names(CHOICE).as_deref());
-    let looks = rows.into_iter().map(|row| look(row, Depth::Usual));
-    let mut seen = all(looks).await;
+    let tests = rows.into_iter().map(|row| test(row, Depth::Usual));
+    let mut seen = all(tests).await;
     // A difference caused by a busy host does not recur when the row runs alone.
     for one in &mut seen {
-        if !one.is_as_told() {
-            *one = look(one.row.clone(), Depth::Usual).await;
+        if !one.is_as_listed() {
+            *one = test(one.row.clone(), Depth::Usual).await;
             say(one);
         }
     }
-    let wrong: Vec<String> = seen.iter().filter(|one| !one.is_as_told()).map(Seen::difference).collect();
+    let wrong: Vec<String> = seen.iter().filter(|one| !one.is_as_listed()).map(Seen::difference).collect();
     let repair = format!(
         "to repeat these, independent of the commit: {CHOICE}=<fault>,... cargo test -p \
          conformance-sim --test broken; if the new results are right, update the table: \
@@ -79,8 +79,8 @@ async fn compare() {
 async fn renew(faults: &[String]) {
     let table = rows().expect("a table");
     let chosen = sample::named(table.clone(), faults);
-    let looks: Vec<_> = chosen.into_iter().map(|row| look(row, Depth::Full)).collect();
-    let seen = all(looks.into_iter()).await;
+    let tests: Vec<_> = chosen.into_iter().map(|row| test(row, Depth::Full)).collect();
+    let seen = all(tests.into_iter()).await;
     let unseen: Vec<String> = seen.iter().filter(|one| !one.ran()).map(Seen::difference).collect();
     assert!(unseen.is_empty(), "no result for some faults, the table is unchanged:\n{}", unseen.join("\n"));
     let renewed = table.into_iter().map(|row| {
@@ -98,9 +98,9 @@ fn names(variable: &str) -> Option<Vec<String>> {
 }
 
 /// Runs some rows at a time, and returns the results in the order of the table.
-async fn all(looks: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<Seen> {
-    let numbered = looks.enumerate().map(|(at, look)| async move {
-        let seen = look.await;
+async fn all(tests: impl Iterator<Item = impl Future<Output = Seen>>) -> Vec<Seen> {
+    let numbered = tests.enumerate().map(|(at, test)| async move {
+        let seen = test.await;
         say(&seen);
         (at, seen)
     });

@@ -56,7 +56,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn is_as_told(&self) -> bool {
+    pub(crate) fn is_as_listed(&self) -> bool {
         let Row { fails, may_fail, .. } = &self.row;
         // Checks after the bar are not run.
         let expected = |id: &String| fails.contains(id) || may_fail.contains(id);
@@ -96,7 +96,7 @@ impl Seen {
 }
 
 /// Starts an adapter with the fault, and runs the checks.
-pub(crate) async fn look(row: Row, depth: Depth) -> Seen {
+pub(crate) async fn test(row: Row, depth: Depth) -> Seen {
     let begun = Instant::now();
     let (failed, skipped) = run(&row, depth).await.unwrap_or_else(|error| {
         let failed = [(SETTING.to_owned(), format!("{error:#}"))].into();

@@ -45,14 +45,14 @@ pub(super) async fn is_true(cx: &Context) -> Verdict {
 async fn compare(cx: &Context, what: &str, work: impl Future<Output = Result<u64, Stop>>) -> Verdict {
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
-    let told = work.await?;
+    let reported = work.await?;
     let calls = proxy.since(mark);
     let least = calls.only(|call| call.list.is_none()).len();
     let wants = format!("{what}: the Costs of the answers equal the calls that the vendor receives");
-    let between = number(least) <= told && told <= number(calls.len());
+    let between = number(least) <= reported && reported <= number(calls.len());
     expect::that(between, &wants, || {
         format!(
-            "{told} calls reported; expected at least {least}, plus \
+            "{reported} calls reported; expected at least {least}, plus \
     listings, of {calls} received"
         )
     })
@@ -66,35 +66,35 @@ async fn reads(cx: &Context) -> Verdict {
         let mark = cx.proxy()?.mark();
         let request = cluster.instances(cluster.live(), machines.iter().map(|one| one.provider_id.as_str()));
         let answer = cx.node()?.batch_get_instances(request).await?;
-        let told = calls(answer.cost.as_ref())?;
+        let reported = calls(answer.cost.as_ref())?;
         let seen = cx.proxy()?.since(mark);
-        if told > 0 && told == number(seen.len()) {
+        if reported > 0 && reported == number(seen.len()) {
             return Ok(());
         }
-        came = format!("{told} calls reported; the vendor received {seen}");
+        came = format!("{reported} calls reported; the vendor received {seen}");
     }
     Err(Stop::failed("the Cost of a live read equals the calls that the vendor receives", came))
 }
 
 async fn ensure(cx: &Context, web: &Balancer) -> Result<u64, Stop> {
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         let answer = cx.ensure(web).await??;
-        told += calls(answer.cost.as_ref())?;
+        reported += calls(answer.cost.as_ref())?;
         if answer.state() != LoadBalancerState::Pending {
-            return Ok(told);
+            return Ok(reported);
         }
         pause(answer.retry_after).await;
     }
 }
 
 async fn delete(cx: &Context, web: &Balancer) -> Result<u64, Stop> {
-    let (api, mut told) = (cx.service()?, 0);
+    let (api, mut reported) = (cx.service()?, 0);
     loop {
         let answer = api.delete_load_balancer(web.removal()).await?;
-        told += calls(answer.cost.as_ref())?;
+        reported += calls(answer.cost.as_ref())?;
         if answer.state() == LoadBalancerState::Absent {
-            return Ok(told);
+            return Ok(reported);
         }
         pause(answer.retry_after).await;
     }
@@ -119,9 +119,9 @@ fn calls(cost: Option<&Cost>) -> Result<u64, Stop> {
     Ok(cost.vendor_calls.into())
 }
 
-async fn pause(told: Option<prost_types::Duration>) {
-    let told = told.and_then(|told| Duration::try_from(told).ok());
-    tokio::time::sleep(told.unwrap_or_default()).await;
+async fn pause(reported: Option<prost_types::Duration>) {
+    let reported = reported.and_then(|reported| Duration::try_from(reported).ok());
+    tokio::time::sleep(reported.unwrap_or_default()).await;
 }
 
 fn number(n: usize) -> u64 {

@@ -14,7 +14,7 @@ const ROUTES: u16 = 16;
 /// Number of callers of each listing.
 const LISTERS: usize = 2;
 /// Interval at which refused callers retry, regardless of the retry delay.
-const IMPATIENCE: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs `work` while `load` runs.
 pub(in crate::checks) async fn under<T>(
@@ -66,18 +66,18 @@ fn listers(cx: &Context) -> Vec<BoxFuture<'_, Option<Infallible>>> {
 }
 
 async fn forever(callers: Vec<BoxFuture<'_, Option<Infallible>>>) -> Result<Infallible, Stop> {
-    let nobody = || Stop::skipped("the adapter reports no capability that causes vendor calls");
+    let no_caller = || Stop::skipped("the adapter reports no capability that causes vendor calls");
     if callers.is_empty() {
-        return Err(nobody());
+        return Err(no_caller());
     }
     let (ended, ..) = select_all(callers).await;
-    ended.ok_or_else(nobody)
+    ended.ok_or_else(no_caller)
 }
 
 async fn again_and_again<F: Future<Output = bool>>(ask: impl Fn() -> F) -> Option<Infallible> {
     loop {
         if !ask().await {
-            tokio::time::sleep(IMPATIENCE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 }
@@ -96,7 +96,7 @@ async fn flip(api: &Api, (cluster, fence): (&Cluster, &Fence), upsert: RouteUpse
         if matches!(outcome, Some(Outcome::Applied | Outcome::Unchanged)) {
             laid = !laid;
         } else {
-            tokio::time::sleep(IMPATIENCE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 }

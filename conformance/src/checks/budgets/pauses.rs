@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_millis(2500);
 const AT_ONCE: Duration = Duration::from_millis(1250);
 /// Longest permitted retry delay for a pause of [`LONG`], including jitter and a slow start.
-const TOLD_MAX: Duration = Duration::from_secs(20);
+const DELAY_MAX: Duration = Duration::from_secs(20);
 /// Shortest permitted retry delay of a refusal for lack of budget.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Number of instances in a throttled batch.
@@ -45,11 +45,11 @@ pub(super) async fn retry_after(cx: &Context) -> Verdict {
     let in_bucket = |call: &Call| bucket.matches(&call.method, &call.path);
     let throttled = proxy.inject(Rule::all().calls(bucket.clone()).next(1), Action::Throttle(Some(PAUSE)));
     let api = cx.node()?;
-    let told = cx.until(cx.params().timings.converge, "max_staleness 0 causes a vendor read", || async {
+    let reported = cx.until(cx.params().timings.converge, "max_staleness 0 causes a vendor read", || async {
         let calls = proxy.since(mark).only(in_bucket);
         Ok(calls.0.iter().any(|call| call.ended.is_some()).then_some(()))
     });
-    select(pin!(told), pin!(api.batch_get_instances(request.clone()))).await;
+    select(pin!(reported), pin!(api.batch_get_instances(request.clone()))).await;
     let wants = "vendor calls continue after the pause";
     let asks = (0..IMPATIENT).map(|_caller| {
         cx.until(cx.params().timings.converge, wants, || async {
@@ -147,17 +147,17 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     expect::that(took < AT_ONCE, "the call is refused at once, not at its deadline", || {
         format!("after {} ms, with a deadline of {} ms", took.as_millis(), DEADLINE.as_millis())
     })?;
-    let told = expect::some(error.retry_after, "RESOURCE_EXHAUSTED has a retry delay")?;
-    let sensible = (RETRY_MIN..=TOLD_MAX).contains(&told);
+    let reported = expect::some(error.retry_after, "RESOURCE_EXHAUSTED has a retry delay")?;
+    let sensible = (RETRY_MIN..=DELAY_MAX).contains(&reported);
     expect::that(sensible, "the retry delay is at least 500 ms, and near the vendor's pause", || {
-        format!("{told:?}")
+        format!("{reported:?}")
     })?;
-    tokio::time::sleep(told).await;
+    tokio::time::sleep(reported).await;
     // The delay is an estimate that may be too short, hence the second attempt.
     match api.batch_get_instances(request.clone()).await {
         Ok(_answer) => Ok(()),
         Err(again) => {
-            tokio::time::sleep(again.retry_after.unwrap_or_default().min(TOLD_MAX)).await;
+            tokio::time::sleep(again.retry_after.unwrap_or_default().min(DELAY_MAX)).await;
             api.batch_get_instances(request).await?;
             Ok(())
         }

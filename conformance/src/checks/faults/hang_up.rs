@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Times after which callers cancel their request.
-const PATIENCE: [Duration; 6] = [
+const CANCELLED_AFTER: [Duration; 6] = [
     Duration::from_millis(10),
     Duration::from_millis(25),
     Duration::from_millis(50),
@@ -36,7 +36,7 @@ pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
     let first = balancer(HEARD);
     cx.put(&first).await?;
     let mut heard: Vec<LoadBalancerKey> = Vec::new();
-    let calls = PATIENCE.map(|wait| {
+    let calls = CANCELLED_AFTER.map(|wait| {
         let web = balancer(wait);
         if wait >= HEARD {
             heard.push(web.key());
@@ -45,7 +45,10 @@ pub(super) async fn cuts_nothing(cx: &Context) -> Verdict {
         async move { tokio::time::timeout(wait, api.ensure_load_balancer(web.request)).await }
     });
     let answered = future::join_all(calls).await.iter().filter(|answer| answer.is_ok()).count();
-    cx.note(format!("{answered} of {} requests were answered before the caller cancelled", PATIENCE.len()));
+    cx.note(format!(
+        "{answered} of {} requests were answered before the caller cancelled",
+        CANCELLED_AFTER.len()
+    ));
     let wants = "a load balancer whose request was cancelled becomes ACTIVE without another request";
     cx.until(cx.params().timings.converge, wants, || async {
         let listed = cx.load_balancers(&cluster).await?.items;

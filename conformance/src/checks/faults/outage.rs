@@ -17,7 +17,7 @@ use crate::{
 /// Number of load balancers that are requested during the outage.
 const NEW: usize = 6;
 /// Interval at which refused callers retry, regardless of the retry delay: short enough to open breakers.
-const IMPATIENCE: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// common.proto, `REASON_VENDOR_UNAVAILABLE`; adapter_service.proto, `Breaker`: during an outage the adapter reports no work as done, and
 /// every refusal has a retry delay. After the outage, it executes all requests, each once, within the budgets.
@@ -69,6 +69,6 @@ async fn ask_in_vain(cx: &Context, web: &Balancer) -> Result<Infallible, Stop> {
                 expect::that(error.retry_after.is_some(), wants, || error.to_string())?;
             }
         }
-        tokio::time::sleep(IMPATIENCE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

@@ -31,9 +31,9 @@ pub(super) async fn deleted(cx: &Context) -> Verdict {
             let (first, second) = (results.next(), results.next());
             existing(expect::some(second, "the answer has two results")?)?;
             let first = expect::some(first, "the answer has two results")?;
-            let told =
+            let reported =
                 matches!(first.existence(), Existence::Exists | Existence::NotVisible | Existence::Gone);
-            expect::that(told, "until it is GONE, it still EXISTS or is NOT_VISIBLE", || {
+            expect::that(reported, "until it is GONE, it still EXISTS or is NOT_VISIBLE", || {
                 format!("{first:?}")
             })?;
             Ok(first.evidence.map(|evidence| (evidence, answer.scope)))
@@ -63,9 +63,9 @@ fn proves(evidence: &Evidence) -> Verdict {
 /// absence is proven by its ID.
 pub(super) async fn name(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
-    let nobody = format!("conformance-nobody-{:x}", cx.random());
+    let unknown = format!("conformance-nobody-{:x}", cx.random());
     for context in [cluster.live(), cluster.context()] {
-        let result = one(cx, context, by_name(&nobody)).await?;
+        let result = one(cx, context, by_name(&unknown)).await?;
         let wants = "a name that no instance has is NOT_VISIBLE";
         expect::equal(wants, &result.existence(), &Existence::NotVisible)?;
     }

@@ -78,11 +78,11 @@ pub(super) fn existing(result: InstanceResult) -> Result<Instance, Stop> {
 }
 
 /// Asserts that a time of the adapter's wall clock is not before a time of the suite's wall clock.
-pub(super) fn not_before(wants: &str, told: Option<Timestamp>, asked: SystemTime) -> Verdict {
-    let told = expect::some(told, wants)?;
-    let told = SystemTime::try_from(told).map_err(|error| Stop::failed(wants, error.to_string()))?;
-    let fresh = told.checked_add(CLOCKS).is_some_and(|told| told >= asked);
-    expect::that(fresh, wants, || format!("the time is {told:?}, and the request was sent at {asked:?}"))
+pub(super) fn not_before(wants: &str, reported: Option<Timestamp>, asked: SystemTime) -> Verdict {
+    let reported = expect::some(reported, wants)?;
+    let reported = SystemTime::try_from(reported).map_err(|error| Stop::failed(wants, error.to_string()))?;
+    let fresh = reported.checked_add(CLOCKS).is_some_and(|reported| reported >= asked);
+    expect::that(fresh, wants, || format!("the time is {reported:?}, and the request was sent at {asked:?}"))
 }
 
 /// The suite's wall clock.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A valid provider ID of a fictitious provider.
-const NOBODYS: &str = "conformance-nobody://nowhere/i-1";
+const FOREIGN: &str = "conformance-nobody://nowhere/i-1";
 
 /// instance_service.proto, `BatchGetInstances`: there is one result per reference, in the order of the request; an invalid reference fails
 /// alone.
@@ -34,7 +34,7 @@ pub(super) async fn order(cx: &Context) -> Verdict {
         by_id(&c.provider_id),
         InstanceRef::default(),
         by_id(&a.provider_id),
-        by_id(NOBODYS),
+        by_id(FOREIGN),
         by_name("conformance-nobody"),
         by_id(""),
         by_id(&b.provider_id),
@@ -123,7 +123,7 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
 /// particular, it does not report GONE.
 pub(super) async fn foreign(cx: &Context) -> Verdict {
     let sample = cx.params().samples.foreign_provider_id.clone();
-    for id in sample.as_deref().into_iter().chain([NOBODYS]) {
+    for id in sample.as_deref().into_iter().chain([FOREIGN]) {
         for context in [cx.cluster().live(), cx.cluster().context()] {
             let result = one(cx, context, by_id(id)).await?;
             let wants = format!("{id} is FOREIGN");

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum time until an adapter sends its vendor call.
-const SOON: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// common.proto, `RequestContext.max_staleness`: zero requires a vendor read that starts after the request arrived. So the request does not
 /// join a read in progress, and a watch lists again.
@@ -44,7 +44,7 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
     let held = cx.proxy()?.inject(Rule::reads().next(1), Action::HoldAfter);
     let first = ask(cx, cx.cluster().live(), refs.clone());
     let second = async {
-        held.reached(SOON).await?;
+        held.reached(CALL_TIMEOUT).await?;
         let mark = cx.proxy()?.mark();
         let came = async {
             // Requests of one connection arrive in order: once this request is answered, the adapter has received the other one.

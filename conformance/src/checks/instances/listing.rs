@@ -19,7 +19,7 @@ use crate::{
 const ITEMS_MAX: usize = 512;
 const BYTES_MAX: usize = 1024 * 1024;
 /// Time limit for one message.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A watch that stops when synced. Its messages are verified strictly.
 #[derive(Debug, Default)]
@@ -71,23 +71,23 @@ pub(super) fn holds_all(items: &[Instance], machines: &[Instance]) -> Verdict {
 
 /// Lists live, and asserts order and size of the messages, count and checksum.
 pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
-    strictly_within(cx, PATIENCE).await
+    strictly_within(cx, TIMEOUT).await
 }
 
 /// Lists live as above, with a time limit for each message.
-pub(super) async fn strictly_within(cx: &Context, patience: Duration) -> Result<Strict, Stop> {
+pub(super) async fn strictly_within(cx: &Context, timeout: Duration) -> Result<Strict, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
         stop_when_synced: true,
         ..WatchInstancesRequest::default()
     };
-    let mut watch = cx.node()?.within(patience).watch_instances(request).await?;
-    let first = expect::some(watch.next(patience).await?, "a watch begins with Reset")?;
+    let mut watch = cx.node()?.within(timeout).watch_instances(request).await?;
+    let first = expect::some(watch.next(timeout).await?, "a watch begins with Reset")?;
     let Some(Event::Reset(reset)) = first.event else {
         return Err(Stop::failed("a watch begins with Reset", format!("{first:?}")));
     };
     let mut listing = Strict { scope: reset.scope, ..Strict::default() };
-    while let Some(message) = watch.next(patience).await? {
+    while let Some(message) = watch.next(timeout).await? {
         let open = listing.synced.is_none();
         expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
         listing.take(message)?;

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Number of instances that fills more than one page of 500 items, the usual page size of vendors.
-const CROWD: usize = 600;
+const INSTANCES: usize = 600;
 /// Default of `samples.machines`.
 const FEW: usize = 10;
 /// Number of instances in INS-16.
@@ -40,7 +40,7 @@ const PAGE: Duration = Duration::from_secs(10);
 /// Creates running instances, enough for several pages if `samples.machines` permits. Returns them and the number of pages of a listing.
 async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
-    let machines = cx.new_machines(CROWD.min(most)).await?;
+    let machines = cx.new_machines(INSTANCES.min(most)).await?;
     let mut pages = usize::MAX;
     // The adapter's periodic listings are counted, too, but hardly in both attempts.
     for _listing in 0..2 {
@@ -102,8 +102,8 @@ pub(super) async fn closed_or_refused(cx: &Context) -> Result<Option<Synced>, St
         },
     };
     let wants = "a refused listing has an error with a reason, and the reason is not absence";
-    let told = !matches!(error.reason, Reason::Unspecified | Reason::ResourceGone);
-    expect::that(told, wants, || error.to_string()).map(|()| None)
+    let reported = !matches!(error.reason, Reason::Unspecified | Reason::ResourceGone);
+    expect::that(reported, wants, || error.to_string()).map(|()| None)
 }
 
 async fn end(mut watch: Watch<WatchInstancesResponse>) -> Result<CallResult<Synced>, Stop> {
@@ -156,7 +156,7 @@ pub(super) async fn ten_thousand(cx: &Context) -> Verdict {
     }
     let machines = cx.new_machines(TEN_THOUSAND).await?;
     let begin = Instant::now();
-    holds_all(&strictly_within(cx, cx.patience(TEN_THOUSAND)).await?.items, &machines)?;
+    holds_all(&strictly_within(cx, cx.listing_timeout(TEN_THOUSAND)).await?.items, &machines)?;
     let most = cx
         .info()
         .limits

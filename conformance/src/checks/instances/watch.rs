@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum interval between Bookmarks: 30 s in the contract, plus tolerance for a busy host.
-const SILENCE: Duration = Duration::from_secs(35);
+const BOOKMARK_INTERVAL_MAX: Duration = Duration::from_secs(35);
 
 /// The state of a watch, updated in the same way as in a controller.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Follower {
 
     /// Applies one event.
     async fn step(&mut self) -> Verdict {
-        let event = self.watch.event(SILENCE).await?;
+        let event = self.watch.event(BOOKMARK_INTERVAL_MAX).await?;
         let begun = self.resets > 0 || self.synced || matches!(event, Mirror::Reset(_));
         expect::that(begun, "a watch begins with Reset", || format!("{event:?}"))?;
         let listing = matches!(event, Mirror::Reset(_) | Mirror::Items(_) | Mirror::Synced(_));
@@ -127,10 +127,10 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     resumed.until(seen, wants, |one| one.has(stays) && !one.has(leaves)).await?;
     drop(resumed);
     let strange = format!("conformance-{:x}", cx.random());
-    let mut anew = Follower::begin(cx, &strange, BTreeSet::new()).await?;
-    anew.step().await?;
-    expect::equal("a watch with an invalid token begins with Reset", &anew.resets, &1)?;
-    anew.until(seen, "a watch that begins with a new listing is synced", |one| one.has(stays)).await
+    let mut renewed = Follower::begin(cx, &strange, BTreeSet::new()).await?;
+    renewed.step().await?;
+    expect::equal("a watch with an invalid token begins with Reset", &renewed.resets, &1)?;
+    renewed.until(seen, "a watch that begins with a new listing is synced", |one| one.has(stays)).await
 }
 
 /// common.proto, `Synced.token`: a watcher that missed events because the adapter was killed gets a Reset and a listing, or the events

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Time tolerance for a busy adapter.
-const SLACK: Duration = Duration::from_secs(30);
+const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// adapter_service.proto, `config_revision`: identifies the active configuration. An invalid file neither changes the configuration nor
 /// ends the process, and a later valid file is loaded.
@@ -30,7 +30,7 @@ pub(super) async fn invalid(cx: &Context) -> Verdict {
     load.whole("no call fails while the configuration file is invalid")?;
     let after = cx.service()?.info(&cx.cluster().context()).await?.instance_id;
     expect::equal("the process keeps running: instance_id stays the same", &after, &instance)?;
-    let limit = cx.params().timings.reload + SLACK;
+    let limit = cx.params().timings.reload + TOLERANCE;
     cx.until(limit, "a valid file is loaded after an invalid one: config_revision changes", || async {
         Ok((status(cx).await?.config_revision != before.config_revision).then_some(()))
     })
@@ -56,7 +56,7 @@ async fn kept(cx: &Context, before: &WatchStatusResponse) -> Verdict {
 
 async fn status(cx: &Context) -> Result<WatchStatusResponse, Stop> {
     let mut watch = cx.service()?.watch_status(&cx.cluster().context()).await?;
-    expect::some(watch.next(SLACK).await?, "WatchStatus answers at once")
+    expect::some(watch.next(TOLERANCE).await?, "WatchStatus answers at once")
 }
 
 /// A caller whose requests cause vendor calls.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Time tolerance for a busy adapter.
-const SLACK: Duration = Duration::from_secs(30);
+const TOLERANCE: Duration = Duration::from_secs(30);
 /// Number of callers that share the connection.
 const CALLERS: usize = 4;
 /// Number of calls of each caller, before and after the connection is replaced.
@@ -39,7 +39,7 @@ pub(super) async fn age(cx: &Context) -> Verdict {
     let api = cx.over(Role::ServiceController, channel).without_repetition();
     let context = cx.cluster().context();
     let mut watch = api.watch_status(&context).await?;
-    expect::some(watch.next(SLACK).await?, "WatchStatus answers at once")?;
+    expect::some(watch.next(TOLERANCE).await?, "WatchStatus answers at once")?;
     let mut load = Load::default();
     for _ in 0..CALLERS {
         let (api, context) = (api.off_record(), context.clone());
@@ -51,7 +51,7 @@ pub(super) async fn age(cx: &Context) -> Verdict {
     load.more(cx, CALLS).await?;
     let wants =
         format!("the adapter asks a connection to end within timings.connectionAge, {} s", age.as_secs_f64());
-    cx.until(age + SLACK, &wants, || async { Ok((relay.opened() > 1).then_some(())) }).await?;
+    cx.until(age + TOLERANCE, &wants, || async { Ok((relay.opened() > 1).then_some(())) }).await?;
     goes_on(&mut watch).await?;
     load.more(cx, CALLS).await?;
     load.whole("no call is lost when a connection ends because of its age")

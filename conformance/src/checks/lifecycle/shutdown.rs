@@ -21,7 +21,7 @@ use crate::{
 /// `grpc.health.v1`: SERVING.
 const SERVING: i32 = 1;
 /// Limit for conditions without a deadline in the contract.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for a takeover after the Lease was released. Well below the expiry of a Lease that was not released. Source: replicas.md,
 /// "When the leader changes".
 const HAND_OVER: Duration = Duration::from_secs(6);
@@ -35,7 +35,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     cx.converge(&web).await?;
     let (at, leader) = leader(cx).await?;
     let mut watch = leader.watch_instances(watch_request(cx)).await?;
-    watch.listing(PATIENCE).await?;
+    watch.listing(TIMEOUT).await?;
     let load = load(cx)?;
     load.more(cx, 3).await?;
 
@@ -44,7 +44,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     let change = web.clone().listeners([tcp(81)]).fence(cx.cluster().fence());
     // The answer is PENDING, because the change waits for the call that the proxy holds.
     leader.ensure_load_balancer(change.request.clone()).await?;
-    held.reached(PATIENCE).await?;
+    held.reached(TIMEOUT).await?;
     let process = cx.replica_process(at);
     let (stopped, drained) = tokio::join!(process.stop(), async {
         let drained = drains(cx, &leader).await;
@@ -70,7 +70,7 @@ async fn whole(cx: &Context, mark: usize, gone: Instant) -> Verdict {
     let proxy = cx.proxy()?;
     let began = || proxy.since(mark).only(|call| call.started <= gone);
     let wants = "vendor calls in flight are answered or cut off";
-    cx.until(PATIENCE, wants, || async {
+    cx.until(TIMEOUT, wants, || async {
         Ok(began().0.iter().all(|call| call.ended.is_some()).then_some(()))
     })
     .await?;
@@ -115,7 +115,7 @@ fn load(cx: &Context) -> Result<Load, Stop> {
 async fn drains(cx: &Context, leader: &Api) -> Verdict {
     let set = cx.cluster().balancer("late").set;
     let wants = "new calls are refused with DRAINING while the process completes its vendor calls";
-    cx.until(PATIENCE, wants, || async {
+    cx.until(TIMEOUT, wants, || async {
         match leader.put_backend_set(set.clone()).await {
             // The process has not received its signal yet.
             Ok(_) => Ok(None),
@@ -134,7 +134,7 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
 /// Asserts that a watch ends with DRAINING.
 async fn farewell(watch: &mut Watch<WatchInstancesResponse>) -> Verdict {
     let wants = "a watch ends with DRAINING";
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         match watch.next(end.saturating_duration_since(Instant::now())).await {
             Ok(Some(_)) => (),
@@ -149,7 +149,7 @@ async fn taken_over(cx: &Context, left: usize, gone: Instant) -> Verdict {
     let others: Vec<Api> =
         replicas.into_iter().enumerate().filter(|(at, _)| *at != left).map(|(_, api)| api).collect();
     let wants = "another replica serves at once after the leader released its Lease";
-    cx.until(PATIENCE, wants, || async {
+    cx.until(TIMEOUT, wants, || async {
         for other in &others {
             if serves(other).await {
                 return Ok(Some(()));

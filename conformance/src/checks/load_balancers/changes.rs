@@ -113,9 +113,9 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
         &kept.state(),
         &LoadBalancerState::Active,
     )?;
-    let anew = cx.converge(&with(Recreate::IfImmutableChanged)).await?;
-    let other = vendor_id(&anew)? != first;
-    expect::that(other, "with permission, the load balancer is recreated", || format!("{anew:?}"))?;
+    let recreated = cx.converge(&with(Recreate::IfImmutableChanged)).await?;
+    let other = vendor_id(&recreated)? != first;
+    expect::that(other, "with permission, the load balancer is recreated", || format!("{recreated:?}"))?;
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![changed.key()])
 }
 

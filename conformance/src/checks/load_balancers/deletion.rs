@@ -19,7 +19,7 @@ use crate::{
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
 /// A deadline with which the adapter does not wait for completion: the answer arrives half a second before it.
-const HURRY: Duration = Duration::from_secs(1);
+const SHORT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion works without vendor IDs and with wrong ones, and deletes only this load
 /// balancer. After ABSENT, no part of it is left in the cloud.
@@ -81,7 +81,7 @@ async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
     let create = cx.proxy()?.inject(Rule::writes().nth(1), held);
     let delete = async {
         create.reached(BEGINS).await?;
-        let answer = api.within(HURRY).delete_load_balancer(gone.removal()).await;
+        let answer = api.within(SHORT_DEADLINE).delete_load_balancer(gone.removal()).await;
         create.release();
         Ok::<_, Stop>(answer?)
     };
@@ -89,11 +89,11 @@ async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
     let wants = "a load balancer whose creation is in progress is DELETING, not ABSENT";
     expect::equal(wants, &deleted?.state(), &LoadBalancerState::Deleting)?;
     let wants = "an Ensure that a deletion superseded is answered with PENDING or OPERATION_CONFLICT";
-    let told = match &ensured {
+    let reported = match &ensured {
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,
     };
-    expect::that(told, wants, || format!("{ensured:?}"))?;
+    expect::that(reported, wants, || format!("{ensured:?}"))?;
     cx.remove(&gone).await?;
     nothing_is_left(cx).await
 }
@@ -123,7 +123,7 @@ pub(super) async fn and_recreation(cx: &Context) -> Verdict {
     )?;
 
     let new = new.fence(cluster.fence());
-    api.within(HURRY).delete_load_balancer(new.removal()).await?;
+    api.within(SHORT_DEADLINE).delete_load_balancer(new.removal()).await?;
     let new = new.fence(cluster.fence());
     cx.converge(&new).await?;
     expect::equal(

@@ -19,7 +19,7 @@ const REPEATS: usize = 5;
 /// Number of callers with the same request.
 const CALLERS: usize = 8;
 /// Numbers of load balancers that are requested from a restarted adapter: first some, then all.
-const SOME: usize = 2;
+const FIRST_SERVICES: usize = 2;
 const SERVICES: usize = 6;
 /// Tolerance for the adapter's periodic calls. Less than one call per load balancer.
 const OWN_CALLS: usize = 2;
@@ -77,14 +77,17 @@ pub(super) async fn after_restart(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let all: Vec<_> =
         (0..SERVICES).map(|n| cluster.balancer(&format!("web-{n}")).backends(&machines)).collect();
-    let few = calls_after_restart(cx, all.get(..SOME).unwrap_or_default()).await?;
+    let few = calls_after_restart(cx, all.get(..FIRST_SERVICES).unwrap_or_default()).await?;
     let many = calls_after_restart(cx, &all).await?;
     let read_each = cx.has_attribute("loadbalancers", "backends", "read-each");
-    let own = if read_each { SERVICES.saturating_sub(SOME) } else { 0 };
+    let own = if read_each { SERVICES.saturating_sub(FIRST_SERVICES) } else { 0 };
     let more = many.len().saturating_sub(few.len());
     let wants = "after a restart, one listing serves every Ensure that has nothing to do, for any number of load balancers";
     expect::that(more <= own.saturating_add(OWN_CALLS), wants, || {
-        format!("{} calls for {SOME} load balancers, and for {SERVICES} load balancers {many}", few.len())
+        format!(
+            "{} calls for {FIRST_SERVICES} load balancers, and for {SERVICES} load balancers {many}",
+            few.len()
+        )
     })
 }
 

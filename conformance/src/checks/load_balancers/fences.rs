@@ -16,7 +16,7 @@ use crate::{
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
 /// A deadline with which the adapter does not wait for completion: the answer arrives half a second before it.
-const HURRY: Duration = Duration::from_secs(1);
+const SHORT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: of two requests for one key, the request with the newer fence takes over while work
 /// on the older one is in progress. The caller of the older request gets OPERATION_CONFLICT or PENDING, and later requests with its fence
@@ -33,7 +33,7 @@ pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
         None => {
             // If the vendor is fast, the older request may be complete before the newer one arrives.
             cx.without(Need::Proxy);
-            api.within(HURRY).ensure_load_balancer(old.request.clone()).await?;
+            api.within(SHORT_DEADLINE).ensure_load_balancer(old.request.clone()).await?;
         }
     }
     cx.converge(&new).await?;
@@ -55,17 +55,17 @@ async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) ->
     let held = proxy.inject(Rule::writes().nth(1), Action::HoldAfter);
     let newer = async {
         held.reached(BEGINS).await?;
-        let answer = api.within(HURRY).ensure_load_balancer(new.request.clone()).await;
+        let answer = api.within(SHORT_DEADLINE).ensure_load_balancer(new.request.clone()).await;
         held.release();
         Ok::<_, Stop>(answer)
     };
     let (older, newer) = tokio::join!(api.ensure_load_balancer(old.request.clone()), newer);
     let wants = "the caller whose work a newer writer took over gets OPERATION_CONFLICT or PENDING";
-    let told = match &older {
+    let reported = match &older {
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,
     };
-    expect::that(told, wants, || format!("{older:?}"))?;
+    expect::that(reported, wants, || format!("{older:?}"))?;
     let newer = newer?;
     let refused = [Reason::OperationConflict, Reason::StaleFence];
     let taken = !matches!(&newer, Err(error) if refused.contains(&error.reason));

@@ -30,8 +30,8 @@ pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     let first = cx.converge(&web).await?;
     let broken = broken(cx, &web, vendor_id(&first)?).await?;
     expect::equal("an ERROR answer has no retry delay", &broken.retry_after, &None)?;
-    let told = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
-    expect::that(told, "a condition explains why the load balancer is not in the desired state", || {
+    let reported = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
+    expect::that(reported, "a condition explains why the load balancer is not in the desired state", || {
         format!("{broken:?}")
     })?;
     let listed = only(cx).await?;
@@ -46,9 +46,9 @@ pub(super) async fn vendor_error(cx: &Context) -> Verdict {
         &vendor_id(&first)?,
     )?;
 
-    let mut anew = web.clone().fence(cx.cluster().fence());
-    anew.request.set_recreate(Recreate::IfError);
-    let second = cx.converge(&anew).await?;
+    let mut again = web.clone().fence(cx.cluster().fence());
+    again.request.set_recreate(Recreate::IfError);
+    let second = cx.converge(&again).await?;
     let other = vendor_id(&second)? != vendor_id(&first)?;
     expect::that(other, "with permission the load balancer is recreated", || format!("{second:?}"))?;
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![web.key()])?;
@@ -66,11 +66,11 @@ async fn broken(cx: &Context, web: &Balancer, id: &str) -> Result<EnsureLoadBala
     let mut live = web.clone();
     live.request.context = Some(cx.cluster().live());
     let wants = "a load balancer in the vendor's error state is answered with ERROR";
-    let look = || async {
+    let observe = || async {
         let answer = cx.ensure(&live).await??;
         Ok((answer.state() == LoadBalancerState::Error).then_some(answer))
     };
-    cx.until(cx.params().timings.converge, wants, look).await
+    cx.until(cx.params().timings.converge, wants, observe).await
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: if the vendor answers with a conflict because its last change is in progress, the
@@ -135,12 +135,12 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
     drop(held);
     // The request is not repeated, so the load balancer is an orphan. The adapter finishes the work in progress.
     let wants = "work in progress belongs to the adapter, and continues without the caller";
-    let look = || async {
+    let observe = || async {
         let listed = only(cx).await?;
         let done = listed.state() == LoadBalancerState::Active && !listed.applied_hash.is_empty();
         Ok(done.then_some(listed))
     };
-    let orphan = cx.until(cx.params().timings.converge, wants, look).await?;
+    let orphan = cx.until(cx.params().timings.converge, wants, observe).await?;
     expect::equal("an orphan is listed with its key", &orphan.key, &Some(web.key()))?;
     expect::equal("an orphan is listed with its owner", &orphan.owner, &web.request.owner)?;
     let ids = orphan.vendor_ids.unwrap_or_default().ids;
@@ -162,11 +162,11 @@ pub(super) async fn drift(cx: &Context) -> Verdict {
     cx.hook(Hook::DriftLoadBalancer, &[("VENDOR_ID", vendor_id(&answer)?)]).await?;
     let mark = cx.proxy()?.mark();
     let wants = "a change by hand is corrected within the drift period";
-    let look = || async {
+    let observe = || async {
         cx.converge(&web).await?;
         Ok((!cx.proxy()?.since(mark).writes().is_empty()).then_some(()))
     };
-    cx.until(cx.params().timings.drift, wants, look).await?;
+    cx.until(cx.params().timings.drift, wants, observe).await?;
     drop(mirror);
     let repaired = only(cx).await?;
     expect::equal("the correction restores all listeners", &repaired.listeners, &before.listeners)?;

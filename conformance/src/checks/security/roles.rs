@@ -141,9 +141,9 @@ async fn operator(cx: &Context) -> Verdict {
         let mut apply = cluster.routes(Vec::new());
         (ensure.dry_run, delete.dry_run, apply.dry_run) = (dry_run, dry_run, dry_run);
         let word = if dry_run { " as a dry run" } else { "" };
-        let judge = |method: &str, said: CallResult<()>| {
+        let judge = |method: &str, result: CallResult<()>| {
             let path = format!("{method}{word}");
-            if dry_run { admitted(role, &path, said) } else { forbidden(role, &path, said) }
+            if dry_run { admitted(role, &path, result) } else { forbidden(role, &path, result) }
         };
         if cx.can("loadbalancers") {
             judge("EnsureLoadBalancer", api.ensure_load_balancer(ensure).await.map(drop))?;
@@ -162,16 +162,16 @@ async fn fences(cx: &Context) -> Verdict {
     let foreign = |scope: &str| Fence { scope: scope.to_owned(), epoch: u64::MAX, sequence: 1 };
     if cx.can("loadbalancers") {
         let balancer = cluster.balancer("web").fence(foreign("route-controller/0"));
-        let said = cx.service()?.ensure_load_balancer(balancer.request).await;
-        forbidden(Role::ServiceController, "EnsureLoadBalancer with the fence route-controller/0", said)?;
+        let result = cx.service()?.ensure_load_balancer(balancer.request).await;
+        forbidden(Role::ServiceController, "EnsureLoadBalancer with the fence route-controller/0", result)?;
     }
     if !cx.can("routes") {
         return Ok(());
     }
     let routes =
         ApplyRoutesRequest { fence: Some(foreign("service-controller/0")), ..cluster.routes(Vec::new()) };
-    let said = cx.route()?.apply_routes(routes).await;
-    forbidden(Role::RouteController, "ApplyRoutes with the fence service-controller/0", said)
+    let result = cx.route()?.apply_routes(routes).await;
+    forbidden(Role::RouteController, "ApplyRoutes with the fence service-controller/0", result)
 }
 
 /// An adapter that is configured for one cluster serves no other cluster.
@@ -201,11 +201,11 @@ async fn other_cluster(cx: &Context) -> Verdict {
     };
     forbidden(service.role(), &word("EnsureLoadBalancer"), service.ensure_load_balancer(ensure).await)?;
     let watch = WatchLoadBalancersRequest { context, ..WatchLoadBalancersRequest::default() };
-    let said = match service.watch_load_balancers(watch).await {
+    let result = match service.watch_load_balancers(watch).await {
         Ok(mut watch) => watch.next(cx.params().timings.ready).await.map(drop),
         Err(error) => Err(error),
     };
-    forbidden(service.role(), &word("WatchLoadBalancers"), said)
+    forbidden(service.role(), &word("WatchLoadBalancers"), result)
 }
 
 #[cfg(test)]

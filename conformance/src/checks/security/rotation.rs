@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Time tolerance for a busy adapter.
-const SLACK: Duration = Duration::from_secs(30);
+const TOLERANCE: Duration = Duration::from_secs(30);
 /// Number of calls of each caller, before and after a change. An Ensure takes one or two seconds.
 const CALLS: u64 = 10;
 const CHANGES: u64 = 3;
@@ -98,7 +98,7 @@ async fn in_force(cx: &Context, before: Option<BTreeSet<u64>>) -> Result<(), Sto
         return Ok(());
     };
     let wants = "the adapter starts to use new vendor credentials";
-    cx.until(reload + SLACK, wants, || async {
+    cx.until(reload + TOLERANCE, wants, || async {
         let calls = since(cx, 0);
         let mut last = calls.0.iter().rev().filter(|call| call.ended.is_some()).take(ROW);
         Ok(last.all(|call| call.credentials.is_some_and(|one| !before.contains(&one))).then_some(()))
@@ -121,7 +121,7 @@ pub(super) async fn certificates_and_tokens(cx: &Context) -> Verdict {
     let before = shown(cx).await?;
     load.more(cx, CALLS).await?;
     cx.hook(Hook::RotateServerCertificate, &[]).await?;
-    let limit = cx.params().timings.reload + SLACK;
+    let limit = cx.params().timings.reload + TOLERANCE;
     cx.until(limit, "a new connection gets the new certificate", || async {
         newcomers(cx).await?;
         Ok((shown(cx).await? != before).then_some(()))
@@ -172,7 +172,7 @@ async fn certificate(params: &LaneParams) -> anyhow::Result<CertificateDer<'stat
         let stream = TcpStream::connect((host.host.as_str(), host.port)).await?;
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     };
-    let stream = tokio::time::timeout(SLACK, handshake).await??;
+    let stream = tokio::time::timeout(TOLERANCE, handshake).await??;
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     Ok(shown.context("none")?.clone().into_owned())
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Time tolerance for a busy adapter.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TOLERANCE: Duration = Duration::from_secs(30);
 /// Statuses of refusals that repeat the credentials of the call, as some vendors send them.
 const REFUSALS: [u16; 6] = [400, 404, 409, 500, 403, 401];
 /// Number of letters shown around a match.
@@ -29,26 +29,26 @@ pub(super) async fn canary(cx: &Context) -> Verdict {
         return Err(Stop::skipped("samples.canary is not set"));
     };
     let machines = cx.machines(2).await?;
-    let look = SecretSearch {
+    let search = SecretSearch {
         cx,
         canary,
         machine: machines.first().map(|one| one.provider_id.clone()).unwrap_or_default(),
     };
     let web = cx.cluster().balancer("web").backends(&machines);
-    look.answer("EnsureLoadBalancer", &Ok(cx.converge(&web).await?))?;
-    look.at_everything().await?;
+    search.answer("EnsureLoadBalancer", &Ok(cx.converge(&web).await?))?;
+    search.at_everything().await?;
     for (status, port) in REFUSALS.into_iter().zip(81..) {
         {
             let _refused = cx.proxy()?.inject(Rule::reads().next(2), Action::Echo(status));
-            look.at_everything().await?;
+            search.at_everything().await?;
         }
         let _refused = cx.proxy()?.inject(Rule::writes().next(1), Action::Echo(status));
         let change = web.clone().listeners([tcp(port)]).fence(cx.cluster().fence());
-        look.answer("EnsureLoadBalancer", &cx.ensure(&change).await?)?;
-        look.at_everything().await?;
+        search.answer("EnsureLoadBalancer", &cx.ensure(&change).await?)?;
+        search.at_everything().await?;
     }
-    look.at_pages().await?;
-    look.at_log()
+    search.at_pages().await?;
+    search.at_log()
 }
 
 /// The text to find, and the context of the check.
@@ -97,7 +97,7 @@ impl SecretSearch<'_> {
         let balancers = WatchLoadBalancersRequest { context, stop_when_synced: true, ..Default::default() };
         self.stream("WatchLoadBalancers", service.watch_load_balancers(balancers).await).await?;
         let mut status = service.watch_status(&cluster.context()).await?;
-        self.answer("WatchStatus", &status.next(PATIENCE).await)
+        self.answer("WatchStatus", &status.next(TOLERANCE).await)
     }
 
     async fn stream<T: Debug>(&self, method: &str, watch: CallResult<Watch<T>>) -> Verdict {
@@ -106,7 +106,7 @@ impl SecretSearch<'_> {
             Err(error) => return self.answer::<()>(method, &Err(error)),
         };
         loop {
-            let next = watch.next(PATIENCE).await;
+            let next = watch.next(TOLERANCE).await;
             self.answer(method, &next)?;
             if !matches!(next, Ok(Some(_))) {
                 return Ok(());
@@ -120,7 +120,7 @@ impl SecretSearch<'_> {
             return Ok(());
         };
         #[expect(clippy::disallowed_methods, reason = "a scrape of the adapter is not a vendor call")]
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
+        let client = reqwest::Client::builder().no_proxy().timeout(TOLERANCE).build();
         let unread =
             |error: reqwest::Error| Stop::failed(format!("lanes[].http {http} answers"), error.to_string());
         let client = client.map_err(unread)?;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
-const STORM: usize = 30;
+const BACKGROUND_BALANCERS: usize = 30;
 /// Duration of the vendor's pause, in which the background requests queue up. Longer than an Ensure waits for its completion.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -39,7 +39,7 @@ pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
         one.request.context.get_or_insert_default().priority = Priority::Background.into();
         one
     };
-    let storm: Vec<Balancer> = (0..STORM).map(resync).collect();
+    let storm: Vec<Balancer> = (0..BACKGROUND_BALANCERS).map(resync).collect();
     let throttled = proxy.inject(Rule::writes().next(1), Action::Throttle(Some(PAUSE)));
     let api = cx.service()?;
     let asks = storm.iter().map(|one| api.ensure_load_balancer(one.request.clone()));
@@ -58,18 +58,18 @@ pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let first = expect::some(first, "a change of a load balancer causes a vendor write")?;
     let before = writes.only(|call| call.started < first).len();
     cx.note(format!(
-        "{before} of {STORM} background writes came before it, {} writes in total",
+        "{before} of {BACKGROUND_BALANCERS} background writes came before it, {} writes in total",
         writes.len()
     ));
     let wants = "a request that a user waits for does not queue behind requests with PRIORITY_BACKGROUND";
-    expect::that(before < STORM / 2, wants, || {
-        format!("{before} of {STORM} background writes came before it")
+    expect::that(before < BACKGROUND_BALANCERS / 2, wants, || {
+        format!("{before} of {BACKGROUND_BALANCERS} background writes came before it")
     })
 }
 
 /// The writes for a load balancer, recognised by the IDs of its parts.
-fn its(calls: &Calls, told: &[EnsureLoadBalancerResponse]) -> Calls {
-    let ids: Vec<&str> = told
+fn its(calls: &Calls, reported: &[EnsureLoadBalancerResponse]) -> Calls {
+    let ids: Vec<&str> = reported
         .iter()
         .filter_map(|answer| answer.vendor_ids.as_ref())
         .flat_map(|parts| parts.ids.values().map(String::as_str))
