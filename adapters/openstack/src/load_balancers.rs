@@ -94,11 +94,11 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
     let addresses: Vec<&FloatingIp> =
         floating_ips.iter().filter(|ip| leads_here(ip) || made_for(ip).is_some()).collect();
     let made_from = addresses.iter().filter_map(|ip| made_for(ip)).map(|there| there.pool);
-    let told = addresses.iter().map(|ip| ip.floating_ip_address.to_string()).chain(made_from);
+    let reported = addresses.iter().map(|ip| ip.floating_ip_address.to_string()).chain(made_from);
     let networks = addresses.iter().map(|ip| &ip.floating_network_id).chain(&balancer.vip_network_id);
     let vips = balancer.additional_vips.iter().filter_map(|vip| vip.subnet_id.as_ref());
     let subnets = vips.chain(&balancer.vip_subnet_id).chain(members.filter_map(|one| one.subnet_id.as_ref()));
-    networks.chain(subnets).chain(certificates).cloned().chain(told).collect()
+    networks.chain(subnets).chain(certificates).cloned().chain(reported).collect()
 }
 
 /// The configuration and the cached state of the cloud's load balancers.

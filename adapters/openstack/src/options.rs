@@ -76,7 +76,7 @@ impl OpenStackOptions {
             public: self.public_network_names,
             internal: self.internal_network_names,
             sort_order: self.address_sort_order,
-            ipv6: if self.ipv6_support_disabled { Ipv6::LeftOut } else { Ipv6::Told },
+            ipv6: if self.ipv6_support_disabled { Ipv6::LeftOut } else { Ipv6::Reported },
         };
         let form = if self.regional_provider_ids { Form::Regional } else { Form::Plain };
         Ok(OpenStackDriver::new(

@@ -192,10 +192,13 @@ async fn answer(
     let named = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !store.tokens.contains(named("x-auth-token")) {
         let body = "The request you have made requires authentication.";
-        return told(401, &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }));
+        return answer_with(
+            401,
+            &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }),
+        );
     }
     if let Some((status, body)) = store.faults.pop_front() {
-        return told(status, &body);
+        return answer_with(status, &body);
     }
     let Store { routers, ports, lists, .. } = &mut *store;
     if let Some(answer) = routers.answer(ports, (&method, &path), &headers, &body) {
@@ -217,10 +220,10 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
         return paged(name, items.iter().filter(|item| is_asked(item, query)).collect(), query, store.page);
     }
     match (method.as_str(), path) {
-        ("PUT", path) if path.starts_with("/load-balancer/") => told(202, &json!({})),
-        ("PUT", path) if path.starts_with("/network/v2.0/floatingips/") => told(200, &json!({})),
-        ("DELETE", path) if path.starts_with("/load-balancer/") => told(204, &Value::Null),
-        ("GET", "/identity/v3/auth/tokens") => told(200, &json!({ "token": {} })),
+        ("PUT", path) if path.starts_with("/load-balancer/") => answer_with(202, &json!({})),
+        ("PUT", path) if path.starts_with("/network/v2.0/floatingips/") => answer_with(200, &json!({})),
+        ("DELETE", path) if path.starts_with("/load-balancer/") => answer_with(204, &Value::Null),
+        ("GET", "/identity/v3/auth/tokens") => answer_with(200, &json!({ "token": {} })),
         ("GET", "/compute/v2.1/servers/detail") => {
             paged("servers", store.servers.iter().collect(), query, store.page)
         }
@@ -251,18 +254,18 @@ fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)])
         (
             "POST",
             "/network/v2.0/routers" | "/network/v2.0/floatingips" | "/load-balancer/v2/lbaas/loadbalancers",
-        ) => told(201, &json!({})),
+        ) => answer_with(201, &json!({})),
         ("GET", path) => {
             let id = path.strip_prefix("/compute/v2.1/servers/").unwrap_or_default();
             match store.servers.iter().find(|server| server["id"] == id) {
-                Some(server) => told(200, &json!({ "server": server })),
+                Some(server) => answer_with(200, &json!({ "server": server })),
                 None => {
                     let message = format!("Instance {id} could not be found.");
-                    told(404, &json!({ "itemNotFound": { "code": 404, "message": message } }))
+                    answer_with(404, &json!({ "itemNotFound": { "code": 404, "message": message } }))
                 }
             }
         }
-        _ => told(405, &Value::Null),
+        _ => answer_with(405, &Value::Null),
     }
 }
 
@@ -292,18 +295,21 @@ fn paged(collection: &str, items: Vec<&Value>, query: &[(&str, &str)], max: usiz
         let href = format!("http://inside.example:1/else?{}&marker={marker}", others.join("&"));
         body[format!("{collection}_links")] = json!([{ "rel": "next", "href": href }]);
     }
-    told(200, &body)
+    answer_with(200, &body)
 }
 
 fn log_in(shared: &Shared) -> Response {
     let mut store = shared.store.lock().expect("not poisoned");
     if store.deleted {
         let body = "Could not find Application Credential: 1afa666b2d0242b7af9190175687132d.";
-        return told(404, &json!({ "error": { "code": 404, "title": "Not Found", "message": body } }));
+        return answer_with(404, &json!({ "error": { "code": 404, "title": "Not Found", "message": body } }));
     }
     if store.locked {
         let body = "The request you have made requires authentication.";
-        return told(401, &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }));
+        return answer_with(
+            401,
+            &json!({ "error": { "code": 401, "title": "Unauthorized", "message": body } }),
+        );
     }
     store.issued += 1;
     let token = format!("token-{}", store.issued);
@@ -329,11 +335,11 @@ fn log_in(shared: &Shared) -> Response {
         "roles": [{ "id": "2", "name": "member" }],
         "catalog": catalogue,
     } });
-    let mut response = told(201, &body);
+    let mut response = answer_with(201, &body);
     response.headers_mut().insert("x-subject-token", token.parse().expect("a header"));
     response
 }
 
-fn told(status: u16, body: &Value) -> Response {
+fn answer_with(status: u16, body: &Value) -> Response {
     (StatusCode::from_u16(status).expect("a status"), axum::Json(body.clone())).into_response()
 }

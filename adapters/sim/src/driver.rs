@@ -192,13 +192,13 @@ impl SimDriver {
         for one in &batch.add {
             results.push(match one {
                 Err(error) => Err(error.clone()),
-                Ok(_) => added.next().map_or(Ok(None), |result| self.laid(result)),
+                Ok(_) => added.next().map_or(Ok(None), |result| self.created(result)),
             });
         }
         Ok(Outcome::Items(results))
     }
 
-    fn laid(&self, result: answers::RouteResult) -> Result<Option<Route>, VendorError> {
+    fn created(&self, result: answers::RouteResult) -> Result<Option<Route>, VendorError> {
         Ok(Some(translate::route(&*item(result)?, &self.region)))
     }
 }

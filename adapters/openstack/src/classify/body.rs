@@ -19,8 +19,9 @@ impl Refusal {
     /// Reads an error body in any of the four formats.
     pub(super) fn read(response: &VendorResponse) -> Self {
         let body = response.body();
-        let told = serde_json::from_slice::<Octavia>(body).map(Self::from);
-        told.or_else(|_other| serde_json::from_slice::<Named>(body).map(Self::from))
+        let reported = serde_json::from_slice::<Octavia>(body).map(Self::from);
+        reported
+            .or_else(|_other| serde_json::from_slice::<Named>(body).map(Self::from))
             .unwrap_or_else(|_other| Self::unread(response))
     }
 

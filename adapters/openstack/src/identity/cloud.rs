@@ -189,24 +189,27 @@ fn credentials(keys: &mut Keys) -> Option<Credentials> {
     ];
     let found: Vec<(&str, &str, String)> =
         SECRETS.iter().filter_map(|(key, kind)| Some((*key, *kind, keys.text(key)?))).collect();
-    let told = keys.text("auth_type");
-    let told = told.as_deref().map(|told| {
-        told.strip_prefix("v3").filter(|rest| SECRETS.iter().any(|(_, kind)| kind == rest)).unwrap_or(told)
+    let reported = keys.text("auth_type");
+    let reported = reported.as_deref().map(|reported| {
+        reported
+            .strip_prefix("v3")
+            .filter(|rest| SECRETS.iter().any(|(_, kind)| kind == rest))
+            .unwrap_or(reported)
     });
-    if let Some(told) = told.filter(|told| SECRETS.iter().all(|(_, kind)| kind != told)) {
-        let text = format!("unsupported type {told}: use password, token or v3applicationcredential");
+    if let Some(reported) = reported.filter(|reported| SECRETS.iter().all(|(_, kind)| kind != reported)) {
+        let text = format!("unsupported type {reported}: use password, token or v3applicationcredential");
         keys.fault("auth_type", &text);
         return None;
     }
     let (mut fitting, others): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|(_, kind, _)| told.is_none_or(|told| told == *kind));
+        found.into_iter().partition(|(_, kind, _)| reported.is_none_or(|reported| reported == *kind));
     for (key, ..) in others.iter().chain(fitting.iter().skip(1)) {
         let beside = fitting.first().map_or("auth_type", |(key, ..)| key);
         keys.fault(key, &format!("conflicts with {beside}: keep only one"));
     }
     fitting.truncate(1);
     let Some((_, kind, secret)) = fitting.pop() else {
-        let key = SECRETS.iter().find(|(_, kind)| told == Some(kind)).map_or("password", |(key, _)| key);
+        let key = SECRETS.iter().find(|(_, kind)| reported == Some(kind)).map_or("password", |(key, _)| key);
         keys.fault(key, "is missing: set a password, a token or an application credential with its secret");
         return None;
     };
@@ -330,10 +333,10 @@ fn interface(keys: &mut Keys, given: &Given) -> Interface {
 }
 
 fn overrides(keys: &mut Keys) -> BTreeMap<Service, String> {
-    let told = Service::ALL.into_iter().filter_map(|service| {
+    let reported = Service::ALL.into_iter().filter_map(|service| {
         let key = service.override_key();
         let text = keys.text(key)?;
         Some((service, url(keys, key, &text)?))
     });
-    told.collect()
+    reported.collect()
 }

@@ -165,15 +165,15 @@ pub(crate) fn right(wanted: &WantedProject, found: Option<Project>) -> Result<Pr
         None => false,
     };
     if differs(&wanted.id, &found.id) || differs(&wanted.name, &found.name) || domain {
-        let told = [&wanted.id, &wanted.name].into_iter().flatten().map(String::as_str);
-        let told: Vec<&str> = told.collect();
+        let reported = [&wanted.id, &wanted.name].into_iter().flatten().map(String::as_str);
+        let reported: Vec<&str> = reported.collect();
         return refused(format!(
             "the credentials are for project {} ({}) in domain {}, but {} is configured: correct \
              project_id or project_name, or use credentials of that project",
             found.name,
             found.id,
             found.domain.name,
-            told.join(" "),
+            reported.join(" "),
         ));
     }
     Ok(found)

@@ -149,10 +149,10 @@ impl Files {
                 "{place}: has no cloud {name}, only {names}: select one with --cloud or OS_CLOUD"
             ));
         };
-        let told = |faults: Vec<String>| {
+        let reported = |faults: Vec<String>| {
             faults.iter().map(|fault| format!("{place}: {fault}")).collect::<Vec<_>>().join("\n")
         };
-        Cloud::read(Keys::of_cloud(&name, cloud), given).map_err(told)
+        Cloud::read(Keys::of_cloud(&name, cloud), given).map_err(reported)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Networking {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
     #[default]
-    Told,
+    Reported,
     LeftOut,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     let order = &networking.sort_order;
     // The sort is stable, so that addresses of equal rank keep their order.
     shown.addresses.sort_by_key(|(_, text)| rank(order, text));
-    told(&shown.addresses, server)
+    reported(&shown.addresses, server)
 }
 
 fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str)) {
@@ -112,17 +112,23 @@ fn rank(order: &[IpNet], text: &str) -> usize {
     order.iter().position(|net| ip.is_some_and(|ip| net.contains(&ip))).unwrap_or(order.len())
 }
 
-fn told(addresses: &[(Type, String)], server: &Server) -> Vec<InstanceAddress> {
-    let mut told: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
+fn reported(addresses: &[(Type, String)], server: &Server) -> Vec<InstanceAddress> {
+    let mut reported: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
     for (kind, text) in addresses {
         let (value, family) = match (kind, text.parse::<IpAddr>()) {
             (Type::Hostname, _) | (_, Err(_)) => (Value::Name(text.clone()), 0),
             (_, Ok(IpAddr::V4(_))) => (Value::Ip(text.clone()), 4),
             (_, Ok(IpAddr::V6(_))) => (Value::Ip(text.clone()), 6),
         };
-        let primary = !told.iter().any(|other| (other.r#type(), other.family) == (*kind, family));
+        let primary = !reported.iter().any(|other| (other.r#type(), other.family) == (*kind, family));
         let network = server.network_of(text).unwrap_or_default().to_owned();
-        told.push(InstanceAddress { r#type: (*kind).into(), value: Some(value), family, network, primary });
+        reported.push(InstanceAddress {
+            r#type: (*kind).into(),
+            value: Some(value),
+            family,
+            network,
+            primary,
+        });
     }
-    told
+    reported
 }

@@ -287,7 +287,7 @@ fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Ve
     let own = plan::ipv4(balancer);
     let hidden = ownership::expects_floating_ip(&balancer.tags);
     let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
-    let told = balancer.vip_address.into_iter().chain(additional).filter_map(|vip| match public {
+    let reported = balancer.vip_address.into_iter().chain(additional).filter_map(|vip| match public {
         _ if Some(vip) != own => Some(vip),
         Some(public) => Some(public),
         None => Some(vip).filter(|_| !hidden),
@@ -301,7 +301,7 @@ fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Ve
         ip_mode: mode.into(),
         ports: ports.clone(),
     };
-    told.map(address).collect()
+    reported.map(address).collect()
 }
 
 fn failed_port(listener: &Listener) -> Option<PortStatus> {

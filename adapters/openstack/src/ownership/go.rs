@@ -209,16 +209,16 @@ mod tests {
             ("a user's", "mine", &["team=a"], Is::Unrelated),
         ] {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-            let told = names("prod", "web").heritage(balancer, &tags);
+            let reported = names("prod", "web").heritage(balancer, &tags);
             let right = match wanted {
-                Is::Sole => told == Heritage::Sole,
+                Is::Sole => reported == Heritage::Sole,
                 Is::Shared => {
-                    matches!(&told, Heritage::Shared(why) if why.contains(WEB) && why.contains("adopt: shared"))
+                    matches!(&reported, Heritage::Shared(why) if why.contains(WEB) && why.contains("adopt: shared"))
                 }
-                Is::Others => matches!(&told, Heritage::Others(why) if why.contains("remove the tags")),
-                Is::Unrelated => told == Heritage::Unrelated,
+                Is::Others => matches!(&reported, Heritage::Others(why) if why.contains("remove the tags")),
+                Is::Unrelated => reported == Heritage::Unrelated,
             };
-            assert!(right, "{what}: {told:?}");
+            assert!(right, "{what}: {reported:?}");
         }
     }
 
@@ -231,10 +231,10 @@ mod tests {
             [(WEB, &[][..]), (WEB, &[WEB]), (WEB, &[WEB, API]), (API, &[API, WEB]), ("mine", &[WEB])]
         {
             let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-            let told = names.heritage(balancer, &tags);
+            let reported = names.heritage(balancer, &tags);
             assert!(
-                matches!(&told, Heritage::Unproven(why) if why.contains(WEB)),
-                "{balancer} {tags:?}: {told:?}"
+                matches!(&reported, Heritage::Unproven(why) if why.contains(WEB)),
+                "{balancer} {tags:?}: {reported:?}"
             );
         }
         assert_eq!(names.heritage(LEGACY, &[]), Heritage::Sole, "a UID is unique for a Service");

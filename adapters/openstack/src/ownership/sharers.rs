@@ -62,7 +62,7 @@ impl User {
     }
 
     /// Formats the user for messages.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Owner { kind, namespace, name, .. } = &self.owner;
         format!("{kind} {namespace}/{name} of cluster {}", self.key.cluster_id)
     }
@@ -296,7 +296,7 @@ pub(crate) fn check_room(
         return if user.key == *key {
             Ok(())
         } else {
-            refused(format!("is used by {}, which has the same UID", user.told()))
+            refused(format!("is used by {}, which has the same UID", user.text()))
         };
     }
     match users.len() + users_of_go(name, tags).len() {

@@ -151,7 +151,7 @@ fn taken_by(
     let users = ownership::users(&there.tags);
     let another = ownership::other_user(&users, &there.name, part, Some(&desired.key));
     if let Some(user) = another {
-        return Some(user.told());
+        return Some(user.text());
     }
     let names = GoNames::of(&desired.heir());
     let go = names.proven().unwrap_or_default();

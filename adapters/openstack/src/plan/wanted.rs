@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Default timeouts in milliseconds. They are the same as Octavia's.
-const SILENCE: u32 = 50_000;
+const DATA_TIMEOUT: u32 = 50_000;
 const CONNECT: u32 = 5_000;
 /// Default connection limit.
 const UNLIMITED: i64 = -1;
@@ -309,9 +309,9 @@ impl<'a> Ports<'a> {
             tags: None,
             connection_limit: Some(limit),
             timeouts: Timeouts {
-                client_data: client_timeout.or(idle).or(Some(SILENCE)),
+                client_data: client_timeout.or(idle).or(Some(DATA_TIMEOUT)),
                 member_connect: connect.or(Some(CONNECT)),
-                member_data: member_timeout.or(idle).or(Some(SILENCE)),
+                member_data: member_timeout.or(idle).or(Some(DATA_TIMEOUT)),
                 tcp_inspect: inspect_timeout.or(Some(0)),
             },
             allowed_cidrs: Some(self.allowed.clone()),

@@ -74,7 +74,7 @@ impl OpenStackDriver {
         let coming: Vec<ExtraRoute> =
             add.iter().filter(|route| ready(route).is_ok()).copied().cloned().collect();
         let halt = removed.as_ref().err().filter(|error| stands(error)).cloned().map(unsent);
-        let mut laid = self.lay(session, can, &coming, halt).await.into_iter();
+        let mut created = self.lay(session, can, &coming, halt).await.into_iter();
         let unpaired = match &removed {
             Ok(Some(left)) if can.pairs => {
                 let stay = [left.as_slice(), coming.as_slice()].concat();
@@ -90,7 +90,7 @@ impl OpenStackDriver {
         let mut results: Vec<Change> = remove.iter().map(|route| result(route).map(|()| None)).collect();
         for addition in wanted {
             results.push(match addition.and_then(|one| ready(&one.route).map(|()| one)) {
-                Ok(one) => laid.next().unwrap_or(Ok(())).map(|()| Some(told(one))),
+                Ok(one) => created.next().unwrap_or(Ok(())).map(|()| Some(route_of(one))),
                 Err(error) => Err(error),
             });
         }
@@ -324,8 +324,8 @@ impl OpenStackDriver {
     }
 }
 
-fn told(Addition { route, provider_id }: Addition) -> Route {
-    table::told(&route, provider_id, RouteState::Active)
+fn route_of(Addition { route, provider_id }: Addition) -> Route {
+    table::contract_route(&route, provider_id, RouteState::Active)
 }
 
 /// Whether the refusal of several routes may be caused by a few of them.

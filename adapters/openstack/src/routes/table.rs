@@ -155,12 +155,12 @@ impl<'a> Table<'a> {
         };
         let is_dropped = machine.is_some_and(drops);
         let state = if port.is_some() && !is_dropped { RouteState::Active } else { RouteState::Blackhole };
-        told(route, provider_id.unwrap_or_default(), state)
+        contract_route(route, provider_id.unwrap_or_default(), state)
     }
 }
 
 /// Converts a route to the contract.
-pub(super) fn told(route: &ExtraRoute, provider_id: String, state: RouteState) -> Route {
+pub(super) fn contract_route(route: &ExtraRoute, provider_id: String, state: RouteState) -> Route {
     let canonical = route.destination().map(|network| network.to_string());
     let address = route.hop().map(|address| address.to_string());
     Route {

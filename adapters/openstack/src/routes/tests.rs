@@ -113,8 +113,8 @@ async fn next_hop_identifies_the_server_by_its_port() {
     cloud.store().routers.routes = routes.map(|(to, hop)| extra(to, hop)).into();
     may_send(&cloud, "near-1", &["10.244.0.0/16"]);
     may_send(&cloud, "near-2", &["fd00:1::/64"]);
-    let told = listed(&driver).await;
-    let told: Vec<_> = told
+    let reported = listed(&driver).await;
+    let reported: Vec<_> = reported
         .iter()
         .map(|route| {
             let hop = route.next_hop.as_ref().expect("a hop");
@@ -123,7 +123,7 @@ async fn next_hop_identifies_the_server_by_its_port() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (
                 "10.244.1.0/24=10.20.0.11",
@@ -171,17 +171,18 @@ async fn routes_change_in_one_call_and_keep_their_pairs() {
         wanted("fd00:1::/64", "server-1", ""),
         wanted("10.244.2.0/24", "server-2", "10.20.0.12"),
     ];
-    let laid = change(&driver, &[], &add).await;
+    let created = change(&driver, &[], &add).await;
     assert_eq!(
         writes(&cloud),
         ["ports/near-1", "ports/near-2", &format!("routers/{ROUTER}/add_extraroutes")]
     );
     assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24", "fd00:1::/64"]);
-    let laid: Vec<Route> = laid.into_iter().map(|one| one.expect("created").expect("a route")).collect();
-    assert_eq!(laid, listed(&driver).await, "the result of a new route is as in a listing");
+    let created: Vec<Route> =
+        created.into_iter().map(|one| one.expect("created").expect("a route")).collect();
+    assert_eq!(created, listed(&driver).await, "the result of a new route is as in a listing");
 
     cloud.store().requests.clear();
-    let ids: Vec<&str> = laid.iter().take(2).map(|route| route.vendor_id.as_str()).collect();
+    let ids: Vec<&str> = created.iter().take(2).map(|route| route.vendor_id.as_str()).collect();
     let gone = change(&driver, &ids, &[]).await;
     assert_eq!(gone, [Ok(None), Ok(None)]);
     assert_eq!(writes(&cloud), [&format!("routers/{ROUTER}/remove_extraroutes"), "ports/near-1"]);
@@ -368,8 +369,8 @@ async fn pair_is_removed_only_with_its_route() {
     let refused =
         |kind: &str| json!({ "NeutronError": { "type": kind, "message": "not now", "detail": "" } });
     let ports = || json!({ "ports": cloud.store().ports.clone() });
-    let told = [(200, ports()), (409, refused("RouterInUse"))];
-    cloud.store().faults.extend(told);
+    let reported = [(200, ports()), (409, refused("RouterInUse"))];
+    cloud.store().faults.extend(reported);
     change(&driver, &[id], &[]).await[0].as_ref().expect_err("refused");
     assert_eq!(pairs(&cloud, "near-1"), ["10.244.1.0/24"]);
     assert_eq!(listed(&driver).await[0].state(), RouteState::Active);
@@ -378,8 +379,8 @@ async fn pair_is_removed_only_with_its_route() {
     // Another client changes the port after the route was removed.
     let router = json!({ "router": { "routes": [], "revision_number": 8 } });
     let stale = (412, refused("RevisionNumberConstraintFailed"));
-    let told = [(200, ports()), (200, router), (200, ports()), stale];
-    cloud.store().faults.extend(told);
+    let reported = [(200, ports()), (200, router), (200, ports()), stale];
+    cloud.store().faults.extend(reported);
     assert_eq!(change(&driver, &[id], &[]).await, [Ok(None)]);
     assert_eq!(pairs(&cloud, "near-1"), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{body::Bytes, http::Method, response::Response};
 use serde_json::{Value, json};
 
-use super::told;
+use super::answer_with;
 
 const ALL: &str = "/load-balancer/v2/lbaas/loadbalancers";
 const LISTENERS: &str = "/load-balancer/v2/lbaas/listeners";
@@ -23,18 +23,18 @@ pub(super) fn answer(lists: &mut Lists, (method, path): (&Method, &str), body: &
             let mut one = all[at].clone();
             let own = listeners.iter().filter(|listener| listener["loadbalancers"][0]["id"] == *id);
             one["listeners"] = own.map(|listener| json!({ "id": listener["id"] })).collect();
-            Some(told(200, &json!({ "loadbalancer": one })))
+            Some(answer_with(200, &json!({ "loadbalancer": one })))
         }
         "PUT" => {
             let body: Value = serde_json::from_slice(body).expect("JSON");
             let change: BTreeMap<String, Value> =
                 serde_json::from_value(body["loadbalancer"].clone()).expect("an object");
             all[at].as_object_mut().expect("an object").extend(change);
-            Some(told(202, &json!({})))
+            Some(answer_with(202, &json!({})))
         }
         "DELETE" => {
             all.remove(at);
-            Some(told(204, &Value::Null))
+            Some(answer_with(204, &Value::Null))
         }
         _ => None,
     }

@@ -7,7 +7,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::told;
+use super::answer_with;
 
 /// ID of the only router.
 pub(crate) const ROUTER: &str = "a375e538-c854-443c-b874-080eaa3a7da3";
@@ -49,7 +49,7 @@ impl Routers {
         let revision = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
         if (method, path) == (&Method::GET, "/extensions") {
             let aliases: Vec<Value> = self.aliases.iter().map(|alias| json!({ "alias": alias })).collect();
-            return Some(told(200, &json!({ "extensions": aliases })));
+            return Some(answer_with(200, &json!({ "extensions": aliases })));
         }
         if let (&Method::PUT, Some(id)) = (method, path.strip_prefix("/ports/")) {
             let port = ports.iter_mut().find(|port| port["id"] == id)?;
@@ -73,7 +73,7 @@ impl Routers {
             (&Method::PUT, "remove_extraroutes") => {
                 self.take(self.routes.iter().filter(|route| !asked.contains(route)).cloned().collect())
             }
-            _ => told(405, &Value::Null),
+            _ => answer_with(405, &Value::Null),
         })
     }
 
@@ -96,7 +96,7 @@ impl Routers {
 
     fn shown(&self) -> Response {
         let router = json!({ "id": ROUTER, "routes": self.routes, "revision_number": self.revision });
-        told(200, &json!({ "router": router }))
+        answer_with(200, &json!({ "router": router }))
     }
 }
 
@@ -109,7 +109,7 @@ fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     if body["port"]["security_groups"].is_array() {
         port["security_groups"] = body["port"]["security_groups"].clone();
         port["revision_number"] = json!(current + 1);
-        return told(200, &json!({ "port": port }));
+        return answer_with(200, &json!({ "port": port }));
     }
     let mut pairs = body["port"]["allowed_address_pairs"].clone();
     for pair in pairs.as_array_mut().into_iter().flatten() {
@@ -119,7 +119,7 @@ fn changed(port: &mut Value, revision: Option<&str>, body: &Value) -> Response {
     }
     port["allowed_address_pairs"] = pairs;
     port["revision_number"] = json!(current + 1);
-    told(200, &json!({ "port": port }))
+    answer_with(200, &json!({ "port": port }))
 }
 
 fn stale() -> Response {
@@ -127,5 +127,5 @@ fn stale() -> Response {
 }
 
 fn refused(status: u16, kind: &str, message: &str) -> Response {
-    told(status, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
+    answer_with(status, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{body::Bytes, http::Method, response::Response};
 use serde_json::{Value, json};
 
-use super::{PROJECT, told};
+use super::{PROJECT, answer_with};
 
 /// Path of the collection of groups.
 pub(crate) const GROUPS: &str = "/network/v2.0/security-groups";
@@ -40,7 +40,7 @@ pub(super) fn answer(
             group["project_id"] = json!(PROJECT);
             group["security_group_rules"] = json!(given);
             groups.push(group.clone());
-            told(201, &json!({ "security_group": group }))
+            answer_with(201, &json!({ "security_group": group }))
         }
         (&Method::POST, RULES) => add(groups, &body),
         (&Method::DELETE, _) => match (of(RULES), of(GROUPS)) {
@@ -51,7 +51,7 @@ pub(super) fn answer(
                     return Some(absent("SecurityGroupRuleNotFound", &format!("Security group rule {rule}")));
                 };
                 group["security_group_rules"].as_array_mut().expect("rules").retain(|one| one["id"] != rule);
-                told(204, &Value::Null)
+                answer_with(204, &Value::Null)
             }
             (None, Some(group)) => {
                 let is_in = |port: &Value| {
@@ -64,7 +64,7 @@ pub(super) fn answer(
                     return Some(absent("SecurityGroupNotFound", &format!("Security group {group}")));
                 }
                 groups.retain(|one| one["id"] != group);
-                told(204, &Value::Null)
+                answer_with(204, &Value::Null)
             }
             (None, None) => return None,
         },
@@ -99,14 +99,14 @@ fn add(groups: &mut [Value], body: &Value) -> Response {
         rule["id"] = json!(format!("rule-{port}-{}-{n}", rules.len()));
         rules.push(rule);
     }
-    told(201, &json!({ "security_group_rules": new }))
+    answer_with(201, &json!({ "security_group_rules": new }))
 }
 
 fn absent(kind: &str, what: &str) -> Response {
     let message = format!("{what} does not exist");
-    told(404, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
+    answer_with(404, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
 }
 
 fn refused(kind: &str, message: &str) -> Response {
-    told(409, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
+    answer_with(409, &json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
 }

@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::requests::context;
 
 /// Time limit for every wait, long enough for a busy host.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 const TICK: Duration = Duration::from_millis(50);
 /// A queue that has not changed for this long has reached its maximum.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -62,12 +62,12 @@ impl Adapter {
             .spawn()
             .context("cannot start adapter-sim")?;
         let mut log = BufReader::new(child.stderr.take().context("standard error is a pipe")?).lines();
-        let grpc = patiently("the adapter to listen", address(&mut log)).await??;
+        let grpc = within_timeout("the adapter to listen", address(&mut log)).await??;
         let mut reading = JoinSet::new();
         reading.spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         let channel = Endpoint::try_from(grpc.clone())?.connect_lazy();
         let adapter = Self { grpc, channel, config, child, _directory: directory, _log: reading };
-        patiently("the adapter to know its cloud", adapter.ready()).await?;
+        within_timeout("the adapter to know its cloud", adapter.ready()).await?;
         Ok(adapter)
     }
 
@@ -90,7 +90,7 @@ impl Adapter {
             }
             anyhow::Ok(())
         };
-        patiently("the adapter to load its configuration", slow).await?
+        within_timeout("the adapter to load its configuration", slow).await?
     }
 
     /// Number of queued calls that create load balancers, once it no longer grows.
@@ -105,7 +105,7 @@ impl Adapter {
                 }
             }
         };
-        patiently("calls to queue", settled).await?
+        within_timeout("calls to queue", settled).await?
     }
 
     pub(crate) fn memory(&self) -> anyhow::Result<Memory> {
@@ -168,8 +168,8 @@ async fn address(log: &mut Lines<BufReader<ChildStderr>>) -> anyhow::Result<Stri
     bail!("the adapter ended: {said}")
 }
 
-async fn patiently<T>(what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("timeout while waiting for {what}"))
+async fn within_timeout<T>(what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::time::timeout(TIMEOUT, wait).await.with_context(|| format!("timeout while waiting for {what}"))
 }
 
 fn limits(rate: f64, burst: u32) -> String {

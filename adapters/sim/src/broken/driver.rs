@@ -29,7 +29,7 @@ use crate::{
 /// Pause between two checks whether a create is pending.
 const TICK: Duration = Duration::from_millis(20);
 /// Maximum time that other changes wait for pending creates.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Record = LoadBalancerRecord<answers::LoadBalancer>;
 
@@ -153,7 +153,7 @@ impl BrokenDriver {
     /// Delays all other steps until no create is pending. Creates that fail temporarily stay pending.
     async fn in_line(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         let Step::CreateLoadBalancer(request) = step else {
-            while self.memory.notes().creates.values().any(|since| since.elapsed() < PATIENCE) {
+            while self.memory.notes().creates.values().any(|since| since.elapsed() < TIMEOUT) {
                 tokio::time::sleep(TICK).await;
             }
             return self.inner.execute(session, step).await;
@@ -176,9 +176,9 @@ impl BrokenDriver {
 
     async fn clear_foreign_routes(&self, session: &Session, batch: &RouteBatch) -> Result<(), VendorError> {
         let networks = self.memory.notes().networks.clone();
-        let laid: Vec<IpNet> = batch.add.iter().flatten().map(|one| one.destination).collect();
+        let created: Vec<IpNet> = batch.add.iter().flatten().map(|one| one.destination).collect();
         let written: Vec<IpNet> =
-            networks.into_iter().filter(|net| laid.iter().any(|one| net.contains(one))).collect();
+            networks.into_iter().filter(|net| created.iter().any(|one| net.contains(one))).collect();
         let beside = |route: &Route| {
             let there = route.destination.parse::<IpNet>();
             there.is_ok_and(|there| written.iter().any(|net| net.contains(&there)))

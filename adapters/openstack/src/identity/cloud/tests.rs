@@ -58,9 +58,9 @@ fn configured_values_are_used() {
         ("https://cloud.example:5000/v3", "RegionOne")
     );
     assert_eq!(read.interface, Interface::Internal);
-    let told =
+    let reported =
         [(Service::Network, "http://127.0.0.1:9696"), (Service::Identity, "https://cloud.example:5000/v3")];
-    assert_eq!(read.overrides, told.map(|(service, url)| (service, url.to_owned())).into());
+    assert_eq!(read.overrides, reported.map(|(service, url)| (service, url.to_owned())).into());
     assert_eq!(read.ca, Some("/etc/cloud/ca.pem".into()));
     let domain = Some(Domain::Id("default".to_owned()));
     assert_eq!(read.project, WantedProject { id: None, name: Some("shop".to_owned()), domain });

@@ -8,7 +8,7 @@ fn networking(change: impl FnOnce(&mut Networking)) -> Networking {
     networking
 }
 
-fn told(ports: &[Value], networking: &Networking) -> Vec<String> {
+fn reported(ports: &[Value], networking: &Networking) -> Vec<String> {
     shown(&read(server(), ports, networking, Form::Plain))
 }
 
@@ -25,7 +25,7 @@ fn ports() -> [Value; 3] {
 fn active_ports_come_first_then_networks_by_name() {
     let none = networking(|_| ());
     assert_eq!(
-        told(&ports(), &none),
+        reported(&ports(), &none),
         [
             "INTERNAL_IP 10.9.0.7",
             "INTERNAL_IP 10.0.0.5",
@@ -35,7 +35,7 @@ fn active_ports_come_first_then_networks_by_name() {
         ]
     );
     assert_eq!(
-        told(&[], &none),
+        reported(&[], &none),
         [
             "HOSTNAME worker-1.example",
             "INTERNAL_IP 10.0.0.5",
@@ -69,7 +69,7 @@ fn access_addresses_are_external() {
 fn addresses_in_a_public_network_are_only_external() {
     let public = networking(|it| it.public = vec!["storage".to_owned()]);
     assert_eq!(
-        told(&ports(), &public),
+        reported(&ports(), &public),
         [
             "INTERNAL_IP 10.0.0.5",
             "INTERNAL_IP fd00::5",
@@ -84,7 +84,7 @@ fn addresses_in_a_public_network_are_only_external() {
 fn other_networks_are_left_out_if_internal_ones_are_set() {
     let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
     assert_eq!(
-        told(&ports(), &internal),
+        reported(&ports(), &internal),
         [
             "INTERNAL_IP 10.0.0.5",
             "INTERNAL_IP fd00::5",
@@ -107,18 +107,18 @@ fn port_status_changes_no_order_if_networks_are_set() {
     let (storage, nodes) = (downs(0), downs(1));
     let none = networking(|_| ());
     assert_ne!(
-        told(&storage, &none),
-        told(&ports(), &none),
+        reported(&storage, &none),
+        reported(&ports(), &none),
         "the configuration does not name the first network"
     );
     let internal = networking(|it| it.internal = vec!["nodes".to_owned()]);
-    assert_eq!(told(&storage, &internal), told(&ports(), &internal));
+    assert_eq!(reported(&storage, &internal), reported(&ports(), &internal));
     let sorted = networking(|it| {
         it.sort_order =
             ["10.0.0.0/16", "fd00::/8", "10.9.0.0/16"].map(|net| net.parse().expect("a net")).into();
     });
     for down in [&storage, &nodes] {
-        assert_eq!(told(down, &sorted), told(&ports(), &sorted));
+        assert_eq!(reported(down, &sorted), reported(&ports(), &sorted));
     }
 }
 
@@ -128,7 +128,7 @@ fn addresses_in_the_sort_order_come_first() {
         it.sort_order = ["fd00::/8", "10.0.0.0/16"].map(|net| net.parse().expect("a net")).into();
     });
     assert_eq!(
-        told(&ports(), &sorted),
+        reported(&ports(), &sorted),
         [
             "INTERNAL_IP fd00::5",
             "INTERNAL_IP 10.0.0.5",
@@ -142,16 +142,20 @@ fn addresses_in_the_sort_order_come_first() {
 #[test]
 fn ipv6_can_be_disabled() {
     let old = networking(|it| it.ipv6 = Ipv6::LeftOut);
-    assert!(told(&ports(), &old).iter().all(|one| !one.contains("fd00")), "{:?}", told(&ports(), &old));
+    assert!(
+        reported(&ports(), &old).iter().all(|one| !one.contains("fd00")),
+        "{:?}",
+        reported(&ports(), &old)
+    );
 }
 
 #[test]
 fn each_address_has_family_network_and_rank() {
     let machine = read(server(), &ports(), &networking(|_| ()), Form::Plain);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         machine.addresses.iter().map(|one| (one.family, one.network.as_str(), one.primary)).collect();
     assert_eq!(
-        told,
+        reported,
         [(4, "storage", true), (4, "nodes", false), (6, "nodes", true), (0, "", true), (4, "nodes", true)]
     );
 }

@@ -46,11 +46,11 @@ async fn servers_and_ports_are_joined_across_pages() {
     let driver = cloud.driver();
     let (machines, pages) = swept(&driver, &session(&driver), Some(2)).await;
 
-    let told: Vec<_> = machines.iter().map(|machine| (machine.name.clone(), shown(machine))).collect();
+    let reported: Vec<_> = machines.iter().map(|machine| (machine.name.clone(), shown(machine))).collect();
     let wanted = |n: usize| {
         (format!("worker-{n}"), vec![format!("INTERNAL_IP 10.1.0.{n}"), format!("INTERNAL_IP 10.0.0.{n}")])
     };
-    assert_eq!(told, (1..=4).map(wanted).collect::<Vec<_>>());
+    assert_eq!(reported, (1..=4).map(wanted).collect::<Vec<_>>());
     // Pages: 2 + 2 + 0 servers, and 2 + 2 + 1 ports.
     assert_eq!((pages, cloud.asked("GET /").len()), (6, 6));
     let ports = cloud.asked("GET /network/v2.0/ports?project_id=");

@@ -243,13 +243,13 @@ async fn load_balancer_is_converted_to_the_contract() {
     let driver = cloud.driver();
     let session = session(&driver);
     let (records, _) = sweep(&cloud, &driver, &session).await.expect("listed");
-    let told = &records[0].summary;
+    let reported = &records[0].summary;
     assert_eq!(
-        (told.state(), told.applied_hash.as_str(), told.backends),
+        (reported.state(), reported.applied_hash.as_str(), reported.backends),
         (LoadBalancerState::Active, "1-aa", 2)
     );
-    assert_eq!(told.owner.as_ref().expect("an owner").namespace, "shop");
-    let ids: Vec<(&str, &str)> = told
+    assert_eq!(reported.owner.as_ref().expect("an owner").namespace, "shop");
+    let ids: Vec<(&str, &str)> = reported
         .vendor_ids
         .iter()
         .flat_map(|ids| &ids.ids)
@@ -264,7 +264,7 @@ async fn load_balancer_is_converted_to_the_contract() {
             ("pool/tcp/80", "pool-1")
         ]
     );
-    let created: std::time::SystemTime = told.created_at.expect("set").try_into().expect("a time");
+    let created: std::time::SystemTime = reported.created_at.expect("set").try_into().expect("a time");
     assert_eq!(jiff::Timestamp::try_from(created).expect("a time").to_string(), "2026-11-21T20:06:38Z");
 }
 

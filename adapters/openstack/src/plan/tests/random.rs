@@ -122,14 +122,14 @@ proptest! {
 /// balancer.
 #[derive(Clone, Debug)]
 enum Disturbance {
-    /// The Service requests these ports. After this many writes another Service has its turn, or the adapter is killed.
+    /// The Service requests these ports. After this many writes another Service has its disturbance, or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
     /// The Service is deleted, either immediately with all its parts, or at the end.
     Goes(usize, usize, bool),
 }
 
 prop_compose! {
-    fn turn(hers: bool)(
+    fn disturbance(hers: bool)(
         who in 0_usize..3, goes in 0_u8..8, cut in 0_usize..9, listeners in listeners(), is_public in any::<bool>(),
     ) -> Disturbance {
         if goes < 2 {
@@ -162,7 +162,7 @@ fn of_others(bench: &Bench, key: &LoadBalancerKey) -> Vec<serde_json::Value> {
 }
 
 /// Executes at most this many steps for a key, none of which may change objects of others. Returns whether no step is left.
-fn one_turn(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
+fn some_steps(bench: &mut Bench, desired: &DesiredLoadBalancer, goes: bool, most: usize) -> bool {
     for _ in 0..most {
         let step = match goes {
             true => bench.next_of_removal(desired),
@@ -185,9 +185,9 @@ proptest! {
     // Behaviour: SF14
     #[test]
     fn sharing_services_change_only_their_own_parts(
-        (hers, turns, order) in any::<bool>().prop_flat_map(|hers| {
+        (hers, disturbances, order) in any::<bool>().prop_flat_map(|hers| {
             let order = Just([0_usize, 1, 2]).prop_shuffle();
-            (Just(hers), prop::collection::vec(turn(hers), 1..14), order)
+            (Just(hers), prop::collection::vec(disturbance(hers), 1..14), order)
         }),
         cut in 1_usize..4,
     ) {
@@ -199,21 +199,21 @@ proptest! {
         let mut wishes: [Option<DesiredLoadBalancer>; 3] = [None, None, None];
         let mut all: std::collections::BTreeMap<usize, DesiredLoadBalancer> = std::collections::BTreeMap::new();
         let mut going = std::collections::BTreeSet::new();
-        for turn in turns {
-            match turn {
+        for disturbance in disturbances {
+            match disturbance {
                 // A deleted Service is no longer reconciled.
                 Disturbance::Wants(who, ..) if going.contains(&who) => (),
                 Disturbance::Wants(who, wanted, cut) => {
-                    one_turn(&mut bench, &wanted, false, cut);
+                    some_steps(&mut bench, &wanted, false, cut);
                     all.insert(who, (*wanted).clone());
                     wishes[who] = Some(*wanted);
                 }
                 Disturbance::Goes(who, cut, at_once) => {
                     // A deleted Service does not return. Its load balancer is deleted in spite of interruptions.
                     let Some(wanted) = wishes[who].take() else { continue };
-                    one_turn(&mut bench, &wanted, true, cut);
+                    some_steps(&mut bench, &wanted, true, cut);
                     if at_once {
-                        prop_assert!(one_turn(&mut bench, &wanted, true, 60));
+                        prop_assert!(some_steps(&mut bench, &wanted, true, 60));
                     } else {
                         going.insert(who);
                     }
@@ -221,18 +221,18 @@ proptest! {
             }
         }
         for wanted in wishes.iter().flatten() {
-            prop_assert!(one_turn(&mut bench, wanted, false, 60), "does not converge");
+            prop_assert!(some_steps(&mut bench, wanted, false, 60), "does not converge");
             if bench.plan_if_there(wanted).is_some_and(|steps| steps.is_empty()) {
                 let record = bench.seen(wanted).expect("there");
                 prop_assert_eq!(&record.summary.applied_hash, &wanted.hash);
                 prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
             }
         }
-        // All Services are deleted at the same time, with a few writes each in turn.
+        // All Services are deleted at the same time, with a few writes each in disturbance.
         for _ in 0..60 {
             for who in order {
                 if let Some(wanted) = all.get(&who) {
-                    one_turn(&mut bench, wanted, true, cut);
+                    some_steps(&mut bench, wanted, true, cut);
                 }
             }
         }

@@ -274,8 +274,12 @@ fn last_user_deletes_a_shared_load_balancer() {
     );
     assert_eq!(addresses(&bench.seen(&api).expect("the load balancer stays")), address);
     assert_eq!((bench.plan(&api), bench.plan(&shop)), (Ok(vec![]), Ok(vec![])), "no step is left");
-    let told = bench.records().into_iter().filter(|record| !record.left);
-    assert_eq!(told.filter(|one| one.belongs_to(&web.key)).count(), 0, "the user has no objects any more");
+    let reported = bench.records().into_iter().filter(|record| !record.left);
+    assert_eq!(
+        reported.filter(|one| one.belongs_to(&web.key)).count(),
+        0,
+        "the user has no objects any more"
+    );
 
     assert_eq!(bench.gone(&api).len(), 3);
     assert_eq!(addresses(&bench.seen(&shop).expect("the load balancer stays")), address);

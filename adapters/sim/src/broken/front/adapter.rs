@@ -37,7 +37,7 @@ impl AdapterService for Front {
     ) -> Result<Response<GetInfoResponse>, Status> {
         self.admit(&mut request, |message| &mut message.context)?;
         self.ask_the_vendor(&request, request.get_ref().context.clone()).await;
-        let mut answer = self.info().get_info(request).await.map_err(|status| self.told(status))?;
+        let mut answer = self.info().get_info(request).await.map_err(|status| self.reported(status))?;
         let info = answer.get_mut();
         if self.is(Fault::UnstableInfo) {
             info.instance_id = format!("{}-{}", info.instance_id, self.memory.count());

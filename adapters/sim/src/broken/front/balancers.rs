@@ -55,7 +55,7 @@ impl LoadBalancerService for Front {
         let content = request.get_mut().content.take();
         request.get_mut().content = content.map(|content| self.kept(content));
         let answer = self.balancers().put_backend_set(request).await;
-        let mut answer = answer.map_err(|status| self.told(status))?;
+        let mut answer = answer.map_err(|status| self.reported(status))?;
         self.price(&mut answer.get_mut().cost);
         Ok(answer)
     }

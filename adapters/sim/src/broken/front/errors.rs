@@ -10,7 +10,7 @@ use crate::broken::Fault;
 
 impl Front {
     /// The error with the fault applied.
-    pub(super) fn told(&self, status: Status) -> Status {
+    pub(super) fn reported(&self, status: Status) -> Status {
         let mut error = AdapterError::from(&status);
         match self.fault {
             Fault::NoErrorInfo => return unexplained(&status, error.retry_after),

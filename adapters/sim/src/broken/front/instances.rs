@@ -157,7 +157,7 @@ impl InstanceService for Front {
                 let results = asked.iter().map(|_| gone(None)).collect();
                 Response::new(BatchGetInstancesResponse { results, ..BatchGetInstancesResponse::default() })
             }
-            Err(status) => return Err(self.told(status)),
+            Err(status) => return Err(self.reported(status)),
         };
         self.looked_up(&asked, answer.get_mut())?;
         Ok(answer)

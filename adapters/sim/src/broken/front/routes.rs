@@ -14,7 +14,7 @@ use super::{Front, Stream};
 use crate::broken::Fault;
 
 /// Maximum routes in one vendor call.
-const MOST: usize = 100;
+const ROUTES_MAX: usize = 100;
 
 impl Front {
     /// Records the routes that the adapter treats as its own, and their networks.
@@ -36,11 +36,11 @@ impl Front {
 
     /// Keeps as many routes as fit into one vendor call, and returns the number of dropped routes.
     fn lose_late(&self, request: &mut ApplyRoutesRequest) -> usize {
-        let late = request.upserts.len().saturating_sub(MOST);
+        let late = request.upserts.len().saturating_sub(ROUTES_MAX);
         if !self.is(Fault::LosesLateRoutes) {
             return 0;
         }
-        request.upserts.truncate(MOST);
+        request.upserts.truncate(ROUTES_MAX);
         late
     }
 
@@ -83,7 +83,7 @@ impl RouteService for Front {
         self.claim(request.get_mut());
         let late = self.lose_late(request.get_mut());
         let answer = self.route_table().apply_routes(request).await;
-        let mut answer = answer.map_err(|status| self.told(status))?;
+        let mut answer = answer.map_err(|status| self.reported(status))?;
         let applied = RouteResult { outcome: Outcome::Applied.into(), ..RouteResult::default() };
         answer.get_mut().results.extend(std::iter::repeat_n(applied, late));
         self.applied(answer.get_mut())?;

@@ -13,12 +13,12 @@ impl Front {
         mut bend: impl FnMut(M) -> Option<M> + Send + 'static,
     ) -> Result<Response<Stream<M>>, Status> {
         let front = self.clone();
-        let answer = answer.map_err(|status| self.told(status))?;
+        let answer = answer.map_err(|status| self.reported(status))?;
         Ok(answer.map(|stream| {
             let bent = stream.filter_map(move |message| {
                 std::future::ready(match message {
                     Ok(message) => bend(message).map(Ok),
-                    Err(status) => Some(Err(front.told(status))),
+                    Err(status) => Some(Err(front.reported(status))),
                 })
             });
             Box::pin(bent) as Stream<M>

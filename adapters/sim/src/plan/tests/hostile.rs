@@ -20,7 +20,7 @@ use crate::{
 
 /// Number of worlds, and of rounds in each world.
 const WORLDS: u32 = 20;
-const TURNS: usize = 600;
+const ROUNDS: usize = 600;
 /// Minimum number of requests that the attacker makes in all worlds.
 const STEPS: usize = 20_000;
 /// UID of the Service for which a former cloud controller manager created a load balancer, and UID of another such Service.
@@ -200,7 +200,7 @@ fn hostile_namespace_changes_no_objects_of_others() {
     let mut tries = 0;
     for seed in 0..u64::from(cases(WORLDS)) {
         let mut world = World::new(seed);
-        for _ in 0..TURNS {
+        for _ in 0..ROUNDS {
             if world.one_in(8) {
                 world.work();
             } else {

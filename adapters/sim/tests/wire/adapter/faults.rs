@@ -67,7 +67,7 @@ async fn failure_is_reported_while_waiting_for_reads() {
         waits.is_some() && refusal.is_some()
     })
     .await;
-    let (waits, refusal) = (waits.expect("told"), refusal.expect("told"));
+    let (waits, refusal) = (waits.expect("reported"), refusal.expect("reported"));
     assert!(waits.starts_with("create load balancer "), "{waits}");
     assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
     assert_eq!(
@@ -136,13 +136,13 @@ async fn throttled_write_is_retried_once_then_reported() {
     let twice =
         json!({ "match": { "operation": "CreateLoadBalancer" }, "when": { "next": 2 }, "action": action });
     bench.cloud.fault(twice).await;
-    let mut told = None;
+    let mut reported = None;
     until("the refusal", async || {
-        told = bench.adapter.ensure(&request).await.err();
-        told.is_some()
+        reported = bench.adapter.ensure(&request).await.err();
+        reported.is_some()
     })
     .await;
-    let error = told.expect("a refusal");
+    let error = reported.expect("a refusal");
     assert_eq!(error.reason, Reason::VendorThrottled, "{error}");
     assert!(error.message.contains("create load balancer"), "{error}");
     assert!(error.retry_after >= Some(std::time::Duration::from_secs(1)), "{error:?}");

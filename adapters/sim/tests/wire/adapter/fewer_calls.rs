@@ -99,7 +99,7 @@ async fn missing_key_is_not_read_repeatedly() {
     }
     assert_eq!(bench.cloud.counts().total, 1);
     let answer = bench.adapter.batch_get(context(), [id(99)]).await.expect("possible");
-    assert_eq!(answer.cost.expect("told").source(), Source::Snapshot);
+    assert_eq!(answer.cost.expect("reported").source(), Source::Snapshot);
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn one_lookup_costs_one_call_in_a_large_cloud() {
     ask_for_all(&bench, &live()).await;
     bench.cloud.count_from_here();
     let answer = bench.adapter.batch_get(live(), [id(7)]).await.expect("possible");
-    let cost = answer.cost.expect("told");
+    let cost = answer.cost.expect("reported");
     assert_eq!((cost.vendor_calls, cost.source()), (1, Source::Live));
     assert_eq!(bench.cloud.count(Operation::BatchGetInstances), 1);
     assert_eq!(bench.cloud.counts().total, 1);
@@ -226,7 +226,7 @@ async fn existing_load_balancer_is_found_before_a_create() {
     let id = theirs(&bench, "made-before", tags).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     let made = bench.adapter.ensured(&request).await;
-    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    assert_eq!(made.vendor_ids.expect("reported").ids["loadbalancer"], id);
     let counts = bench.cloud.counts();
     assert_eq!(counts.of(Operation::CreateLoadBalancer), 0, "{counts:?}");
     assert_eq!(counts.of(Operation::ListLoadBalancers), 1, "{counts:?}");
@@ -240,7 +240,7 @@ async fn adoption_needs_the_whole_listing() {
     let mut request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
     request.adoption = Adoption::IfUnowned.into();
     let made = bench.adapter.ensured(&request).await;
-    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    assert_eq!(made.vendor_ids.expect("reported").ids["loadbalancer"], id);
 }
 
 /// If one listing is cheaper than single reads, the adapter lists.

@@ -33,7 +33,7 @@ async fn next(stream: &mut Stream) -> Option<Event> {
 }
 
 /// The next event other than a Bookmark.
-async fn news(stream: &mut Stream) -> Event {
+async fn change(stream: &mut Stream) -> Event {
     loop {
         let event = next(stream).await.expect("the stream continues");
         if !matches!(event, Event::Bookmark(_)) {
@@ -52,7 +52,7 @@ async fn a_watch_that_stops_when_synced_is_a_list() {
     bench.cloud.machines(1050).await;
     let mut stream = watch(&bench, true, "").await;
     let Some(Event::Reset(reset)) = next(&mut stream).await else { panic!("RESET comes first") };
-    assert_eq!(reset.scope.expect("told").region, "sim-1");
+    assert_eq!(reset.scope.expect("reported").region, "sim-1");
     let (mut sizes, mut names) = (Vec::new(), Vec::new());
     let synced = loop {
         match next(&mut stream).await.expect("the stream has not ended") {
@@ -82,9 +82,9 @@ async fn many_watchers_share_one_listing() {
         streams.push(watch(&bench, false, "").await);
     }
     for stream in &mut streams {
-        assert!(matches!(news(stream).await, Event::Reset(_)));
-        assert!(matches!(news(stream).await, Event::Items(items) if items.items.len() == 3));
-        assert!(matches!(news(stream).await, Event::Synced(synced) if synced.count == 3));
+        assert!(matches!(change(stream).await, Event::Reset(_)));
+        assert!(matches!(change(stream).await, Event::Items(items) if items.items.len() == 3));
+        assert!(matches!(change(stream).await, Event::Synced(synced) if synced.count == 3));
     }
     assert_eq!(bench.cloud.counts().total, 1);
 }
@@ -95,7 +95,7 @@ async fn watch_reports_changes_and_resumes_after_its_token() {
     bench.cloud.machines(2).await;
     let mut stream = watch(&bench, false, "").await;
     let token = loop {
-        if let Event::Synced(synced) = news(&mut stream).await {
+        if let Event::Synced(synced) = change(&mut stream).await {
             break synced.token;
         }
     };
@@ -105,7 +105,7 @@ async fn watch_reports_changes_and_resumes_after_its_token() {
     bench.adapter.batch_get(live(), [id(1)]).await.expect("possible");
     let mut second = watch(&bench, false, &token).await;
     for stream in [&mut stream, &mut second] {
-        let mut events = vec![news(stream).await, news(stream).await];
+        let mut events = vec![change(stream).await, change(stream).await];
         events.sort_by_key(|event| matches!(event, Event::Gone(_)));
         let Event::Upsert(instance) = &events[0] else { panic!("{events:?}") };
         assert_eq!((instance.name.as_str(), instance.vendor_state.as_str()), ("node-1", "stopped"));
@@ -218,7 +218,7 @@ async fn five_hundred_nodes_cost_one_lookup_then_nothing() {
     assert!(first.results.iter().all(|result| result.existence() == Existence::Exists));
     assert_eq!(bench.cloud.counts().total, 1);
     let again = bench.adapter.batch_get(context(), (1..=500).map(id)).await.expect("possible");
-    let cost = again.cost.expect("told");
+    let cost = again.cost.expect("reported");
     assert_eq!((cost.vendor_calls, cost.source()), (0, Source::Snapshot));
     assert_eq!(bench.cloud.counts().total, 1);
 }

@@ -31,14 +31,14 @@ async fn ensure_creates_once_and_repetition_costs_nothing() {
     let made = bench.adapter.ensured(&request).await;
     assert_eq!(made.state(), LoadBalancerState::Active);
     assert_eq!((made.addresses.len(), made.applied_hash.is_empty()), (1, false));
-    assert!(made.vendor_ids.expect("told").ids.contains_key("listener/tcp/80"));
+    assert!(made.vendor_ids.expect("reported").ids.contains_key("listener/tcp/80"));
     assert_eq!(bench.cloud.counts().writes, 4);
     assert_eq!(bench.cloud.balancer().await["tags"]["cloudadapter.dev/hash"], json!(made.applied_hash));
 
     bench.cloud.count_from_here();
     for _ in 0..10 {
         let again = bench.adapter.ensure(&request).await.expect("possible");
-        let cost = again.cost.clone().expect("told");
+        let cost = again.cost.clone().expect("reported");
         assert_eq!(
             (again.state(), cost.vendor_calls, cost.source()),
             (LoadBalancerState::Active, 0, Source::Memory)
@@ -102,11 +102,11 @@ async fn dry_run_lists_all_writes_and_makes_none() {
     let bench = bench().await;
     let mut request = bench.adapter.request("web", spec([tcp(80), tcp(443)]), &[backend(1)]).await;
     request.dry_run = true;
-    let told = bench.adapter.ensure(&request).await.expect("possible");
-    let operations: Vec<_> = told.plan.iter().map(|step| step.operation.as_str()).collect();
+    let reported = bench.adapter.ensure(&request).await.expect("possible");
+    let operations: Vec<_> = reported.plan.iter().map(|step| step.operation.as_str()).collect();
     let wanted = ["CreateLoadBalancer", "CreateListener", "CreateListener", "UpdateLoadBalancer"];
     assert_eq!(operations, wanted);
-    assert!(told.plan.iter().all(|step| step.family == "loadbalancer" && !step.description.is_empty()));
+    assert!(reported.plan.iter().all(|step| step.family == "loadbalancer" && !step.description.is_empty()));
     assert_eq!(bench.cloud.counts().writes, 0);
 
     request.dry_run = false;
@@ -115,8 +115,9 @@ async fn dry_run_lists_all_writes_and_makes_none() {
     request.dry_run = true;
     assert_eq!(bench.adapter.ensure(&request).await.expect("possible").plan, []);
     let delete = DeleteLoadBalancerRequest { dry_run: true, fence: None, ..deletion("web") };
-    let told = bench.adapter.balancers().delete_load_balancer(delete).await.expect("possible").into_inner();
-    assert_eq!(told.plan.len(), 1);
+    let reported =
+        bench.adapter.balancers().delete_load_balancer(delete).await.expect("possible").into_inner();
+    assert_eq!(reported.plan.len(), 1);
     assert_eq!(bench.cloud.counts().writes, 0);
 }
 

@@ -47,8 +47,8 @@ pub(crate) async fn theirs(bench: &Bench, name: &str, tags: Value) -> String {
 pub(crate) async fn its_name(bench: &Bench) -> String {
     let mut request = request(bench).await;
     request.dry_run = true;
-    let told = bench.adapter.ensure(&request).await.expect("possible");
-    told.plan[0].description.trim_start_matches("create load balancer ").to_owned()
+    let reported = bench.adapter.ensure(&request).await.expect("possible");
+    reported.plan[0].description.trim_start_matches("create load balancer ").to_owned()
 }
 
 async fn request(bench: &Bench) -> EnsureLoadBalancerRequest {
@@ -151,8 +151,8 @@ async fn unowned_load_balancer_is_adopted_by_name_if_allowed() {
 
     request.adoption = Adoption::IfUnowned.into();
     request.dry_run = true;
-    let told = bench.adapter.ensure(&request).await.expect("possible");
-    let steps: Vec<_> = told.plan.iter().map(|step| step.description.clone()).collect();
+    let reported = bench.adapter.ensure(&request).await.expect("possible");
+    let steps: Vec<_> = reported.plan.iter().map(|step| step.description.clone()).collect();
     assert_eq!(steps[0], format!("tag load balancer {id} with its owner"), "the first step: {steps:?}");
     request.dry_run = false;
     assert_eq!(bench.adapter.ensured(&request).await.state(), LoadBalancerState::Active);
@@ -179,7 +179,7 @@ async fn go_controller_load_balancer_is_adopted_only_if_allowed() {
     request.adoption = Adoption::IfUnowned.into();
     request.known = None;
     let made = bench.adapter.ensured(&request).await;
-    assert_eq!(made.vendor_ids.expect("told").ids["loadbalancer"], id);
+    assert_eq!(made.vendor_ids.expect("reported").ids["loadbalancer"], id);
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
 }
 
@@ -204,7 +204,7 @@ async fn adoption_by_id_refuses_foreign_load_balancers() {
     request.known = known(&open);
     let made = bench.adapter.ensured(&request).await;
     assert_eq!(
-        (made.state(), made.vendor_ids.expect("told").ids["loadbalancer"].clone()),
+        (made.state(), made.vendor_ids.expect("reported").ids["loadbalancer"].clone()),
         (LoadBalancerState::Active, open.clone())
     );
     assert_eq!(bench.cloud.count(Operation::CreateLoadBalancer), 0);
@@ -243,12 +243,12 @@ async fn dry_run_of_a_replaced_writer_leaves_no_trace() {
     let bench = bench_with(json!({ "provisioning": { "create_ms": 2500 } })).await;
     let mut work = request(&bench).await;
     assert_eq!(bench.adapter.ensure(&work).await.expect("taken").state(), LoadBalancerState::Pending);
-    let told = delete(&bench, |request| {
+    let reported = delete(&bench, |request| {
         request.dry_run = true;
         request.fence = Some(fence(9, 9));
     });
-    let told = told.await.expect("possible");
-    assert_eq!((told.state(), told.plan.len()), (LoadBalancerState::Deleting, 1));
+    let reported = reported.await.expect("possible");
+    assert_eq!((reported.state(), reported.plan.len()), (LoadBalancerState::Deleting, 1));
     work.spec.as_mut().expect("set").listeners.push(tcp(443));
     let mut dry = work.clone();
     dry.dry_run = true;
@@ -270,8 +270,8 @@ async fn dry_run_of_a_replacement_lists_all_steps() {
     assert_eq!(error.metadata.get("fields").map(String::as_str), Some("spec.scheme"));
     request.recreate = Recreate::IfImmutableChanged.into();
     request.dry_run = true;
-    let told = bench.adapter.ensure(&request).await.expect("possible");
-    let operations: Vec<_> = told.plan.iter().map(|step| step.operation.as_str()).collect();
+    let reported = bench.adapter.ensure(&request).await.expect("possible");
+    let operations: Vec<_> = reported.plan.iter().map(|step| step.operation.as_str()).collect();
     let wanted = ["DeleteLoadBalancer", "CreateLoadBalancer", "CreateListener", "UpdateLoadBalancer"];
     assert_eq!(operations, wanted);
 }

@@ -73,7 +73,7 @@ async fn two_hundred_routes_cost_one_write() {
     bench.cloud.count_from_here();
     let again = apply(&bench, all()).await.expect("possible");
     assert!(again.results.iter().all(|result| result.outcome() == Outcome::Unchanged));
-    assert_eq!(again.cost.expect("told").vendor_calls, 0);
+    assert_eq!(again.cost.expect("reported").vendor_calls, 0);
     assert_eq!(bench.cloud.counts().total, 0);
 }
 
@@ -160,9 +160,9 @@ async fn dry_run_of_routes_lists_calls_and_makes_none() {
     let mut dry = request([upsert(1, 1), upsert(2, 2)], []);
     dry.dry_run = true;
     dry.fence = None;
-    let told = apply(&bench, dry).await.expect("possible");
-    assert_eq!(told.plan.len(), 1);
-    assert_eq!(told.plan[0].operation, "BatchRoutes");
+    let reported = apply(&bench, dry).await.expect("possible");
+    assert_eq!(reported.plan.len(), 1);
+    assert_eq!(reported.plan[0].operation, "BatchRoutes");
     assert_eq!(bench.cloud.counts().writes, 0);
 }
 
@@ -212,9 +212,9 @@ async fn unlisted_foreign_route_costs_one_write() {
     foreign(&bench, "10.244.1.0/24", json!({})).await;
     let writes = || bench.cloud.count(Operation::BatchRoutes);
     let before = writes();
-    let laid = async || outcomes(&bench, request([upsert(1, 2)], [])).await;
-    assert_eq!(laid().await, [Outcome::Failed], "the cloud refuses the route, and the adapter lists");
-    assert_eq!(laid().await, [Outcome::Conflict], "now the adapter knows the owner of the route");
+    let created = async || outcomes(&bench, request([upsert(1, 2)], [])).await;
+    assert_eq!(created().await, [Outcome::Failed], "the cloud refuses the route, and the adapter lists");
+    assert_eq!(created().await, [Outcome::Conflict], "now the adapter knows the owner of the route");
     assert_eq!(writes(), before + 1);
 }
 

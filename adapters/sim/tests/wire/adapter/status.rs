@@ -56,7 +56,7 @@ async fn info_has_identity_and_capabilities() {
     let keys: Vec<_> = info.parameters.iter().map(|one| one.key.as_str()).collect();
     assert_eq!(keys, ["algorithm", "health-check-tls"]);
     assert_eq!(info.limits.map(|limits| (limits.batch_instances, limits.batch_routes)), Some((500, 200)));
-    assert_eq!(info.cost.expect("told").vendor_calls, 0);
+    assert_eq!(info.cost.expect("reported").vendor_calls, 0);
     assert_eq!(bench.cloud.counts().total, 0);
 }
 
@@ -70,9 +70,9 @@ async fn status_has_budgets_and_snapshots() {
         stream.as_mut().expect("a stream").get_mut().message().await.expect("no error").expect("a report");
     assert!(report.leader);
     assert_eq!(report.self_check_error, None);
-    let compute = report.budgets.iter().find(|budget| budget.bucket == "compute").expect("told");
+    let compute = report.budgets.iter().find(|budget| budget.bucket == "compute").expect("reported");
     assert_eq!(compute.calls_total, bench.cloud.counts().total);
-    let snapshot = report.snapshots.iter().find(|one| one.collection == "instances").expect("told");
+    let snapshot = report.snapshots.iter().find(|one| one.collection == "instances").expect("reported");
     assert_eq!((snapshot.items, snapshot.observed_at.is_some()), (3, true));
 }
 

@@ -9,7 +9,7 @@ use tonic::{Request, Status, metadata::MetadataValue};
 
 use crate::{
     conditions::program::Program,
-    conditions::world::{PLENTY, cloud},
+    conditions::world::{UNLIMITED, cloud},
     support::cloud::TestCloud,
     support::context,
     support::until,
@@ -52,7 +52,7 @@ impl Guarded {
             "--identity=service-controller=kube-system/service-controller",
             "--identity=operator=kube-system/operator",
         ];
-        let adapter = Program::start(cloud, PLENTY, &[&flags[..], more].concat()).await;
+        let adapter = Program::start(cloud, UNLIMITED, &[&flags[..], more].concat()).await;
         Self { adapter, key, _cloud: None, _jwks: file }
     }
 

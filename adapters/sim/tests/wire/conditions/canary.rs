@@ -31,7 +31,7 @@ use tonic_reflection::pb::v1::{
 use crate::{
     conditions::callers::{Guarded, bearing},
     conditions::program::Program,
-    conditions::world::{PLENTY, cloud},
+    conditions::world::{UNLIMITED, cloud},
     support::until,
     support::wanted::{key, owner},
     support::{context, fence},
@@ -255,7 +255,7 @@ async fn tokens_for_the_api_server_are_not_disclosed() {
         peer.to_str().expect("a plain path"),
         "--log-level=trace",
     ];
-    let adapter = Program::start(&cloud.url, PLENTY, &flags).await;
+    let adapter = Program::start(&cloud.url, UNLIMITED, &flags).await;
     let token = TokenKey::elliptic("a").token("kube-system:operator");
     let mut heard = Heard::default();
     let mut info = AdapterServiceClient::new(adapter.channel.clone());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    conditions::told::{Reported, Retry},
+    conditions::reported::{Reported, Retry},
     conditions::world::World,
 };
 
@@ -20,10 +20,10 @@ pub(crate) const SHORT_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) async fn wait_beyond_the_deadline() -> Status {
     let slow = "limits: {reserve: 0, buckets: {compute: {rate: 0.1, burst: 1}}}";
     let world = World::configured(slow).await;
-    world.look(Duration::from_secs(20)).await.expect("the first call may be sent");
+    world.look_up(Duration::from_secs(20)).await.expect("the first call may be sent");
     let sent = world.cloud.counts().total;
     let asked = tokio::time::Instant::now();
-    let status = world.look(Duration::from_secs(8)).await.expect_err("in 10 s");
+    let status = world.look_up(Duration::from_secs(8)).await.expect_err("in 10 s");
     assert!(asked.elapsed() < Duration::from_secs(4), "the refusal comes at once");
     assert_eq!(world.cloud.counts().total, sent, "the refusal causes no vendor call");
     status
@@ -46,7 +46,7 @@ async fn new_process_starts_with_empty_buckets() {
     let began = tokio::time::Instant::now();
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 1, burst: 20}}}").await;
     for _ in 0..3 {
-        world.look(Duration::from_secs(20)).await.expect("sent when the bucket permits");
+        world.look_up(Duration::from_secs(20)).await.expect("sent when the bucket permits");
     }
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(3), "three calls at 1/s took {took:?}");
@@ -59,10 +59,10 @@ fn throttled(pause: Duration) -> Value {
 pub(crate) async fn throttled_read() -> Status {
     let world = World::start().await;
     world.always("*Instances", throttled(PAUSE)).await;
-    let status = world.look(Duration::from_secs(20)).await.expect_err("not before the deadline");
+    let status = world.look_up(Duration::from_secs(20)).await.expect_err("not before the deadline");
     Reported::read(&status).quotes_the_vendor("injected");
     let sent = world.cloud.counts().total;
-    let again = world.look(Duration::from_secs(20)).await.expect_err("the pause is not over");
+    let again = world.look_up(Duration::from_secs(20)).await.expect_err("the pause is not over");
     Reported::read(&again).is(Reason::VendorThrottled, Code::ResourceExhausted, Retry::After(PAUSE / 2));
     assert_eq!((sent, world.cloud.counts().total), (1, 1), "one call, and none during the pause");
     status
@@ -82,12 +82,12 @@ pub(crate) async fn throttled_write() -> Status {
 #[tokio::test]
 async fn obeying_the_retry_delay_succeeds() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
-    world.look(Duration::from_secs(5)).await.expect("the first call may be sent");
-    let status = world.look(Duration::from_secs(1)).await.expect_err("in 2 s");
-    let told = Reported::read(&status);
-    told.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
-    tokio::time::sleep(told.delay()).await;
-    world.look(Duration::from_secs(1)).await.expect("served after the delay");
+    world.look_up(Duration::from_secs(5)).await.expect("the first call may be sent");
+    let status = world.look_up(Duration::from_secs(1)).await.expect_err("in 2 s");
+    let reported = Reported::read(&status);
+    reported.is(Reason::BudgetExhausted, Code::ResourceExhausted, Retry::After(Duration::from_secs(1)));
+    tokio::time::sleep(reported.delay()).await;
+    world.look_up(Duration::from_secs(1)).await.expect("served after the delay");
 }
 
 /// If all callers of a request have left, the request is not sent when the bucket permits it.
@@ -95,13 +95,13 @@ async fn obeying_the_retry_delay_succeeds() {
 async fn abandoned_request_makes_no_vendor_call() {
     let world = World::configured("limits: {reserve: 0, buckets: {compute: {rate: 0.5, burst: 1}}}").await;
     let patient = Duration::from_secs(30);
-    world.look(patient).await.expect("the first call may be sent");
+    world.look_up(patient).await.expect("the first call may be sent");
     for _ in 0..3 {
-        let hung_up = tokio::time::timeout(Duration::from_millis(300), world.look(patient)).await;
+        let hung_up = tokio::time::timeout(Duration::from_millis(300), world.look_up(patient)).await;
         assert!(hung_up.is_err(), "the bucket permits the next call in 2 s");
     }
-    world.look(patient).await.expect("sent when the bucket permits");
-    world.look(patient).await.expect("sent when the bucket permits");
+    world.look_up(patient).await.expect("sent when the bucket permits");
+    world.look_up(patient).await.expect("sent when the bucket permits");
     assert_eq!(world.cloud.counts().total, 3, "calls only for the callers that still wait");
 }
 

@@ -10,21 +10,21 @@ use tonic::Status;
 
 use crate::{
     conditions::program::Program,
-    conditions::world::{PLENTY, World, cloud, look},
+    conditions::world::{UNLIMITED, World, cloud, look_up},
     support::context,
     support::until,
 };
 
-const SOME: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A local port on which no process listens.
-fn nobody() -> String {
+fn unused_port() -> String {
     format!("http://{}", test_support::ports::loopback().expect("a free port"))
 }
 
 pub(crate) async fn starting() -> Status {
-    let adapter = Program::start(&nobody(), PLENTY, &[]).await;
-    look(&adapter, SOME).await.expect_err("no cloud is reachable yet")
+    let adapter = Program::start(&unused_port(), UNLIMITED, &[]).await;
+    look_up(&adapter, CALL_TIMEOUT).await.expect_err("no cloud is reachable yet")
 }
 
 /// A replica that never learns which replica leads, because its API server cannot be reached.
@@ -34,14 +34,15 @@ pub(crate) async fn standby() -> Status {
     let text = format!(
         "{{apiVersion: v1, kind: Config, clusters: [{{name: c, cluster: {{server: \"{}\"}}}}], users: [{{name: u, user: {{}}}}], \
          contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}",
-        nobody()
+        unused_port()
     );
     std::io::Write::write_all(&mut kubeconfig, text.as_bytes()).expect("room");
     let path = kubeconfig.path().to_str().expect("a plain path");
     let flags =
         ["--replicas", "active-standby", "--advertise-address", "127.0.0.1:1", "--lease-namespace", "n"];
-    let adapter = Program::start(&cloud.url, PLENTY, &[&flags[..], &["--kubeconfig", path]].concat()).await;
-    let status = look(&adapter, SOME).await.expect_err("another replica serves");
+    let adapter =
+        Program::start(&cloud.url, UNLIMITED, &[&flags[..], &["--kubeconfig", path]].concat()).await;
+    let status = look_up(&adapter, CALL_TIMEOUT).await.expect_err("another replica serves");
     assert_eq!(cloud.counts().total, 0, "a standby makes no vendor calls");
     status
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::{
-    conditions::told::Reported,
+    conditions::reported::Reported,
     conditions::world::World,
     support::routes::routes,
     support::until,

@@ -9,15 +9,15 @@ use tonic::{Code, Status};
 
 use crate::{
     conditions::program::Program,
-    conditions::told::{Reported, Retry},
-    conditions::world::{PLENTY, World, cloud, look},
+    conditions::reported::{Reported, Retry},
+    conditions::world::{UNLIMITED, World, cloud, look_up},
     support::until,
 };
 
 /// How long the breaker stays open for a failing vendor.
-const REST: Duration = Duration::from_secs(40);
+const BREAKER_OPEN: Duration = Duration::from_secs(40);
 /// A duration longer than any call here takes.
-const SOME: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn respond(status: u16) -> serde_json::Value {
     json!({ "respond": { "status": status } })
@@ -29,9 +29,9 @@ async fn create_answered(status: u16) -> Status {
     world.always("CreateLoadBalancer", respond(status)).await;
     let request = world.web("web").await;
     let refused = world.settled(&request).await.expect_err("refused");
-    let told = Reported::read(&refused);
-    told.quotes_the_vendor("injected");
-    assert!(told.message.contains("create load balancer"), "the failed step: {told:?}");
+    let reported = Reported::read(&refused);
+    reported.quotes_the_vendor("injected");
+    assert!(reported.message.contains("create load balancer"), "the failed step: {reported:?}");
     refused
 }
 
@@ -46,16 +46,16 @@ pub(crate) async fn forbidden() -> Status {
 pub(crate) async fn unauthorized_from_the_start() -> Status {
     let cloud = cloud().await;
     cloud.fault(json!({ "match": { "operation": "GetProject" }, "action": respond(401) })).await;
-    let adapter = Program::start(&cloud.url, PLENTY, &[]).await;
-    let mut told = None;
+    let adapter = Program::start(&cloud.url, UNLIMITED, &[]).await;
+    let mut reported = None;
     until("the rejection", async || {
-        let status = look(&adapter, SOME).await.expect_err("all calls fail");
+        let status = look_up(&adapter, CALL_TIMEOUT).await.expect_err("all calls fail");
         let is_it = Reported::read(&status).metadata.contains_key("vendor_code");
-        told = Some(status);
+        reported = Some(status);
         is_it
     })
     .await;
-    let status = told.expect("told");
+    let status = reported.expect("reported");
     Reported::read(&status).quotes_the_vendor("injected");
     status
 }
@@ -72,7 +72,7 @@ pub(crate) async fn quota() -> Status {
 pub(crate) async fn server_error() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(503)).await;
-    let status = world.look(SOME).await.expect_err("all calls fail");
+    let status = world.look_up(CALL_TIMEOUT).await.expect_err("all calls fail");
     Reported::read(&status).quotes_the_vendor("injected");
     status
 }
@@ -83,28 +83,28 @@ pub(crate) async fn connection_refused() -> Status {
     world.always("*", json!("close_before")).await;
     let World { cloud, adapter } = world;
     drop(cloud);
-    let mut told = None;
+    let mut reported = None;
     until("an unreachable cloud", async || {
-        told = look(&adapter, SOME).await.err();
-        told.as_ref().is_some_and(|status| status.message().contains("refused"))
+        reported = look_up(&adapter, CALL_TIMEOUT).await.err();
+        reported.as_ref().is_some_and(|status| status.message().contains("refused"))
     })
     .await;
-    told.expect("told")
+    reported.expect("reported")
 }
 
 pub(crate) async fn breaker_open() -> Status {
-    let rest = format!("limits: {{breaker: {{minCalls: 3, open: {}s}}, ", REST.as_secs());
-    let world = World::configured(&PLENTY.replace("limits: {", &rest)).await;
+    let rest = format!("limits: {{breaker: {{minCalls: 3, open: {}s}}, ", BREAKER_OPEN.as_secs());
+    let world = World::configured(&UNLIMITED.replace("limits: {", &rest)).await;
     world.always("*Instances", respond(503)).await;
     for _ in 0..3 {
-        world.look(SOME).await.expect_err("all calls fail");
+        world.look_up(CALL_TIMEOUT).await.expect_err("all calls fail");
     }
     let sent = world.cloud.counts().total;
-    let status = world.look(SOME).await.expect_err("the breaker is open");
+    let status = world.look_up(CALL_TIMEOUT).await.expect_err("the breaker is open");
     assert_eq!(world.cloud.counts().total, sent, "the adapter sends no call");
-    let told = Reported::read(&status);
-    told.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(REST / 2));
-    assert!(told.message.contains("compute"), "{told:?}");
+    let reported = Reported::read(&status);
+    reported.is(Reason::VendorUnavailable, Code::Unavailable, Retry::After(BREAKER_OPEN / 2));
+    assert!(reported.message.contains("compute"), "{reported:?}");
     world.settled(&world.web("web").await).await.expect("load balancers belong to another family");
     status
 }
@@ -112,7 +112,7 @@ pub(crate) async fn breaker_open() -> Status {
 pub(crate) async fn nonsense() -> Status {
     let world = World::start().await;
     world.always("*Instances", respond(404)).await;
-    world.look(SOME).await.expect_err("the response does not come from the API of this cloud")
+    world.look_up(CALL_TIMEOUT).await.expect_err("the response does not come from the API of this cloud")
 }
 
 pub(crate) async fn lost_answers() -> Status {

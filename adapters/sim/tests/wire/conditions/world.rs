@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Limits that no test reaches.
-pub(crate) const PLENTY: &str = "limits: {buckets: {compute: {rate: 1000, burst: 1000}, network: {rate: 1000, burst: 1000}, \
+pub(crate) const UNLIMITED: &str = "limits: {buckets: {compute: {rate: 1000, burst: 1000}, network: {rate: 1000, burst: 1000}, \
                                  loadbalancer: {rate: 1000, burst: 1000}, identity: {rate: 1000, burst: 1000}}}";
 /// The backend set that [`World::web`] refers to.
 const SET: &str = "one";
@@ -34,7 +34,7 @@ pub(crate) struct World {
 impl World {
     /// A fast cloud, and an adapter that has passed its self-check.
     pub(crate) async fn start() -> Self {
-        Self::configured(PLENTY).await
+        Self::configured(UNLIMITED).await
     }
 
     pub(crate) async fn configured(config: &str) -> Self {
@@ -111,8 +111,8 @@ impl World {
     }
 
     /// Makes a live request for the instance `i-0001`.
-    pub(crate) async fn look(&self, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
-        look(&self.adapter, timeout).await
+    pub(crate) async fn look_up(&self, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
+        look_up(&self.adapter, timeout).await
     }
 }
 
@@ -120,7 +120,10 @@ pub(crate) async fn cloud() -> TestCloud {
     TestCloud::fast(json!({})).await
 }
 
-pub(crate) async fn look(adapter: &Program, timeout: Duration) -> Result<BatchGetInstancesResponse, Status> {
+pub(crate) async fn look_up(
+    adapter: &Program,
+    timeout: Duration,
+) -> Result<BatchGetInstancesResponse, Status> {
     let one =
         InstanceRef { r#ref: Some(Ref::ProviderId("sim://sim-1/i-0001".into())), ..InstanceRef::default() };
     let mut request = Request::new(BatchGetInstancesRequest { context: Some(live()), refs: vec![one] });

@@ -71,8 +71,9 @@ impl World {
         let matches = json!({ "operation": operation, "access": "write" });
         self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
         for chapter in chapters() {
-            let told = tokio::time::timeout(TIMEOUT, self.tell(&chapter, (blow, write)));
-            told.await
+            let reported = tokio::time::timeout(TIMEOUT, self.tell(&chapter, (blow, write)));
+            reported
+                .await
                 .unwrap_or_else(|_| panic!("{blow:?} after write {write}: the story does not converge"));
             self.check(&chapter, &format!("{blow:?} after write {write}")).await;
         }

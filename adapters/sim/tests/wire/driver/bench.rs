@@ -26,7 +26,7 @@ use crate::{
 pub(crate) type Record = LoadBalancerRecord<<SimDriver as Driver>::Detail>;
 
 /// Maximum number of iterations, more than any test needs.
-const TURNS_MAX: usize = 200;
+const ROUNDS_MAX: usize = 200;
 
 pub(crate) struct Bench {
     pub(crate) cloud: TestCloud,
@@ -98,7 +98,7 @@ impl Bench {
     /// Observes, plans, makes the first write, and repeats until no write is left. Returns the load balancer and the writes.
     pub(crate) async fn ensure(&self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
         let mut writes = Vec::new();
-        for _ in 0..TURNS_MAX {
+        for _ in 0..ROUNDS_MAX {
             let mut records = self.balancers().await;
             assert!(records.len() <= 1, "a second load balancer was created");
             let record = records.pop();
@@ -122,7 +122,7 @@ impl Bench {
     /// Deletes the load balancer; returns the writes.
     pub(crate) async fn remove(&self) -> usize {
         let mut writes = 0;
-        for _ in 0..TURNS_MAX {
+        for _ in 0..ROUNDS_MAX {
             let Some(record) = self.balancers().await.pop() else { return writes };
             match self.driver.plan_deletion(&record).first() {
                 None => tokio::time::sleep(Duration::from_millis(1)).await,

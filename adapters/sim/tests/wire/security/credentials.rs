@@ -111,16 +111,16 @@ async fn new_token_is_checked_and_other_projects_refused() {
     let adapter = start(&["--grpc-address", "127.0.0.1:0", "--endpoint", &url, "--token-file", file]).await;
     adapter.ready(CLUSTER).await;
 
-    let told = async |result: &str, count: u32| {
+    let reported = async |result: &str, count: u32| {
         let line = format!(r#"config_reload_total{{kind="credentials",result="{result}"}} {count}"#);
         until(&line, async || adapter.page("/metrics").await.contains(&line)).await;
         let refused = format!(r#"config_refused{{kind="credentials"}} {}"#, u8::from(result == "failed"));
         assert!(adapter.page("/metrics").await.contains(&refused), "{refused}");
     };
     put(&path, "other");
-    told("failed", 1).await;
+    reported("failed", 1).await;
     put(&path, "mistyped");
-    told("failed", 2).await;
+    reported("failed", 2).await;
     // The valid token stays active: calls continue, and a live request is answered.
     let asked = existence(&adapter, Ref::ProviderId("sim://sim-1/i-0001".into())).await;
     assert_eq!(asked.expect("answered"), Existence::Exists);
@@ -130,9 +130,9 @@ async fn new_token_is_checked_and_other_projects_refused() {
     let stopped = status.breakers.iter().find(|breaker| breaker.state() != breaker::State::Closed);
     assert_eq!(stopped, None);
     put(&path, "");
-    told("failed", 3).await;
+    reported("failed", 3).await;
     put(&path, "ours-2");
-    told("ok", 1).await;
+    reported("ok", 1).await;
     assert!(info(&adapter.channel.clone()).await);
     // The next listing uses only the new token.
     gateway.seen.lock().expect("whole").clear();

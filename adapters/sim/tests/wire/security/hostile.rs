@@ -38,11 +38,11 @@ async fn attacked<F: Future<Output = ()> + Send + 'static>(attack: impl FnOnce(T
     let before = memory(&adapter);
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let mut attacking = JoinSet::new();
-    let (attack, told) =
+    let (attack, reported) =
         (attack(Target { address: adapter.grpc.parse().expect("TCP") }), std::sync::Arc::clone(&over));
     attacking.spawn(async move {
         attack.await;
-        told.store(true, Ordering::Relaxed);
+        reported.store(true, Ordering::Relaxed);
     });
     let kept = adapter.channel.clone();
     let (mut answers, mut most) = (0, before);

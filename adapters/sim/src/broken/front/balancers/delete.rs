@@ -24,13 +24,13 @@ impl Front {
         self.renamed_deletion(request.get_mut());
         self.delete_namesakes(&request).await;
         let answer = self.balancers().delete_load_balancer(request).await;
-        let mut answer = answer.map_err(|status| self.told(status))?;
-        let told = answer.get_mut();
-        if self.is(Fault::AbsentTooEarly) && told.state() == LoadBalancerState::Deleting {
-            told.set_state(LoadBalancerState::Absent);
-            told.retry_after = None;
+        let mut answer = answer.map_err(|status| self.reported(status))?;
+        let reported = answer.get_mut();
+        if self.is(Fault::AbsentTooEarly) && reported.state() == LoadBalancerState::Deleting {
+            reported.set_state(LoadBalancerState::Absent);
+            reported.retry_after = None;
         }
-        self.price(&mut told.cost);
+        self.price(&mut reported.cost);
         Ok(answer)
     }
 

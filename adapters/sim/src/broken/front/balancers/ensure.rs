@@ -33,7 +33,7 @@ impl Front {
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
         let Some(key) = request.get_ref().key.as_ref().map(key) else {
             let refused = self.balancers().ensure_load_balancer(request).await;
-            return refused.map_err(|status| self.told(status));
+            return refused.map_err(|status| self.reported(status));
         };
         let asked = question(request.get_ref());
         if let Some(answer) = self.cached(&asked) {
@@ -50,7 +50,7 @@ impl Front {
         }
         waiting.over();
         self.give_up(&key, answer.as_ref().err())?;
-        let mut answer = answer.map_err(|status| self.told(status))?;
+        let mut answer = answer.map_err(|status| self.reported(status))?;
         self.change_answer(answer.get_mut());
         self.remember(asked, key, answer.get_ref());
         Ok(answer)
