@@ -10,6 +10,7 @@ pub(crate) mod routers;
 pub(crate) mod security_groups;
 #[cfg(test)]
 mod tests;
+pub(crate) mod version;
 
 use std::sync::Arc;
 

@@ -17,6 +17,7 @@ mod options;
 mod ownership;
 mod parameters;
 mod plan;
+mod port;
 mod provider_id;
 mod routes;
 mod step;

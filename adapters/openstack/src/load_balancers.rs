@@ -5,6 +5,7 @@
 //! load balancers and that of floating IPs are read.
 
 pub(crate) mod answers;
+pub(crate) mod detail;
 mod guard_drift;
 pub(crate) mod guards;
 mod join;
@@ -30,46 +31,24 @@ use cloud_adapter::{
 
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
+pub(crate) use self::detail::Detail;
 use self::{
     answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
+    detail::{ACTIVE, PENDING_DELETE},
     guards::{Guards, KnownGuards, Needs},
     kept::{Kept, KnownKept},
     known_members::KnownMembers,
     known_parts::KnownParts,
     requests::Neighbour,
-    settings::{LoadBalancerOptions, Site, Version},
+    settings::{LoadBalancerOptions, Site},
     sharing::Turns,
 };
 use crate::{
     OpenStackDriver,
-    client::{self, octavia::Listed, security_groups::GuardedPorts},
+    client::{self, octavia::Listed, security_groups::GuardedPorts, version::Version},
     ownership::{self, Description, GoNames, User},
-    plan,
-    step::Transport,
+    port::Transport,
 };
-
-/// Octavia's status of a load balancer or pool that is not being changed.
-pub(crate) const ACTIVE: &str = "ACTIVE";
-
-/// What a plan needs to know about a load balancer besides the fields of the contract.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Detail {
-    /// The load balancer. `None`: it no longer exists, and only a floating IP or security group rules are left.
-    pub(crate) balancer: Option<Balancer>,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) pools: Vec<PoolTree>,
-    /// Floating IPs that are attached to the load balancer, and unattached ones that belong to it.
-    pub(crate) floating_ips: Vec<FloatingIp>,
-}
-
-/// A pool with its health monitor and members.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PoolTree {
-    pub(crate) pool: Pool,
-    pub(crate) monitor: Option<Monitor>,
-    /// The members of the pool. `None`: they have not been read.
-    pub(crate) members: Option<Arc<[Member]>>,
-}
 
 /// Returns IDs and names of the objects that a load balancer uses for its heir: networks, subnets, address pools, certificates and
 /// addresses.
@@ -260,7 +239,7 @@ impl Sweep {
         self.groups.first()?;
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let balancers: Vec<&Balancer> =
-            balancers.filter(|one| one.provisioning_status != plan::PENDING_DELETE).collect();
+            balancers.filter(|one| one.provisioning_status != PENDING_DELETE).collect();
         let mut found = Guards::default();
         // A former owner that has left a shared load balancer needs no access from it any more.
         let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));

@@ -30,18 +30,16 @@ use self::{
 };
 use crate::{
     load_balancers::{
-        Detail, PoolTree,
         answers::{Balancer, Listener},
+        detail::{Detail, PENDING, PENDING_DELETE, PoolTree},
         guards::Guards,
         requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
         settings::{Creation, Site},
     },
     ownership::{self, GoNames, Sharing},
-    step::{Port, Step, Transport},
+    port::{Port, Transport},
+    step::Step,
 };
-
-/// Octavia's status of a load balancer that is being deleted.
-pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
 
 /// Returns the missing writes, in order. Empty if the load balancer is in sync.
 ///
@@ -137,7 +135,7 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
     let Some(key) = &observed.summary.key else { return Vec::new() };
-    if balancer.provisioning_status.starts_with(shared::PENDING) {
+    if balancer.provisioning_status.starts_with(PENDING) {
         return Vec::new();
     }
     let mut steps =

@@ -8,6 +8,7 @@ use http::Method;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
+use super::version::Version;
 use super::{Body, Call, Client, Page, VendorResult, encode, limit};
 use crate::{
     identity::catalogue::Service,
@@ -17,7 +18,6 @@ use crate::{
             CreateLoadBalancer, ListenerSettings, MonitorSettings, NewListener, NewMember, NewMonitor,
             NewPool, UpdatePool,
         },
-        settings::Version,
     },
 };
 

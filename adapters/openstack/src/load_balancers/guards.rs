@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ownership,
-    step::{Port, Transport},
+    port::{Port, Transport},
 };
 
 /// Neutron creates a group together with its initial rules, in one transaction, before any other client sees the group.

@@ -14,15 +14,16 @@ use cloud_api_proto::v1alpha1::{
 };
 
 use super::{
-    Detail, PoolTree, Sweep,
+    Sweep,
     answers::{Balancer, FloatingIp, Listener, Monitor},
+    detail::{Detail, PENDING_DELETE, PoolTree},
     guards::Guards,
     known_members::KnownMembers,
 };
 use crate::{
     ownership::{self, Description, User},
-    plan::{self, PENDING_DELETE},
-    step::{Port, Transport},
+    plan,
+    port::{Port, Transport},
 };
 
 type Record = LoadBalancerRecord<Detail>;

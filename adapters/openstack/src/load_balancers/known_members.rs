@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    ACTIVE,
     answers::{Member, Pool},
+    detail::ACTIVE,
 };
 
 /// Cached members, by the ID of the pool.

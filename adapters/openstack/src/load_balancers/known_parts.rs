@@ -12,12 +12,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Sweep, answers::Balancer};
+use super::{Sweep, answers::Balancer, detail::PENDING};
 
 /// Maximum age of the cache. It limits the effect of a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);
-/// Prefix of the statuses of objects that are being changed.
-const PENDING: &str = "PENDING_";
 
 /// The last listing. `None` if the driver has written since.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Configuration of load balancers, and the features of the cloud's Octavia.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
@@ -8,6 +8,7 @@ use super::{
     guards::Guards,
     kept::{self, Kept},
 };
+use crate::client::version::Version;
 
 /// The provider OVN, which has neither proxies nor timeouts.
 const OVN: &str = "ovn";
@@ -93,43 +94,6 @@ impl LoadBalancerOptions {
     }
 }
 
-/// A version of Octavia's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
-}
-
-impl Version {
-    /// Minimum version that the driver needs. Tags need 2.5, adding members 2.11, and allowed CIDRs 2.12 (Train, 2019).
-    pub(crate) const NEEDED: Self = Self::v2(12);
-    /// Minimum version for availability zones.
-    pub(crate) const ZONES: Self = Self::v2(14);
-    /// Minimum version for HTTP and TCP health monitors of UDP pools (Ussuri, 2020).
-    pub(crate) const UDP_BY_TCP: Self = Self::v2(16);
-    /// Minimum version for PROXY protocol version 2.
-    pub(crate) const PROXY_V2: Self = Self::v2(22);
-    pub(crate) const SCTP: Self = Self::v2(23);
-    /// Minimum version for additional VIPs, which dual stack needs.
-    pub(crate) const ADDITIONAL_VIPS: Self = Self::v2(26);
-
-    pub(crate) const fn v2(minor: u32) -> Self {
-        Self { major: 2, minor }
-    }
-
-    /// Parses a version such as `v2.26`.
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let (major, minor) = text.strip_prefix('v')?.split_once('.')?;
-        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
 /// Facts for planning, in addition to the desired and the observed state.
 #[derive(Clone, Debug)]
 pub(crate) struct Site<'a> {
@@ -185,15 +149,6 @@ impl Site<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        assert!(Version::read("v2.9").expect("good") < Version::NEEDED);
-        assert!(Version::read("v2.30").expect("good") > Version::ADDITIONAL_VIPS);
-        for text in ["2.9", "v2", "v2.x", ""] {
-            assert_eq!(Version::read(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn unsupported_capabilities_are_not_listed() {

@@ -18,8 +18,8 @@ use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRete
 use super::wanted::{Public, Wanted};
 use crate::{
     load_balancers::{
-        Detail,
         answers::{Balancer, FloatingIp},
+        detail::Detail,
         requests::{Former, NewFloatingIp, Target},
         settings::Site,
     },

@@ -13,8 +13,8 @@ use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, Vend
 use super::{shared, wanted::Wanted};
 use crate::{
     load_balancers::{
-        Detail,
         answers::{Balancer, Member, SecurityRule},
+        detail::Detail,
         guards::{Guards, Needs},
         node_access::{Closing, Opening},
         settings::Site,

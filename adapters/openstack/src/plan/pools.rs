@@ -7,11 +7,12 @@ use cloud_adapter::kit::Part;
 use super::wanted::WantedPool;
 use crate::{
     load_balancers::{
-        PoolTree,
         answers::{Member, Monitor, Persistence},
+        detail::PoolTree,
         requests::{NewMember, NewMonitor, NewPersistence, NewPool, NullOr, UpdatePool},
     },
-    step::{Port, Step},
+    port::Port,
+    step::Step,
 };
 
 /// Timeout in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.

@@ -15,16 +15,14 @@ use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::S
 use super::{floating_ips, node_access, port_of, wanted::WantedPort};
 use crate::{
     load_balancers::{
-        ACTIVE, Detail,
         answers::{Balancer, FloatingIp, Listener},
+        detail::{ACTIVE, Detail, PENDING},
         guards::Guards,
     },
     ownership::{self, Description, GoNames, User},
-    step::{Port, Step},
+    port::Port,
+    step::Step,
 };
-
-/// Prefix of Octavia's statuses of objects that are being changed.
-pub(super) const PENDING: &str = "PENDING_";
 
 /// The relation of a key to an existing load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

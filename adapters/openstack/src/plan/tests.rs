@@ -33,10 +33,8 @@ use serde_json::json;
 
 use self::bench::{Bench, Record, set};
 use crate::{
-    load_balancers::{
-        answers::Listener,
-        settings::{Creation, Version},
-    },
+    client::version::Version,
+    load_balancers::{answers::Listener, settings::Creation},
     ownership,
     step::Step,
 };

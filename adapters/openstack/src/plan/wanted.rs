@@ -19,13 +19,14 @@ use ipnet::IpNet;
 use self::members::Hosts;
 pub(super) use self::vip::Vip;
 use crate::{
+    client::version::Version,
     load_balancers::{
         requests::{ListenerSettings, NewMember, NewMonitor, NewPersistence, Timeouts},
-        settings::{Site, Version},
+        settings::Site,
     },
     ownership::{self, Expectation, Tags},
     parameters::{Parameters, within_max},
-    step::{Port, Transport},
+    port::{Port, Transport},
 };
 
 /// Default timeouts in milliseconds. They are the same as Octavia's.

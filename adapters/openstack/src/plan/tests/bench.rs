@@ -11,11 +11,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
+    client::version::Version,
     load_balancers::{
         Detail,
         answers::LiveBalancer,
         requests::{Former, NewFloatingIp},
-        settings::{LoadBalancerOptions, Site, Version},
+        settings::{LoadBalancerOptions, Site},
         tests::{Listings, kept, records},
     },
     ownership::{self, Claim, Description, GoNames},
@@ -454,7 +455,7 @@ impl Bench {
     }
 
     pub(super) fn create_listener(&mut self, balancer: &str, pool: Option<&str>, new: &Value) {
-        let transport = |one: &Value| crate::step::Transport::of(one["protocol"].as_str().expect("text"));
+        let transport = |one: &Value| crate::port::Transport::of(one["protocol"].as_str().expect("text"));
         let clash = self
             .cloud
             .listeners

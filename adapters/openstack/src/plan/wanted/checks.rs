@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
 use super::{invalid, port as checked_port, seconds};
 use crate::{
     load_balancers::requests::{MonitorSettings, NewMonitor},
-    step::{Port, Transport},
+    port::{Port, Transport},
 };
 
 /// Defaults: times in seconds, and numbers of consecutive probes.

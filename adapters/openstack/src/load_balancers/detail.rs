@@ -1,0 +1,32 @@
+//! A load balancer as the listing joins it from Octavia's collections, and the statuses that plans depend on.
+
+use std::sync::Arc;
+
+use super::answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool};
+
+/// Octavia's status of a load balancer or pool that is not being changed.
+pub(crate) const ACTIVE: &str = "ACTIVE";
+/// Octavia's status of a load balancer that is being deleted.
+pub(crate) const PENDING_DELETE: &str = "PENDING_DELETE";
+/// Prefix of Octavia's statuses of objects that are being changed.
+pub(crate) const PENDING: &str = "PENDING_";
+
+/// What a plan needs to know about a load balancer besides the fields of the contract.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detail {
+    /// The load balancer. `None`: it no longer exists, and only a floating IP or security group rules are left.
+    pub(crate) balancer: Option<Balancer>,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) pools: Vec<PoolTree>,
+    /// Floating IPs that are attached to the load balancer, and unattached ones that belong to it.
+    pub(crate) floating_ips: Vec<FloatingIp>,
+}
+
+/// A pool with its health monitor and members.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PoolTree {
+    pub(crate) pool: Pool,
+    pub(crate) monitor: Option<Monitor>,
+    /// The members of the pool. `None`: they have not been read.
+    pub(crate) members: Option<Arc<[Member]>>,
+}
