@@ -1,7 +1,5 @@
 //! The program serves even if the cloud cannot be reached, and reports errors in its credentials.
 
-#![expect(clippy::expect_used, reason = "a test fails at the first unexpected result")]
-
 use std::{
     io::Write as _,
     process::{Command, Stdio},
