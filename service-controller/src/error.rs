@@ -158,8 +158,8 @@ impl Error {
         }
     }
 
-    /// How to report this error. `lasts`: the same call to the API server failed in several consecutive rounds. `is_refused`: whether the
-    /// adapter has refused this call for all Services for so long that another part of the controller reports it.
+    /// How to report this error. `lasts`: the same call to the API server failed in several consecutive rounds. `is_refused`: the adapter
+    /// refuses this call for all Services, which another part of the controller reports.
     pub(crate) fn reporting(
         &self,
         lasts: bool,

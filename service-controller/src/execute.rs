@@ -181,7 +181,7 @@ impl Executor {
         self.recorder.emit(&self.shards.regarding(), events::notice(fact));
     }
 
-    /// Whether the adapter has refused this call for all Services for so long that another part of the controller reports it.
+    /// Whether the adapter has refused this call for all Services, which another part of the controller reports.
     pub(crate) fn is_refused(&self, call: &str) -> bool {
         self.adapter.call_health().is_refused(call) || self.adapter.scope().readiness().is_err()
     }

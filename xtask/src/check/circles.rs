@@ -18,8 +18,7 @@ use syn::{Attribute, ItemMod, ItemUse, UseTree};
 use crate::cargo;
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 24] = [
-    ("adapter-client", "crate"),
+const EXCEPTIONS: [(&str, &str); 26] = [
     ("adapters/openstack", "crate"),
     ("adapters/openstack", "instances"),
     ("adapters/openstack", "load_balancers"),
@@ -32,13 +31,16 @@ const EXCEPTIONS: [(&str, &str); 24] = [
     ("cloud-adapter/budget", "crate"),
     ("cloud-adapter/budget", "queue"),
     ("cloudctl", "crate"),
-    ("cloudctl/limits", "crate"),
+    ("cloudctl", "limits"),
     ("conformance", "crate"),
     ("conformance", "proxy"),
-    ("controller-core", "crate"),
-    ("lease", "crate"),
+    ("e2e", "bench"),
+    ("e2e", "bench::replicas"),
+    ("e2e", "crate"),
+    ("e2e", "demo"),
+    ("e2e/tools", "cluster"),
+    ("e2e/tools", "crate"),
     ("node-controller", "crate"),
-    ("route-controller", "crate"),
     ("route-controller", "plan"),
     ("service-controller", "crate"),
     ("service-controller", "plan"),
