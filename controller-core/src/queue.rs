@@ -309,7 +309,7 @@ impl<K: Key> InProgress<K> {
             Err(panic) => {
                 self.queue.inner.metrics.panics.inc();
                 let (queue, key, panic) = (self.queue.name(), &self.key, text(&*panic));
-                error!(queue, %key, panic, "Reconcile panicked, the key is retried with backoff. \
+                error!(queue, %key, panic, "Reconcile panicked; retrying the key with backoff. \
                 Please report this bug");
                 Again::Backoff
             }

@@ -68,8 +68,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
         Refusal::NoAddresses => {
             format!(
-                "Waiting: neither the cloud nor the node lists an address of {looked_for}. Pods on \
-                this node would not be reachable"
+                "Waiting: neither the cloud nor the node lists an address of {looked_for}. \
+                Without one, Pods on this node would be unreachable"
             )
         }
         Refusal::ProvidedNodeIp { error } => {
@@ -122,7 +122,7 @@ mod tests {
             },
             Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
             Refusal::Elsewhere {
-                why: "the cloud adapter works in another part of the cloud now: project b; so far this controller worked in: project a"
+                why: "the cloud adapter works in another part of the cloud now: project b; this controller has worked in: project a"
                     .to_owned(),
             },
             Refusal::NoProviderId,

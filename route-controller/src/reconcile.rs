@@ -372,15 +372,15 @@ impl Reconciler {
                 self.stop.cancel();
             }
             Error::Adapter { .. } => {
-                warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
+                warn!(%error, cause, "Cannot reconcile routes; waiting for the cloud adapter");
                 self.report_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
             }
             Error::Elsewhere { source } => {
-                warn!(%error, cause, "Route pass failed, waiting for the cloud adapter");
+                warn!(%error, cause, "Cannot reconcile routes; waiting for the cloud adapter");
                 self.report_waiting(memory, nodes, (&source.message, None));
             }
             Error::Conditions { .. } | Error::Record { .. } => {
-                warn!(%error, cause, "Route pass failed, retrying");
+                warn!(%error, cause, "Cannot reconcile routes; retrying");
             }
         }
     }

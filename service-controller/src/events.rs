@@ -74,8 +74,8 @@ pub(crate) fn notice(fact: &Fact) -> Notice {
         Fact::OrphanHeld(why) => warning("OrphanHeld", "Sweep", why.clone()),
         Fact::OrphanReleased(ids) => {
             let note = format!(
-                "Deleting load balancer {ids}: no Service uses it, and it was \
-                 released in ConfigMap {RELEASES}"
+                "Deleting load balancer {ids}: no Service uses it, and \
+                 ConfigMap {RELEASES} permits its deletion"
             );
             normal("OrphanReleased", "Sweep", &note)
         }
@@ -147,8 +147,8 @@ fn of_another(ids: &str) -> Notice {
 fn held_by_another(holders: Option<&str>) -> Notice {
     let holders = holders.unwrap_or("an unknown controller");
     let note = format!(
-        "Deletion waits for finalizer {FINALIZER}, set by {holders}. If that controller no longer \
-        runs, check for leftover load balancers, then remove the finalizer"
+        "Deletion is blocked by finalizer {FINALIZER}, set by {holders}. If the controller that set it no \
+        longer runs, check for leftover load balancers, then remove the finalizer"
     );
     warning("HeldByAnother", "Delete", note)
 }
@@ -198,7 +198,7 @@ mod tests {
             Fact::Failed(Operation::Hosts(hosts(23)), "no quota".to_owned()),
             Fact::Failed(Operation::LeftOver, "token expired".to_owned()),
             Fact::Orphaned("lb-1".to_owned()),
-            Fact::OrphanHeld("12 of 20 would go".to_owned()),
+            Fact::OrphanHeld("12 of 20 load balancers have no Service, above the limit of 6 deletions at once, so none is deleted. Delete the unneeded ones in the cloud".to_owned()),
             Fact::OrphanReleased("lb-1".to_owned()),
             Fact::ReleaseRefused("default/api".to_owned(), web),
             Fact::OfAnother("lb-1".to_owned()),
@@ -247,12 +247,12 @@ mod tests {
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
         Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
-        Warning OrphanHeld: 12 of 20 would go
-        Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and it was released in ConfigMap cloud-controllers-orphans
+        Warning OrphanHeld: 12 of 20 load balancers have no Service, above the limit of 6 deletions at once, so none is deleted. Delete the unneeded ones in the cloud
+        Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
         Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", but its load balancer belongs to default/web and is kept. Correct the name or remove the key
         Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage the Service
-        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If that controller no longer runs, check for leftover load balancers, then remove the finalizer
-        Warning HeldByAnother: Deletion waits for finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace them with: a -> b: 1; c -> d: 2
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect

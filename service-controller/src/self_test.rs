@@ -91,7 +91,7 @@ async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()
 async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow::Result<()> {
     let (name, begin) = (&args.name, Instant::now());
     let service = wanted(args)?;
-    // An address of an existing Service would prove nothing, so that Service is deleted first.
+    // The address of a Service that an earlier test left would prove nothing, so any such Service is deleted first.
     remove(services, args).await.context("cannot delete the Service of an earlier test")?;
     let made_at = Instant::now();
     let left = || args.timeout.saturating_sub(begin.elapsed());

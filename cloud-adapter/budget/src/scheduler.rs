@@ -189,7 +189,7 @@ impl Scheduler {
                 }
                 return self.send_again(now, ticket, flight);
             }
-            // Only the caller knows which credentials a self-check used. It therefore reports the result with `self_check`.
+            // Only the caller knows which credentials a self-check used, so the caller reports the result with `self_check`.
             Outcome::Failed | Outcome::Unauthorized => (),
         }
         AfterCall::Done

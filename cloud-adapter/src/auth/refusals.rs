@@ -25,7 +25,7 @@ impl Refusals {
     /// Creates a counter without any refusals.
     #[must_use]
     pub fn new(metrics: Metrics) -> Self {
-        Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), unsaid: 0 })) }
+        Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), suppressed: 0 })) }
     }
 
     /// Records a call that was refused because of the caller's identity. `caller` is `None` if the caller did not prove one.
@@ -33,18 +33,18 @@ impl Refusals {
         let reason = error.reason.word();
         self.metrics.refused(caller.map(|caller| caller.role), reason);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(unsaid) = lines.take() else { return };
+        let Some(suppressed) = lines.take() else { return };
         drop(lines);
         let subject = caller.map_or("unknown", |caller| &caller.subject);
         // The caller is not trusted, so its input is quoted and truncated.
         let method: String = method.chars().take(100).collect();
-        let why = error.message.as_str();
+        let error = error.message.as_str();
         tracing::warn!(
             subject,
             ?method,
             reason,
-            why,
-            unsaid,
+            error,
+            suppressed,
             "Refused a call because of the caller's identity"
         );
     }
@@ -54,7 +54,7 @@ impl Refusals {
 struct Lines {
     /// Time at which the full number of log lines may be written at once again.
     paid: Instant,
-    unsaid: u64,
+    suppressed: u64,
 }
 
 impl Lines {
@@ -63,11 +63,11 @@ impl Lines {
         let now = Instant::now();
         let paid = self.paid.max(now) + ONE_MORE;
         if paid > now + ONE_MORE * LINES {
-            self.unsaid += 1;
+            self.suppressed += 1;
             return None;
         }
         self.paid = paid;
-        Some(std::mem::take(&mut self.unsaid))
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_refusals_is_logged_in_few_lines_with_a_count() {
-        let mut lines = Lines { paid: Instant::now(), unsaid: 0 };
+        let mut lines = Lines { paid: Instant::now(), suppressed: 0 };
         let mut said = 0;
         for _ in 0..1000 {
             said += u64::from(lines.take().is_some());

@@ -102,7 +102,7 @@ impl<D> Candidates<D> {
         found
     }
 
-    /// Classifies the load balancers that another controller created, which have no tags of an adapter.
+    /// Classifies load balancers without adapter tags: another controller may have created them for this owner.
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,

@@ -284,8 +284,7 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Refuses to share a load balancer that may not be shared with this namespace. `shares`: the key already uses the load balancer, so it
-    /// had consent.
+    /// Returns an error unless this namespace may share the load balancer. `shares`: this key already uses it, so consent was given earlier.
     fn check_consent(
         &self,
         record: &LoadBalancerRecord<A::Detail>,

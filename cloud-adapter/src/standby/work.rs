@@ -106,7 +106,7 @@ impl<D: Driver> Work<D> {
         let now = fingerprint(&scope);
         let before = fingerprint(&self.rpc.scope.send_replace(scope));
         if before.is_some() && before != now {
-            tracing::warn!("The credentials have another scope; listing all collections again");
+            tracing::warn!("The scope of the credentials changed; listing all collections again");
             self.snapshots.forget();
             self.finder.forget();
         }

@@ -121,9 +121,9 @@ impl ScopeGuard {
         let state = self.0.borrow();
         match (&state.known, &state.reported) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
-                "the cloud adapter works in another part of the cloud now: {}; so far this \
-                controller worked in: {}. This controller changes nothing there. Restore the adapter's \
-                previous credentials or, if the move is intended, {}",
+                "the cloud adapter works in another part of the cloud now: {}; this \
+                controller has worked in: {}, and changes nothing in the new one. Restore the adapter's \
+                previous credentials or, if the move is intended, run: {}",
                 now.words(),
                 ours.words(),
                 state.remedy
@@ -213,8 +213,8 @@ mod tests {
         let refused = guard.may_change().expect_err("moved");
         assert!(
             refused.message.contains(
-                "works in another part of the cloud now: project b; so far this \
-                 controller worked in: project a"
+                "works in another part of the cloud now: project b; this \
+                 controller has worked in: project a, and"
             ),
             "{refused}"
         );

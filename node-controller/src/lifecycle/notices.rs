@@ -287,7 +287,10 @@ pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
 
 /// Returns the command that releases a node from the brake.
 fn command(node: &Node) -> String {
-    format!("To delete it anyway: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
+    format!(
+        "To delete the node anyway: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}",
+        node.name, node.uid
+    )
 }
 
 fn id(node: &Node) -> &str {

@@ -43,11 +43,11 @@ impl Refusal {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable => f.write_str("the CIDR is invalid. Correct spec.podCIDRs"),
+            Self::Unreadable => f.write_str("the CIDR is invalid. Recreate the node with a valid pod CIDR"),
             Self::OutsideCluster { cluster } => write!(
                 f,
-                "outside of the cluster's {cluster}, so its route stays when this node is deleted. \
-                Correct --cluster-cidr or spec.podCIDRs"
+                "outside of the cluster CIDR {cluster}, so its route stays when this node is deleted. \
+                Correct --cluster-cidr, or recreate the node with a valid pod CIDR"
             ),
             Self::Claimed { by } => write!(
                 f,

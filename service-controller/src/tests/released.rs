@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{mirror::released::RELEASES, plan::left_over::Orphans};
 
-const RELEASED: &str = "Normal OrphanReleased web: Deleting load balancer lb-uid-web: no Service uses it, and it was released in ConfigMap cloud-controllers-orphans";
+const RELEASED: &str = "Normal OrphanReleased web: Deleting load balancer lb-uid-web: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion";
 
 impl World {
     /// Writes these entries into the ConfigMap, and removes all others.

@@ -42,7 +42,7 @@ pub(crate) struct Notes {
     pub(crate) creates: BTreeMap<String, Instant>,
     /// Load balancers whose caller closed its connection during the create.
     pub(crate) cut: BTreeSet<Key>,
-    /// Number of ACTIVE answers.
+    /// Number of responses with state ACTIVE, by load balancer.
     pub(crate) finished: BTreeMap<Key, u64>,
     /// Load balancers whose Ensure failed during an outage of the vendor.
     pub(crate) given_up: BTreeSet<Key>,

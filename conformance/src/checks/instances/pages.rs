@@ -81,13 +81,13 @@ pub(super) async fn broken(cx: &Context) -> Verdict {
     holds_all(&cx.instances().await?.items, &machines)
 }
 
-/// Asserts that a live listing ends with an error whose reason is not absence.
+/// Asserts that a live listing ends with an error that does not claim that the instances are gone.
 async fn not_synced(cx: &Context) -> Verdict {
     let wants = "a listing with a page that could not be read does not end with Synced";
     closed_or_refused(cx).await?.map_or(Ok(()), |synced| Err(Stop::failed(wants, format!("{synced:?}"))))
 }
 
-/// Returns how a live listing ends: with Synced, or with an error whose reason is not absence.
+/// Returns how a live listing ends: with Synced, or with an error that does not claim that the instances are gone.
 pub(super) async fn closed_or_refused(cx: &Context) -> Result<Option<Synced>, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),
