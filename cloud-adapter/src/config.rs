@@ -3,6 +3,7 @@
 mod cache;
 mod limits;
 mod live;
+mod replicas;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -15,9 +16,8 @@ use telemetry::logging::{LogFormat, check_filter};
 
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
-use crate::{
-    auth::Address, driver::VendorLimit, grants::Grant, security::SecurityOptions, standby::ReplicaOptions,
-};
+pub use self::replicas::{ReplicaMode, ReplicaOptions};
+use crate::{auth::Address, driver::VendorLimit, grants::Grant, security::SecurityOptions};
 
 const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
 const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);

@@ -5,9 +5,7 @@
 
 mod cursor;
 mod desired;
-mod error;
 mod fence_tag;
-mod headers;
 mod item;
 mod limit;
 mod name;
@@ -20,19 +18,17 @@ use cloud_api_proto::v1alpha1::{
     Capability, Fence, Instance, Limits, LoadBalancerKey, Parameter, PlannedStep, Priority, Route, Scope,
 };
 pub use cloud_budget::Hint;
-use secrecy::SecretString;
 
-pub(crate) use self::error::shown;
 pub use self::{
     cursor::Cursor,
     desired::{DesiredLoadBalancer, Heir, Heritage, Inheritance, RouteChanges, WantedRoute},
-    error::{Fault, VendorError},
     fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Namespaces, Origin, Page},
     limit::VendorLimit,
     name::wished_name,
 };
-use crate::vendor::{Operation, Session, VendorResponse};
+pub use crate::vendor::{Classify, Fault, VendorError};
+use crate::vendor::{Operation, Session};
 
 /// A vendor, as seen by the runtime.
 ///
@@ -258,33 +254,6 @@ pub trait InstanceLookup {
         session: &Session,
         ids: &[String],
     ) -> impl Future<Output = Result<Option<Vec<Lookup<Instance>>>, VendorError>> + Send;
-}
-
-/// Interprets the vendor's answers.
-pub trait Classify: Send + Sync {
-    /// Classifies an answer; `None` means success. Implemented as a table and tested with recorded answers.
-    fn classify(&self, operation: Operation, response: &VendorResponse) -> Option<VendorError>;
-
-    /// Returns the remaining calls of the vendor's rate limit, if the answer states them. Default: from the headers `RateLimit-Remaining`,
-    /// `-Limit`, `-Reset`, with or without `X-`.
-    fn hint(&self, _operation: Operation, response: &VendorResponse) -> Option<Hint> {
-        headers::hint(response.headers())
-    }
-
-    /// Returns the bucket that a throttled answer names, for vendors with more limits than one per family.
-    fn bucket(&self, _operation: Operation, _response: &VendorResponse) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns the vendor's ID of the request. Default: from one of the usual headers.
-    fn request_id(&self, response: &VendorResponse) -> Option<String> {
-        headers::request_id(response.headers())
-    }
-
-    /// Returns the credentials to remove from the vendor's texts. Default: only the values of request headers that are marked as sensitive.
-    fn secrets(&self) -> Vec<SecretString> {
-        Vec::new()
-    }
 }
 
 /// One vendor write of a plan. `Display` describes the write, such as `create listener tcp/443`.

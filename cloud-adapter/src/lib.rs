@@ -20,6 +20,7 @@ pub mod kit;
 mod leadership;
 mod load_balancers;
 pub mod metrics;
+mod operation;
 mod page;
 mod process;
 mod reload;
@@ -35,17 +36,20 @@ mod strings;
 #[cfg(any(test, feature = "testing"))]
 #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "a failure here fails the test")]
 pub mod testing;
-mod urgency;
 pub mod vendor;
+mod wrong_usage;
 
 pub use telemetry::logging::LogFormat;
 
 pub use self::{
-    config::{BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, Options},
+    config::{
+        BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, Options, ReplicaMode,
+        ReplicaOptions,
+    },
     grants::{Grant, Grants},
     load_balancers::rehearsal::{Foretold, Request, foretell},
-    process::{WrongUsage, run, run_through},
+    process::{run, run_through},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
-    standby::{ReplicaMode, ReplicaOptions},
+    wrong_usage::WrongUsage,
 };

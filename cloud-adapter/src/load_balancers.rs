@@ -6,6 +6,7 @@ mod candidates;
 mod consent;
 mod converge;
 mod decide;
+mod goal;
 mod memory;
 pub(crate) mod rehearsal;
 mod service;

@@ -22,7 +22,7 @@ use prometheus_client::{
 
 use self::scrape::Sources;
 pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
-use crate::vendor::Operation;
+use crate::operation::Operation;
 
 /// Buckets in seconds: from a cached answer to the longest deadline.
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];

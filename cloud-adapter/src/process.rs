@@ -11,16 +11,12 @@ use crate::{
     config::{ConfigError, Options},
     driver::Driver,
     server::Adapter,
+    wrong_usage::WrongUsage,
 };
 
 /// Exit codes. The code for invalid usage is the same as clap's.
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
-
-/// A flag has an unusable value. If an error, or its context, has this type, the process ends with the exit code of invalid flags.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WrongUsage(pub String);
 
 /// Runs an adapter until SIGTERM or SIGINT. `driver` is called inside the tokio runtime with a token that is cancelled at shutdown.
 ///

@@ -16,8 +16,8 @@ use crate::{
     },
     clock::wall,
     metrics::Metrics,
-    process::WrongUsage,
     reload,
+    wrong_usage::WrongUsage,
 };
 
 /// The layers between the port and the services.

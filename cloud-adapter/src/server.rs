@@ -25,7 +25,7 @@ use tower::{Layer as _, util::MapResponse};
 use crate::{
     auth::{Address, Guard, Port},
     clock::{Clock, wall},
-    config::{Config, LiveConfig, Options},
+    config::{Config, LiveConfig, Options, ReplicaMode},
     credentials::{self, Untried},
     driver::{Driver, Fault, VendorError},
     grants::Grants,
@@ -37,7 +37,7 @@ use crate::{
     routes,
     rpc::{Rpc, too_large},
     security::Security,
-    standby::{Election, ReplicaMode, Work, end_health_watches},
+    standby::{Election, Work, end_health_watches},
     status::{self, Snapshots},
     vendor::Vendor,
 };

@@ -10,10 +10,8 @@
 
 mod election;
 mod feed;
-mod options;
 mod work;
 
-pub use self::options::{ReplicaMode, ReplicaOptions};
 pub(crate) use self::{
     election::Election,
     work::{Work, end_health_watches},

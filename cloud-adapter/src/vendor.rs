@@ -4,10 +4,13 @@
 //! wait and in which order, and no call is sent without its permission.
 
 mod audit;
+mod classify;
 mod dispatch;
+mod error;
 mod flight;
+mod headers;
+mod job;
 mod meter;
-mod operation;
 mod position;
 mod priority;
 mod report;
@@ -16,6 +19,7 @@ mod scrub;
 pub(crate) mod tests;
 mod trace;
 mod translate;
+pub(crate) mod urgency;
 mod waiters;
 mod wire;
 mod writes;
@@ -33,6 +37,7 @@ use tokio::{
     time::Instant,
 };
 
+pub(crate) use self::error::shown;
 pub(crate) use self::{
     audit::object,
     position::QueuePosition,
@@ -40,21 +45,23 @@ pub(crate) use self::{
     waiters::{Waiter, Waiters},
     writes::Write,
 };
+pub use self::{
+    classify::Classify,
+    error::{Fault, VendorError},
+    meter::Meter,
+};
 use self::{
     dispatch::{Dispatcher, Permit, Waiting},
-    flight::{Flight, Job},
+    flight::Flight,
+    job::Job,
     priority::{PriorityChange, RaisedPriority},
     trace::Sent,
     wire::{Transport, Wire},
     writes::Writes,
 };
-pub use self::{
-    meter::Meter,
-    operation::{Family, Operation},
-};
+pub use crate::operation::{Family, Operation};
 use crate::{
     auth::{Caller, Role},
-    driver::{Classify, Fault, VendorError},
     metrics::Metrics,
 };
 

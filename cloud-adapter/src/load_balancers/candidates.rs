@@ -11,7 +11,7 @@ use cloud_api_proto::{
     v1alpha1::{Adoption, Fence, LoadBalancerKey, LoadBalancerState},
 };
 
-use super::decide::Goal;
+use super::goal::Goal;
 use crate::{
     driver::{Driver, Heritage, LoadBalancerRecord},
     fence::check_tag,

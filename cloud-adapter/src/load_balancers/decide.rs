@@ -7,82 +7,21 @@ use std::{sync::Arc, time::Duration};
 
 use cloud_api_proto::{
     AdapterError, DOMAIN, Reason,
-    v1alpha1::{Adoption, Fence, LoadBalancer, LoadBalancerKey, LoadBalancerState, Owner, Recreate},
+    v1alpha1::{Adoption, Fence, LoadBalancer, LoadBalancerState, Owner, Recreate},
 };
 
 use super::{
     candidates::{Adopted, Candidates},
     consent,
+    goal::{Goal, Terms},
 };
 use crate::{
-    driver::{DesiredLoadBalancer, Driver, Fault, Heir, Heritage, LoadBalancerRecord, Origin, VendorError},
+    driver::{DesiredLoadBalancer, Driver, Fault, Heritage, LoadBalancerRecord, Origin, VendorError},
     grants::Grants,
 };
 
 /// Retry interval while a load balancer needs a manual repair.
 const RELEASE_AGAIN: Duration = Duration::from_mins(1);
-
-/// The goal of a key's task.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Goal {
-    /// The load balancer must match this desired state.
-    Present(Arc<DesiredLoadBalancer>, Terms),
-    /// The load balancer must not exist. `known`: the vendor's ID, if the caller knows it.
-    Absent { heir: Box<Heir>, adoption: Adoption, known: Option<String> },
-}
-
-/// What the caller permits in order to reach the desired state.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Terms {
-    pub(crate) recreate: Recreate,
-    pub(crate) adoption: Adoption,
-    /// The vendor's ID of the load balancer to adopt.
-    pub(crate) known: Option<String>,
-}
-
-impl Goal {
-    pub(crate) fn key(&self) -> &LoadBalancerKey {
-        match self {
-            Self::Present(desired, _) => &desired.key,
-            Self::Absent { heir, .. } => &heir.key,
-        }
-    }
-
-    pub(crate) fn adoption(&self) -> Adoption {
-        match self {
-            Self::Present(_, Terms { adoption, .. }) | Self::Absent { adoption, .. } => *adoption,
-        }
-    }
-
-    /// The namespace of the owner.
-    pub(crate) fn namespace(&self) -> &str {
-        match self {
-            Self::Present(desired, _) => &desired.owner.namespace,
-            Self::Absent { heir, .. } => &heir.owner.namespace,
-        }
-    }
-
-    pub(crate) fn heir(&self) -> Heir {
-        match self {
-            Self::Present(desired, _) => desired.heir(),
-            Self::Absent { heir, .. } => (**heir).clone(),
-        }
-    }
-
-    /// The vendor's ID of the load balancer to share.
-    pub(crate) fn shares(&self) -> Option<&str> {
-        match self {
-            Self::Present(desired, _) => desired.shares(),
-            Self::Absent { .. } => None,
-        }
-    }
-
-    pub(crate) fn known(&self) -> Option<&str> {
-        match self {
-            Self::Present(_, Terms { known, .. }) | Self::Absent { known, .. } => known.as_deref(),
-        }
-    }
-}
 
 /// The successful end of a key's task.
 #[derive(Clone, Debug, PartialEq)]

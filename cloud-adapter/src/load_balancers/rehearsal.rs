@@ -9,7 +9,8 @@ use cloud_api_proto::{
 };
 
 use super::{
-    decide::{Decision, End, Goal, Observed, decide},
+    decide::{Decision, End, Observed, decide},
+    goal::Goal,
     validate,
 };
 use crate::{

@@ -22,7 +22,7 @@ use ipnet::IpNet;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::decide::Terms;
+use super::goal::Terms;
 use crate::{driver::Description, strings};
 
 /// Maximum length of a load balancer's name, in bytes. Source: load_balancer_service.proto, `LoadBalancerSpec`.

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::{
     answer::{self, Waits},
     converge::{Order, Progress},
-    decide::{Decision, End, Goal, Observed, decide},
+    decide::{Decision, End, Observed, decide},
+    goal::Goal,
     service::Service,
     validate,
 };

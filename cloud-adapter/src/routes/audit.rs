@@ -3,7 +3,7 @@
 use cloud_api_proto::{Reason, v1alpha1::route_result};
 
 use super::plan::{Change, Verdict};
-use crate::{driver::shown, vendor::Purpose};
+use crate::{vendor::Purpose, vendor::shown};
 
 /// Logs the result of each route of a batch, with the caller. The log line of the vendor call has the same `request_id`.
 pub(super) fn tell(batch: &[Verdict], purpose: &Purpose) {

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::feed::Peer;
-use crate::{config::Options, process::WrongUsage, rpc::Rpc};
+use crate::{config::Options, rpc::Rpc, wrong_usage::WrongUsage};
 
 /// This replica's part in the election. Sends no request before it is run.
 #[derive(Debug)]

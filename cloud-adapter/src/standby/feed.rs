@@ -21,9 +21,9 @@ use super::Work;
 use crate::{
     driver::{Driver, Item},
     leadership::STANDBY,
-    process::WrongUsage,
     rpc::Rpc,
     snapshot::Snapshot,
+    wrong_usage::WrongUsage,
 };
 
 /// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.

@@ -3,8 +3,8 @@
 
 use http::{HeaderMap, header};
 
-use super::{Operation, VendorRequest, flight::Job};
-use crate::driver::{Fault, VendorError, shown};
+use super::error::{Fault, VendorError, shown};
+use super::{Operation, VendorRequest, job::Job};
 
 /// Headers that contain no secrets at any vendor.
 const HARMLESS: [header::HeaderName; 4] =

@@ -22,12 +22,13 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
+use super::error::VendorError;
 use super::{
     Purpose, VendorResponse,
-    flight::{Flight, Job, Landed},
+    flight::{Flight, Landed},
+    job::Job,
     trace, translate,
 };
-use crate::driver::VendorError;
 
 /// The permission to send one request. Only the dispatcher creates it, once per decision of the scheduler.
 #[derive(Debug)]

@@ -3,46 +3,16 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use cloud_budget::{CallResult, Outcome};
-use tokio::{
-    sync::{Notify, oneshot},
-    time::Instant,
-};
-use tracing::Span;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Meter, Operation, Permit, Purpose, VendorRequest, VendorResponse, audit, scrub,
-    trace::{self, Sent},
-    translate,
-    wire::Transport,
-    writes::Writes,
+    Operation, Permit, VendorRequest, VendorResponse, audit, job::Job, scrub, trace::Sent, translate,
+    wire::Transport, writes::Writes,
 };
 use crate::{
-    driver::{Classify, Fault, VendorError},
     metrics::{Metrics, VendorCall},
+    vendor::{Classify, Fault, VendorError},
 };
-
-/// A request to send, with its purpose and its waiter.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) operation: Operation,
-    pub(super) request: VendorRequest,
-    pub(super) purpose: Purpose,
-    pub(super) meter: Arc<Meter>,
-    /// The error of the first try, if the vendor throttled the request.
-    pub(super) throttled: Option<VendorError>,
-    /// The span of the call from submission to result.
-    pub(super) span: Span,
-    pub(super) sent: Sent,
-    pub(super) reply: oneshot::Sender<Result<VendorResponse, VendorError>>,
-}
-
-impl Job {
-    pub(super) fn tell(self, result: Result<VendorResponse, VendorError>) {
-        trace::end(&self.span, &self.sent, result.as_ref().err());
-        // The waiter may have gone, but the call is counted anyway.
-        self.reply.send(result).ok();
-    }
-}
 
 /// The result of a request that was sent.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::{
 
 use cloud_api_proto::v1alpha1::{Cost, cost::Source};
 
-use super::operation::{Family, Operation};
+use crate::operation::{Family, Operation};
 
 /// Counts the vendor calls of one request.
 #[derive(Debug, Default)]

@@ -6,8 +6,7 @@
 use cloud_api_proto::v1alpha1::Priority;
 use tokio::sync::watch;
 
-use super::Purpose;
-use crate::urgency::classed;
+use super::{Purpose, urgency::classed};
 
 /// The priority that waiters request for the work of a session.
 #[derive(Clone, Debug)]

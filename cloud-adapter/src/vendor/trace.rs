@@ -6,8 +6,8 @@ use cloud_budget::BudgetWait;
 use telemetry::traces;
 use tracing::{Span, field::Empty};
 
+use super::error::VendorError;
 use super::{Operation, Purpose, translate};
-use crate::driver::VendorError;
 
 /// The attributes of a call. They are recorded at its end, because an attribute that is recorded twice appears twice.
 #[derive(Clone, Debug, Default)]

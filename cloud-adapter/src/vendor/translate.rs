@@ -6,7 +6,7 @@ use cloud_budget::{Call, Class, Outcome, Refusal, RefusalReason, Time};
 use super::{Operation, Purpose};
 use crate::{
     auth::Role,
-    driver::{Fault, VendorError},
+    vendor::{Fault, VendorError},
 };
 
 /// The class of a priority. An unspecified priority is background.

@@ -12,12 +12,12 @@ use tokio::{
     time::Instant,
 };
 
+use super::error::VendorError;
 use super::{
     Purpose, Session,
     position::{PositionGuard, QueuePosition},
     translate,
 };
-use crate::driver::VendorError;
 
 /// The current waiters of one piece of work.
 #[derive(Debug, Default)]

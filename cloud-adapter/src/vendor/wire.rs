@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use bytes::BytesMut;
 use futures::{FutureExt as _, future::BoxFuture};
 
+use super::error::{Fault, VendorError};
 use super::{Operation, Permit, VendorRequest, VendorResponse};
-use crate::driver::{Fault, VendorError};
 
 /// Timeout of a vendor call. Drivers do not set their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);

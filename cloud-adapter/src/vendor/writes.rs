@@ -7,8 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Purpose, audit::object, flight::Job};
-use crate::driver::VendorError;
+use super::error::VendorError;
+use super::{Purpose, audit::object, job::Job};
 
 /// Maximum number of writes that are kept.
 const KEPT: usize = 50;

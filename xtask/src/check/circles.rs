@@ -18,16 +18,13 @@ use syn::{Attribute, ItemMod, ItemUse, UseTree};
 use crate::cargo;
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 26] = [
+const EXCEPTIONS: [(&str, &str); 23] = [
     ("adapters/openstack", "crate"),
     ("adapters/openstack", "instances"),
     ("adapters/openstack", "load_balancers"),
     ("adapters/openstack", "ownership"),
     ("adapters/openstack", "plan"),
     ("adapters/sim", "simcloud"),
-    ("cloud-adapter", "crate"),
-    ("cloud-adapter", "load_balancers"),
-    ("cloud-adapter", "vendor"),
     ("cloud-adapter/budget", "crate"),
     ("cloud-adapter/budget", "queue"),
     ("cloudctl", "crate"),

@@ -8,7 +8,7 @@ use crate::{
         DesiredLoadBalancer, Inheritance, Namespaces,
         testing::{OTHERS, SHARED, SOLE, UNPROVEN, WriteOnly},
     },
-    load_balancers::decide::Terms,
+    load_balancers::goal::Terms,
 };
 
 const NAMESPACE: &str = "shop";

@@ -22,7 +22,7 @@ use crate::{
     driver::{Driver, Step as _},
     leadership::Term,
     metrics::{TaskCount, TaskState},
-    urgency::classed,
+    vendor::urgency::classed,
     vendor::{Meter, QueuePosition, Session},
 };
 

@@ -9,7 +9,8 @@ use cloud_api_proto::{
 use tokio::time::Instant;
 
 use super::{
-    super::decide::{Decision, Goal, Observed, decide},
+    super::decide::{Decision, Observed, decide},
+    super::goal::Goal,
     Converger, Record,
     executor::{DriverEvent, Executor},
     state::{Event, Observation},

@@ -3,7 +3,7 @@
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Fence};
 use tokio::time::Instant;
 
-use super::super::decide::Goal;
+use super::super::goal::Goal;
 use crate::{fence::check_tag, vendor::Purpose};
 
 /// The newest desired state of a key, and the caller that requested this state.

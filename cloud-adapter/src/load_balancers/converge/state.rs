@@ -11,7 +11,8 @@ use cloud_api_proto::{AdapterError, Reason, v1alpha1::Adoption};
 use tokio::time::Instant;
 
 use super::super::{
-    decide::{Decision, End, Goal},
+    decide::{Decision, End},
+    goal::Goal,
     memory::{self, WriteKind, Written},
 };
 use crate::driver::{Deduplication, Description, Fault, LoadBalancerRecord, Outcome, VendorError};

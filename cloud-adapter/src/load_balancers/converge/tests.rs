@@ -11,7 +11,8 @@ use cloud_api_proto::{
 use futures::future::join_all;
 
 use super::{
-    super::decide::{End, Goal, Terms},
+    super::decide::End,
+    super::goal::{Goal, Terms},
     *,
 };
 use crate::{

@@ -1,11 +1,11 @@
 //! Tests which load balancers are recreated.
 
-use cloud_api_proto::v1alpha1::LoadBalancerSpec;
+use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec};
 
 use super::*;
 use crate::driver::Inheritance;
 use crate::driver::{
-    Namespaces,
+    Heir, Namespaces,
     testing::{ANOTHER_SIZE, Create, SHARED, USED, WriteOnly},
 };
 

@@ -9,8 +9,8 @@ use cloud_lease::{Settings, Timing, causes};
 use kube::{Client, Config, client::ClientBuilder};
 
 use crate::{
-    process::WrongUsage,
     security::{AuthenticationKind, SecurityOptions},
+    wrong_usage::WrongUsage,
 };
 
 /// The default name of the leader's Lease.
@@ -87,7 +87,7 @@ impl ReplicaOptions {
     ///
     /// # Errors
     /// Returns a missing or invalid flag as [`WrongUsage`].
-    pub(super) fn identity(&self, instance_id: &str) -> anyhow::Result<String> {
+    pub(crate) fn identity(&self, instance_id: &str) -> anyhow::Result<String> {
         let wrong = |text: String| anyhow::Error::from(WrongUsage(format!("--advertise-address{text}")));
         let Some(address) = &self.advertise_address else {
             let text = ": is missing: set the HOST:PORT at which other replicas reach this replica, \
@@ -105,7 +105,7 @@ impl ReplicaOptions {
     ///
     /// # Errors
     /// Returns [`WrongUsage`] if the CA is missing for replicas that serve TLS, or credentials are missing for replicas that require them.
-    pub(super) fn security(&self, own: &SecurityOptions) -> Result<Security, WrongUsage> {
+    pub(crate) fn security(&self, own: &SecurityOptions) -> Result<Security, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
         if ca.is_none() && own.tls_cert.is_some() {
             let text =
@@ -157,7 +157,7 @@ impl ReplicaOptions {
     ///
     /// # Errors
     /// Returns an unusable kubeconfig as [`WrongUsage`].
-    pub(super) async fn lease(
+    pub(crate) async fn lease(
         &self,
         kubeconfig: Option<&Path>,
         identity: String,

@@ -2,7 +2,7 @@
 
 use cloud_api_proto::v1alpha1::Priority;
 
-use crate::vendor::Purpose;
+use super::Purpose;
 
 /// The purpose for calls of this class.
 ///
