@@ -62,7 +62,7 @@ impl Connection {
         &self.target
     }
 
-    /// Like [`Self::open`], but uses `resolver` for names of `dns:///`.
+    /// Like [`Connection::open`], but uses `resolver` for names of `dns:///`.
     #[must_use]
     pub fn resolving(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = resolver;
@@ -153,7 +153,7 @@ impl AdapterChannel {
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// Like [`Self::open`], but calls are never repeated: if a connection is closed, the caller gets the error. Used to test how an adapter
+    /// Like [`Connection::open`], but calls are never repeated: if a connection is closed, the caller gets the error. Used to test how an adapter
     /// closes connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {

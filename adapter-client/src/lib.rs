@@ -17,7 +17,7 @@
 //! - if it may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by now and
 //!   the called one has not responded, for example because its machine is gone.
 //!
-//! A call waits up to [`PATIENCE`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the caller
+//! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the caller
 //! gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until it has
 //! started; afterwards its reader must open it again. Calls of services outside the contract are never repeated.
 

@@ -85,7 +85,7 @@ pub struct Process {
     pub health: Health,
     /// The data of the status pages about the controller's objects.
     pub explain: Explain,
-    /// Whether this is a dry run. See [`Process::only_looking`].
+    /// Whether this is a dry run. See [`Process::read_only`].
     pub dry_run: bool,
     /// Metrics under their full names; see [`Process::metrics`].
     pub registry: Registry,
