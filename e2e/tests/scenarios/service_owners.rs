@@ -158,7 +158,7 @@ async fn a_person_releases_two(bed: &mut Bed, told: &str) {
     gone(bed, "two", WITHIN).await;
     for name in ["orphan", "two"] {
         let told = bed.told("Service", name, "OrphanReleased").await.unwrap();
-        assert!(told.ends_with("released in ConfigMap cloud-controllers-orphans"), "{told}");
+        assert!(told.ends_with("ConfigMap cloud-controllers-orphans permits its deletion"), "{told}");
         bed.told("Service", name, "DeletedLoadBalancer").await.unwrap();
     }
     let refused = bed.told("Service", "three", "ReleaseRefused").await.unwrap();
