@@ -75,7 +75,7 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     fs::remove_dir_all(&folder).unwrap();
     let refused = build();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(text(&refused).contains("must stay below 25.0 MB"), "{}", text(&refused));
+    assert!(text(&refused).contains("above the limit of 25.0 MB"), "{}", text(&refused));
     assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
 }
 
