@@ -13,7 +13,7 @@ use crate::connector::{CONNECT_LIMIT, HEARD_WITHIN};
 
 /// The called replica does not respond, and another replica serves by now. The request may have been carried out.
 #[derive(Debug, thiserror::Error)]
-#[error("another replica serves, and the called one did not answer")]
+#[error("another replica is serving now, and the called replica did not answer")]
 pub(crate) struct Replaced;
 
 /// Returns why there was no answer. Returns `None` if there was an answer, or if the deadline of the call had passed.
@@ -96,7 +96,10 @@ mod tests {
             (Wrapped(Box::new(io::Error::new(ErrorKind::UnexpectedEof, eof))), closed),
             (Wrapped("connection error received: not a result of an error".into()), closed),
             (Wrapped("keep-alive timed out".into()), "no response to keepalive for 8 s"),
-            (Wrapped(Box::new(Replaced)), "another replica serves, and the called one did not answer"),
+            (
+                Wrapped(Box::new(Replaced)),
+                "another replica is serving now, and the called replica did not answer",
+            ),
             (
                 Wrapped(Box::new(io::Error::new(ErrorKind::InvalidData, bad()))),
                 "TLS: invalid peer certificate: UnknownIssuer",

@@ -130,11 +130,11 @@ impl Security {
                 faults.push(Fault::new(endpoint, target.to_string(), fix));
             }
             (Target::Single { tls: false, host }, Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} http://, use https://{host}");
+                let fix = format!("TLS is not used with {endpoint} http://; use https://{host}");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             (Target::Unix(_), Some(path)) => {
-                let fix = format!("TLS is not used with {endpoint} unix:, remove this flag");
+                let fix = format!("TLS is not used with {endpoint} unix:; remove this flag");
                 faults.push(Fault::of_file(ca, path, fix));
             }
             _ => (),

@@ -176,7 +176,7 @@ impl<D: Driver> Adapter<D> {
         tracker.spawn(draining.clone().run_until_cancelled_owned(fresh.keep(rpc.metrics.clone())));
         tokio::select! {
             () = stop.cancelled() => (),
-            ended = &mut work => return ended.context("background tasks ended unexpectedly: this is a defect"),
+            ended = &mut work => return ended.context("background tasks ended unexpectedly: this is a bug; please report it"),
         }
         tracing::info!("Adapter is stopping; waiting for running work to finish");
         let finish = async {

@@ -99,7 +99,7 @@ fn report(session: &Session, pages: Vec<Page<ControllerStatus>>) -> OrphansRepor
     // A page lists released load balancers first.
     let hides = |it: &ControllerStatus| it.more_orphans > 0 && it.orphans.iter().all(|it| it.released);
     if pages.iter().any(|it| hides(&it.content)) {
-        gaps.push("more load balancers are released than a page can list".to_owned());
+        gaps.push("the page does not list all load balancers whose deletion is permitted".to_owned());
     }
     let more = pages.iter().map(|it| it.content.more_orphans).sum();
     let mut orphans: Vec<Orphan> = pages.into_iter().flat_map(|it| it.content.orphans).collect();

@@ -212,7 +212,7 @@ async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
             "not found in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for processes outside of the cluster"
         ),
     };
-    Err(Missing::new("pods of the release", why))
+    Err(Missing::new("pods of the Helm release", why))
 }
 
 /// Returns these components, except controllers that are disabled in the chart, which have no Deployment. Without permission to list
@@ -267,7 +267,7 @@ fn no_pod(component: Component, namespace: &str) -> String {
     let of_it = match component {
         Component::CloudAdapter => "if the adapter runs elsewhere, use --url cloud-adapter=URL",
         Component::NodeController | Component::RouteController | Component::ServiceController => {
-            "it is not running, or disabled in the chart"
+            "this component is not running, or is disabled in the chart"
         }
     };
     format!("no pod in {namespace}: {of_it}")

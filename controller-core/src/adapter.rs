@@ -375,8 +375,8 @@ impl Adapter {
             Ok(answer) => self.metrics.count(name, Ok(cost(answer).map_or(0, |cost| cost.vendor_calls))),
             Err(error) => {
                 if is_message_limit(error) {
-                    error!(call = name, %error, "A message is larger than gRPC allows. This is a \
-                    bug, please report it");
+                    error!(call = name, %error, "A gRPC message exceeds the size limit. This is a \
+                    bug; please report it");
                 } else {
                     debug!(call = name, %error, "Call to the cloud adapter failed");
                 }

@@ -178,8 +178,8 @@ impl Kind {
     /// Describes the format of a key.
     const fn form(self) -> &'static str {
         match self {
-            Self::Node => "key: want the name of a Node",
-            Self::Service => "key: want NAMESPACE/NAME of a Service",
+            Self::Node => "key: expected the name of a Node",
+            Self::Service => "key: expected NAMESPACE/NAME of a Service",
         }
     }
 
@@ -309,7 +309,7 @@ pub enum Unexplained {
     #[error("the controller has not started yet")]
     NotStarted,
     /// A bug in the controller.
-    #[error("this is a bug, please report it with the log of the controller")]
+    #[error("this is a bug; please report it with the controller's log")]
     Unknown,
 }
 

@@ -83,7 +83,7 @@ impl Outage {
                 error,
                 waited_seconds = waited.as_secs(),
                 "Cannot reach the \
-                 peer, retrying until it is reachable"
+                 peer; retrying"
             );
         }
         let wall = self.clock.now();

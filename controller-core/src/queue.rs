@@ -361,7 +361,7 @@ fn text(panic: &(dyn Any + Send)) -> &str {
 /// Logs the panic of a worker outside of its reconcile. The worker has already released its key.
 fn report(queue: &'static str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        error!(queue, %error, "Worker failed, its key is retried with backoff");
+        error!(queue, %error, "Worker failed; retrying its key with backoff");
     }
 }
 

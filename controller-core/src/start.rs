@@ -293,7 +293,7 @@ where
         let cluster_id = &config.cluster.id;
         let endpoint = config.adapter.target();
         let version = env!("CARGO_PKG_VERSION");
-        info!(controller = names.controller, version, cluster_id, %endpoint, "Starts");
+        info!(controller = names.controller, version, cluster_id, %endpoint, "Starting the controller");
         if config.dry_run {
             warn!("Running with --dry-run: this controller changes nothing and shows its plans at /plan");
         }
@@ -301,7 +301,7 @@ where
             ended = Box::pin(controller(process)) => ended?,
             never = signals => match never {},
         }
-        info!(controller = names.controller, "Stopped");
+        info!(controller = names.controller, "Stopped the controller");
         Ok(())
     })
 }
@@ -387,7 +387,7 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        info!(signal = name, "Received a signal to stop, finishing the work in progress");
+        info!(signal = name, "Received a signal to stop; finishing the work in progress");
         stop.cancel();
         std::future::pending().await
     })

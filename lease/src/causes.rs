@@ -27,7 +27,7 @@ pub fn without_secrets(error: &(dyn Error + 'static)) -> Option<String> {
     ) = error.downcast_ref()
     {
         let (scheme, host) = (proxy_url.scheme_str().unwrap_or("http"), proxy_url.host().unwrap_or_default());
-        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported, remove this setting"));
+        return Some(format!("proxy-url {scheme}://{host}: proxies are not supported; remove this setting"));
     }
     let auth: &AuthError = error.downcast_ref()?;
     if let AuthError::AuthExecRun { out, .. } = auth {

@@ -106,7 +106,7 @@ impl Elector {
                 Act::Step(Action::Acquire(acquisition)) => self.acquire(acquisition).await,
                 Act::Step(Action::Renew { version }) => self.renew(&version, &Notes::new()).await,
                 Act::Step(Action::Lost(why)) => {
-                    tracing::warn!(lease = %self.lease(), %why, "This process no longer leads");
+                    tracing::warn!(lease = %self.lease(), %why, "This process is no longer the leader");
                     self.resign();
                 }
                 Act::Step(Action::Wait(until)) => {
@@ -209,7 +209,7 @@ impl Elector {
                 Some(former) if former == self.settings.identity => "this process still held the lease",
                 Some(_) => "the holder let the lease expire",
             };
-            tracing::info!(lease, epoch, former, why, "This process leads now");
+            tracing::info!(lease, epoch, former, why, "This process is now the leader");
         }
     }
 

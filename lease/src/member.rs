@@ -127,7 +127,7 @@ impl Table {
         if !unread.is_empty() {
             let leases =
                 unread.iter().map(|at| record::name_of(&self.lease, *at)).collect::<Vec<_>>().join(", ");
-            tracing::warn!(leases, "Waiting to compute fair shares until these Leases can be read");
+            tracing::warn!(leases, "Waiting until Leases can be read, to compute fair shares");
         }
         self.unread = unread;
     }
@@ -358,7 +358,7 @@ impl Member {
         };
         let mine = table.shards;
         if self.at > 0 && self.is_divided_anew(table, held.taken, now) {
-            return Act::GiveBack { why: "another number of shards is in force" };
+            return Act::GiveBack { why: "a different number of shards is in effect" };
         }
         if table.leaving {
             self.gate.set_closed(true);
@@ -455,7 +455,7 @@ impl Member {
         table.set_closing(self.at, to);
         self.held = Some(held);
         if held.closes.is_some_and(|at| now >= at || self.gate.is_empty()) {
-            Act::GiveBack { why: "a replica with fewer shards asked for it" }
+            Act::GiveBack { why: "a replica with fewer shards requested the Lease" }
         } else {
             Act::Step(step)
         }
@@ -503,7 +503,7 @@ impl Member {
                     tracing::info!(
                         shards = table.shards,
                         others = shards,
-                        "Other replicas use another number of shards; waiting until they have released all Leases"
+                        "Other replicas use a different number of shards; waiting until those replicas have released all Leases"
                     );
                 }
                 false

@@ -40,8 +40,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     };
     let note = match refusal {
         Refusal::NotVisible => format!(
-            "Waiting for the cloud to show {looked_for}. Check that the instance exists in the \
-             project and region of the cloud adapter, and that its name is the node's name"
+            "Waiting until the cloud lists {looked_for}. Check that the instance exists in the \
+             cloud adapter's project and region, and has the same name as the node"
         ),
         Refusal::Foreign => {
             format!(
@@ -61,14 +61,14 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
         Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
-            format!("Waiting: the controller cannot select an instance by name because {why}")
+            format!("Waiting: the controller cannot select an instance by name. {why}")
         }
         Refusal::NoProviderId => {
             format!("Waiting: neither the cloud nor the node has a provider ID for {looked_for}")
         }
         Refusal::NoAddresses => {
             format!(
-                "Waiting: neither the cloud nor the node lists an address of {looked_for}. \
+                "Waiting: neither the cloud nor the node lists an address for {looked_for}. \
                 Without one, Pods on this node would be unreachable"
             )
         }
@@ -122,7 +122,7 @@ mod tests {
             },
             Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
             Refusal::Elsewhere {
-                why: "the cloud adapter works in another part of the cloud now: project b; this controller has worked in: project a"
+                why: "The cloud adapter now uses project b, but this controller has worked in project a. The controller changes nothing in project b"
                     .to_owned(),
             },
             Refusal::NoProviderId,

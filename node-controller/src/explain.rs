@@ -94,8 +94,8 @@ fn is_nobodys(node: &Node) -> bool {
 
 fn not_looked_for(node: &Node) -> String {
     format!(
-        "nothing: the controller looks for no instance of a node that has neither a provider ID nor \
-         the taint of a new node, and the cloud shows none named {}",
+        "nothing: the node has neither a provider ID nor the taint of a new node, so the controller does not \
+         look for its instance, and the cloud lists no instance named {}",
         node.name
     )
 }

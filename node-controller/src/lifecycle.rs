@@ -193,7 +193,7 @@ impl Lifecycle {
         let write = |(node, change): (Arc<Node>, plan::Change)| async move {
             let Ok(pass) = self.shards.enter(&node.uid) else { return };
             if let Err(error) = pass.run(self.executor.taint(&node, change)).await {
-                warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint, retrying");
+                warn!(node = node.name, ?change, %error, "Cannot change the shutdown taint; retrying");
             }
         };
         let changes: Vec<_> = changes.collect();

@@ -72,7 +72,7 @@ impl Reconciler {
             return Again::After(echo::LIMIT);
         }
         let plan = self.plan(node, Lookup::answer);
-        debug!(%plan, "Planned");
+        debug!(%plan, "Executing plan");
         self.ledger.record_plan(object, &plan);
         self.report_refusal(node, object, &plan);
         if self.dry_run && plan.writes() {
@@ -104,9 +104,9 @@ impl Reconciler {
         if error.refused() {
             self.recorder.emit(&events::about(node), notice);
         } else if error.is_stale() {
-            debug!(%error, cause, "Conflict with another client's write, reconciling again");
+            debug!(%error, cause, "Conflict with another client's write; reconciling again");
         } else {
-            warn!(%error, cause, "Reconcile failed, retrying");
+            warn!(%error, cause, "Reconcile failed; retrying");
         }
     }
 

@@ -99,9 +99,7 @@ pub(crate) fn refused(refusal: &Refusal) -> (&'static str, String) {
 
 /// Returns the note for a node without a route while the cloud is unavailable.
 pub(crate) fn waits(why: &str) -> String {
-    format!(
-        "The route to this node's pods cannot be created yet; the controller retries automatically: {why}"
-    )
+    format!("Waiting to create the route to this node's pods: {why}")
 }
 
 /// Returns the note of the route controller of k8s.io/cloud-provider. The `hint` in the route's name is the node's UID.

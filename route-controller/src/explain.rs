@@ -30,7 +30,7 @@ pub(crate) fn findings(
     let mut found: BTreeMap<&str, Finding> = BTreeMap::new();
     for (claim, _) in plan.route_states.iter().filter(|(_, state)| **state != RouteState::Ready) {
         let finding = found.entry(&claim.node_uid).or_default();
-        finding.plan.push(format!("wait for the cloud to show {} as active", claim.to));
+        finding.plan.push(format!("wait until the cloud reports route {} as active", claim.to));
     }
     for creation in &plan.creations {
         let finding = found.entry(creation.shard_key()).or_default();

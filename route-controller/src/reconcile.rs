@@ -368,7 +368,7 @@ impl Reconciler {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         match error {
             Error::Superseded { .. } => {
-                error!(%error, cause, "Stopping");
+                error!(%error, cause, "Stopping this replica");
                 self.stop.cancel();
             }
             Error::Adapter { .. } => {
@@ -398,8 +398,8 @@ impl Reconciler {
         self.executor.metrics.foreign(foreign);
         for Foreign { vendor_id, to, via, owner } in foreign {
             if !memory.foreign.contains(vendor_id) {
-                info!(vendor_id, %to, %via, %owner, "A route that this cluster does not own overlaps \
-                                                     the pod CIDRs and is left alone");
+                info!(vendor_id, %to, %via, %owner, "A route of another owner overlaps \
+                                                     the pod CIDRs; leaving the route unchanged");
             }
         }
         memory.foreign = foreign.iter().map(|foreign| foreign.vendor_id.clone()).collect();

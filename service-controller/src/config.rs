@@ -311,7 +311,7 @@ mod tests {
         parse(&["--service-default=health-check.port=9000", "--health-check-ports=9000"]).unwrap();
         let error = parse(&["--service-default=health-check.port=9000"]).unwrap_err();
         let reported = "invalid value 'health-check.port=9000' for '--service-default <KEY=VALUE>': port 9000 is not in \
-                    --health-check-ports (10256): add it there";
+                    --health-check-ports (10256): add it to this flag";
         assert!(error.contains(reported), "{error}");
         let error = parse(&["--health-check-ports=10256,http"]).unwrap_err();
         let reported = "invalid value '10256,http' for '--health-check-ports <PORTS>': \"http\" is not a number from 1 to 65535";

@@ -47,7 +47,7 @@ pub(crate) enum Error {
     /// A load balancer of this controller must be deleted, but the current adapter does not support load balancers.
     #[error(
         "the cloud adapter does not support load balancers (no capability loadbalancers), but \
-         another adapter created one for this Service"
+         an earlier adapter created a load balancer for this Service"
     )]
     WithoutLoadBalancers,
     /// Error from the adapter or from the connection to it.
@@ -247,9 +247,9 @@ impl Error {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Refused(_) => self.to_string(),
-            Self::AdapterAway(_) => format!("{self}; waiting until it is reachable"),
+            Self::AdapterAway(_) => format!("{self}; waiting until the adapter is reachable"),
             Self::Adapter { source, .. } => format!("{}; {}", said(source), remedy(source.reason)),
-            Self::WithoutLoadBalancers => format!("{self}; waiting for an adapter that supports them"),
+            Self::WithoutLoadBalancers => format!("{self}; waiting for an adapter with this capability"),
             Self::ApiServer { source, .. } => format!("{self}: {source}; retried automatically"),
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn notice(fact: &Fact) -> Notice {
         Fact::HeldByAnother(holders) => held_by_another(holders.as_deref()),
         Fact::Compatible(words) => {
             let note =
-                format!("Deprecated annotations are in effect; replace them with: {}", words.join("; "));
+                format!("Deprecated annotations are in effect; replace or remove them: {}", words.join("; "));
             Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
         }
         Fact::Ignored(keys) => {
@@ -114,7 +114,7 @@ fn ignored(keys: &[String]) -> String {
 /// Explains why a load balancer has no nodes, if its node selector is the cause.
 pub(crate) fn matches_none(selector: &Selector) -> String {
     if selector.is_nothing() {
-        return "the last valid settings use only node ports that the Service no longer has".to_owned();
+        return "the last valid settings use only node ports removed from the Service".to_owned();
     }
     format!("no node matches node-selector {selector}")
 }
@@ -130,8 +130,8 @@ fn orphaned(ids: &str) -> Notice {
 fn release_refused(given: &str, owner: &ServiceId) -> Notice {
     let uid = &owner.uid;
     let note = format!(
-        "ConfigMap {RELEASES} releases {uid} as \"{given}\", but its load balancer belongs to \
-        {owner} and is kept. Correct the name or remove the key"
+        "Key {uid} in ConfigMap {RELEASES} names \"{given}\", but the load balancer belongs to \
+        {owner} and is kept. Correct the value or remove the key"
     );
     warning("ReleaseRefused", "Sweep", note)
 }
@@ -193,18 +193,18 @@ mod tests {
             Fact::NoNodes,
             Fact::Deleting,
             Fact::Deleted,
-            Fact::Failed(Operation::Sync, "spec.ports: none".to_owned()),
+            Fact::Failed(Operation::Sync, "spec.ports: a load balancer needs at least one port".to_owned()),
             Fact::Failed(Operation::Hosts(hosts(3)), "no quota".to_owned()),
             Fact::Failed(Operation::Hosts(hosts(23)), "no quota".to_owned()),
             Fact::Failed(Operation::LeftOver, "token expired".to_owned()),
             Fact::Orphaned("lb-1".to_owned()),
-            Fact::OrphanHeld("12 of 20 load balancers have no Service, above the limit of 6 deletions at once, so none is deleted. Delete the unneeded ones in the cloud".to_owned()),
+            Fact::OrphanHeld("12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud".to_owned()),
             Fact::OrphanReleased("lb-1".to_owned()),
             Fact::ReleaseRefused("default/api".to_owned(), web),
             Fact::OfAnother("lb-1".to_owned()),
-            Fact::HeldByAnother(Some("a and b".to_owned())),
+            Fact::HeldByAnother(Some("a or b".to_owned())),
             Fact::HeldByAnother(None),
-            Fact::Compatible(vec!["a -> b: 1".to_owned(), "c -> d: 2".to_owned()]),
+            Fact::Compatible(vec!["loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com".to_owned()]),
             Fact::Ignored(vec![
                 "loadbalancer.openstack.org/class".to_owned(),
                 "metallb.io/address-pool".to_owned(),
@@ -238,22 +238,22 @@ mod tests {
         Normal UpdatedLoadBalancer: Updated load balancer with new hosts
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer
         Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: no node matches node-selector zone=mars
-        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the last valid settings use only node ports that the Service no longer has
+        Warning UnAvailableLoadBalancer: There are no available nodes for LoadBalancer: the last valid settings use only node ports removed from the Service
         Warning NoNodesListed: The node list is empty although no node deletion was observed; keeping the current backends until a node is listed. Check the Nodes: kubectl get nodes
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
-        Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: none
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a load balancer needs at least one port
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
         Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
-        Warning OrphanHeld: 12 of 20 load balancers have no Service, above the limit of 6 deletions at once, so none is deleted. Delete the unneeded ones in the cloud
+        Warning OrphanHeld: 12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
-        Warning ReleaseRefused: ConfigMap cloud-controllers-orphans releases u-1 as "default/api", but its load balancer belongs to default/web and is kept. Correct the name or remove the key
+        Warning ReleaseRefused: Key u-1 in ConfigMap cloud-controllers-orphans names "default/api", but the load balancer belongs to default/web and is kept. Correct the value or remove the key
         Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage the Service
-        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a and b. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
-        Normal CompatibleAnnotations: Deprecated annotations are in effect; replace them with: a -> b: 1; c -> d: 2
+        Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
         Normal WaitingForBudget: waits for the budget of loadbalancer

@@ -137,7 +137,9 @@ impl Reconciler {
             Role::Ignored if service.class == Class::Others => {
                 vec![self.mirrors.reading.classes.of_another(service.named_class.as_deref())]
             }
-            Role::Ignored => vec!["nothing: its type is not LoadBalancer, or it is being deleted".to_owned()],
+            Role::Ignored => {
+                vec!["nothing: the Service is not of type LoadBalancer, or is being deleted".to_owned()]
+            }
         }
     }
 

@@ -343,7 +343,7 @@ impl Reconciler {
         match error.reporting(lasts, self.clock.now(), |call| self.executor.is_refused(call)) {
             Reporting::Stop => {
                 if !self.stop.is_cancelled() {
-                    error!(error = %error.text(), "Ends");
+                    error!(error = %error.text(), "Stopping this replica");
                     self.stop.cancel();
                 }
                 return error.again();
@@ -353,9 +353,9 @@ impl Reconciler {
                 return Again::After(RETRY_DELAY);
             }
             Reporting::Elsewhere => {
-                debug!(service = %id, error = %error.text(), "Reconcile failed, retrying");
+                debug!(service = %id, error = %error.text(), "Reconcile failed; retrying");
             }
-            Reporting::Log => warn!(service = %id, error = %error.text(), "Reconcile failed, retrying"),
+            Reporting::Log => warn!(service = %id, error = %error.text(), "Reconcile failed; retrying"),
             Reporting::Event => {
                 emitted = memory.reported.report(error.topic(), &error.name(), error.fact(), now);
             }

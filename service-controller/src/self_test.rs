@@ -96,7 +96,7 @@ async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow:
     let made_at = Instant::now();
     let left = || args.timeout.saturating_sub(begin.elapsed());
     make(services, &service, left()).await.with_context(|| format!("cannot create the Service {name}"))?;
-    say(&format!("Created the Service {}/{name}, waiting for its address", args.namespace))?;
+    say(&format!("Created Service {}/{name}; waiting for its address", args.namespace))?;
     let served = until(left(), async || address(&within(services.get(name)).await?)).await;
     let took = made_at.elapsed();
     if let Err(error) = &served {
@@ -107,7 +107,7 @@ async fn prove(client: &Client, services: &Api<Service>, args: &Args) -> anyhow:
     let gone = remove(services, args).await;
     let address = served.context("the Service got no address")?;
     gone?;
-    say(&format!("The Service got the address {address} after {:.1} s, and was deleted", took.as_secs_f64()))
+    say(&format!("The Service got address {address} after {:.1} s, and was deleted", took.as_secs_f64()))
 }
 
 /// Creates the Service. Refusals are final; a call without an answer is retried, because the Service may have been created.

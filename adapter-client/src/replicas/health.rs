@@ -78,7 +78,7 @@ async fn follow(address: Address, line: Line, table: Table) {
             pause = FIRST_PAUSE;
             continue;
         }
-        debug!(replica = %address, health = %ended.health, "The health watch of this replica ended; opening it again");
+        debug!(replica = %address, health = %ended.health, "The health watch on this replica ended; opening a new watch");
         table.report(&address, ended.health);
         sleep(pause).await;
         pause = pause.saturating_mul(2).min(LONGEST_PAUSE);

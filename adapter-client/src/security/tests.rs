@@ -19,7 +19,7 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
         (
             "http://a:1",
             Security { ca: file(), ..none() },
-            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://, use https://a:1",
+            "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://; use https://a:1",
         ),
         ("unix:/a", Security { ca: file(), ..none() }, "TLS is not used with --adapter-endpoint unix:"),
         (

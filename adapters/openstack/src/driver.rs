@@ -120,11 +120,12 @@ impl OpenStackDriver {
             VendorError::new(Fault::Invalid, text).in_field("spec.subnets")
         };
         let Location::Here(server) = self.locate(&node.provider_id) else {
-            return Err(unknown("its provider ID is not of this cloud"));
+            return Err(unknown("the provider ID belongs to another cloud"));
         };
         let page = self.client.list_ports(session, Ports::At(&server), None).await?;
         let subnet = page.items.iter().find_map(|port| port.subnet_of(node.address));
-        let subnet = subnet.ok_or_else(|| unknown("none of its ports has its address"))?.to_owned();
+        let subnet =
+            subnet.ok_or_else(|| unknown("no port of the instance has the node's address"))?.to_owned();
         self.balancers.learn_subnet(node, &subnet);
         Ok(subnet)
     }

@@ -270,7 +270,7 @@ impl fmt::Display for Step {
             Self::LeaveLoadBalancer { id, .. } => {
                 write!(f, "remove the owner's tags from load balancer {id}, which others use")
             }
-            Self::ReleaseLoadBalancer { id } => write!(f, "release load balancer {id}"),
+            Self::ReleaseLoadBalancer { id } => write!(f, "remove the owner tags from load balancer {id}"),
             Self::DeleteLoadBalancer { id, .. } => write!(f, "delete load balancer {id} with all its parts"),
             Self::CreateListener { port, .. } => write!(f, "create listener {port}"),
             Self::UpdateListener { port, pool: None, .. } => write!(f, "update listener {port}"),

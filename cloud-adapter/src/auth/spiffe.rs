@@ -20,12 +20,12 @@ pub(crate) fn account(der: &[u8], trust_domain: &str) -> Result<ServiceAccount, 
     let form = format!("spiffe://{trust_domain}/ns/NAMESPACE/sa/NAME");
     let [uri] = uris.as_slice() else {
         return Err(format!(
-            "the client certificate names {} URIs: expected exactly one, {form}",
+            "the client certificate contains {} URIs: expected exactly one, {form}",
             uris.len()
         ));
     };
     ServiceAccount::from_spiffe(uri, trust_domain)
-        .ok_or_else(|| format!("the client certificate names {uri}: expected the form {form}"))
+        .ok_or_else(|| format!("the client certificate contains URI {uri}: expected the form {form}"))
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     match summary.state() {
         LoadBalancerState::Error => {
             let text = "the cloud reports a permanent error for this load balancer: delete the \
-                        Service, or allow recreation, which requires that no others use it";
+                        Service, or allow recreation, which is possible if no other Service uses the load balancer";
             condition("Error", text.to_owned())
         }
         LoadBalancerState::Degraded => {
@@ -177,7 +177,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
             condition("Degraded", message)
         }
         LoadBalancerState::Unspecified => {
-            let text = "the cloud reports a state that this adapter does not know";
+            let text = "the cloud reports a state unknown to this adapter";
             condition("Unknown", text.to_owned())
         }
         LoadBalancerState::Pending

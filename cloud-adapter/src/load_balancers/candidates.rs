@@ -244,7 +244,7 @@ fn owned_by_other<D>(record: &LoadBalancerRecord<D>) -> AdapterError {
     let cluster = summary.key.as_ref().map(|key| key.cluster_id.clone()).unwrap_or_default();
     let owner = summary.owner.clone().unwrap_or_default();
     let text = format!(
-        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}: it is left unchanged",
+        "load balancer {} belongs to {} {}/{} of cluster {cluster:?}, and is left unchanged",
         summary.vendor_id, owner.kind, owner.namespace, owner.name
     );
     AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", summary.vendor_id.clone())

@@ -73,7 +73,7 @@ impl Asked<'_> {
     fn lacks(&self, field: String, what: &str, (kind, value): (&str, &str)) -> Violation {
         let namespace = self.namespace;
         let description = format!(
-            "{what} needs a grant by the operator: start the adapter with --grant {namespace}:{kind}={value}"
+            "{what} needs a grant from the operator: start the adapter with --grant {namespace}:{kind}={value}"
         );
         Violation { field, description }
     }
@@ -84,7 +84,7 @@ impl Asked<'_> {
         let asked = self.spec.parameters.iter().filter(|(key, value)| needs_grant(key) && !self.has(value));
         let refused = asked.filter(|(key, _)| !grants.may_set(self.namespace, key));
         let lacks = |(key, _): (&String, &String)| {
-            self.lacks(format!("spec.parameters[{key}]"), "it", ("parameter", key))
+            self.lacks(format!("spec.parameters[{key}]"), "this parameter", ("parameter", key))
         };
         refused.map(lacks).collect()
     }

@@ -107,8 +107,8 @@ fn removal<A: Driver>(
     if record.summary.state() == LoadBalancerState::Error {
         let id = &record.summary.vendor_id;
         let text = format!(
-            "load balancer {id} is in ERROR, and is not deleted because it existed before its \
-            Service: repair or delete it in the cloud; then the adapter releases it"
+            "load balancer {id} is in state ERROR, and is not deleted because it existed before the \
+            Service: delete or repair the load balancer in the cloud; after a repair, the adapter removes the owner tags"
         );
         return Err(AdapterError::new(Reason::VendorUnavailable, text).retry_after(RELEASE_AGAIN));
     }
@@ -315,7 +315,7 @@ impl<A: Driver> Wish<'_, A> {
                         let why = if record.origin == Origin::Adopted {
                             "it is adopted"
                         } else if self.check_grants(None).is_err() {
-                            "the new one would need a grant"
+                            "a new load balancer would need a grant"
                         } else {
                             "it is shared"
                         };

@@ -34,8 +34,8 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// The error for operators, who only make dry runs and cannot upload a set.
 fn unknown_set(error: AdapterError, role: Role) -> AdapterError {
     if role == Role::Operator && error.reason == Reason::BackendSetUnknown {
-        let text = "this backend set is not cached, and an operator cannot put one: use a set that \
-                    the service controller uses now";
+        let text = "this backend set is not cached, and an operator cannot put one: use a backend set that \
+                    service-controller currently uses";
         AdapterError::new(Reason::BackendSetUnknown, text)
     } else {
         error

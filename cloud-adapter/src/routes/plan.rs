@@ -149,7 +149,7 @@ fn judge(item: &Item, order: &Order, routes: &[&Route]) -> Verdict {
         Item::Upsert { destination, upsert } => {
             let key = upsert.key.clone().unwrap_or_default();
             if !order.covers(*destination) {
-                let text = format!("{destination} is outside of the cluster's CIDRs");
+                let text = format!("{destination} is outside the cluster CIDRs");
                 let error = AdapterError::field("upserts.key.destination", text);
                 return Verdict::refused(&key, Outcome::Failed, error);
             }

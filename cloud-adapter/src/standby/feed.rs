@@ -176,7 +176,7 @@ async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Erro
             tracing::warn!(leader, collection, %error, "Cannot follow the leader: a failover would \
                                                         begin without cached listings");
         } else {
-            tracing::debug!(leader, collection, %error, "The watch of the leader ended");
+            tracing::debug!(leader, collection, %error, "The watch on the leader ended");
         }
     }
     tokio::time::sleep(RETRY_DELAY).await;

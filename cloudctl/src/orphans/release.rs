@@ -114,7 +114,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
         return Ok(Outcome { left: chosen, missing, ..Outcome::default() });
     }
     say(&format!(
-        "Released the load balancers in ConfigMap {}/{NAME}; service-controller deletes them.",
+        "ConfigMap {}/{NAME} now permits the deletion; service-controller deletes the load balancers.",
         session.namespace
     ));
     let mut outcome = Outcome { left: chosen.clone(), ..Outcome::default() };
@@ -224,8 +224,8 @@ async fn withdraw(session: &Session, mut outcome: Outcome) -> Outcome {
     if !outcome.left.is_empty() {
         let map = format!("ConfigMap {}/{NAME}", session.namespace);
         say(&format!(
-            "{map} still releases {}: service-controller will delete them as soon as possible; \
-            remove their keys to keep them",
+            "{map} still permits deletions ({}): service-controller will delete these load balancers as soon as possible; \
+            to keep them, remove their keys",
             outcome.left.len()
         ));
     }

@@ -54,7 +54,7 @@ pub(super) async fn why_not_read(session: &Session) -> Option<Missing> {
         Ok(_others) => {
             let why = format!(
                 "Lease {lease} not found in {namespace}, so no service-controller would read the \
-                 release: use -n NAMESPACE"
+                 ConfigMap: use -n NAMESPACE"
             );
             Some(Missing::new("leases", why))
         }

@@ -24,8 +24,8 @@ impl Report for OrphansReport {
         let stale = self
             .stale
             .iter()
-            .map(|(uid, key)| format!("{uid}, {key}: `cloudctl orphans --delete {uid}` removes the release"));
-        paper.list("Released, but the load balancer no longer exists", Tone::Warn, stale);
+            .map(|(uid, key)| format!("{uid}, {key}: `cloudctl orphans --delete {uid}` removes the key"));
+        paper.list("Deletion is permitted, but the load balancer no longer exists", Tone::Warn, stale);
         paper.list("Not known yet", Tone::Warn, self.gaps.iter().cloned());
     }
 

@@ -69,9 +69,9 @@ fn stale_releases_are_named_if_everything_is_known() {
     assert_snapshot!(written(&none, Format::Table, false).expect("written"), @r"
     Every load balancer has its Service.
 
-    Released, but the load balancer no longer exists
-      u-1, default/web: `cloudctl orphans --delete u-1` removes the release
-      u-2, default/old: `cloudctl orphans --delete u-2` removes the release
+    Deletion is permitted, but the load balancer no longer exists
+      u-1, default/web: `cloudctl orphans --delete u-1` removes the key
+      u-2, default/old: `cloudctl orphans --delete u-2` removes the key
     ");
 }
 

@@ -51,13 +51,15 @@ pub(crate) fn read<T: Signed>(component: Component, answer: &HttpResponse, path:
     match (answer.status, parsed) {
         (StatusCode::OK, Err(error)) => Err(format!("cannot parse {page}: {error}")),
         (StatusCode::NOT_FOUND, parsed) if parsed.as_ref().map_or(true, |it| it.signature().is_empty()) => {
-            Err(format!("it has no {page}: it is older than this cloudctl, or another program listens there"))
+            Err(format!(
+                "has no page {page}: the process is older than this cloudctl, or is a different program"
+            ))
         }
         (StatusCode::OK | StatusCode::NOT_FOUND, Ok(read)) => match read.signature() {
             it if it == component.name() => Ok(read),
-            "" => {
-                Err(format!("{page} is not a page of a controller or adapter: another program listens there"))
-            }
+            "" => Err(format!(
+                "{page} is not a page of a controller or adapter: the process is a different program"
+            )),
             other => Err(format!("this page belongs to {other}")),
         },
         (status, _) => {

@@ -34,7 +34,7 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
         missing,
         [
             "cloud-adapter, pod ca: it has no port named http",
-            "node-controller: no pod in ccm: it is not running, or disabled in the chart",
+            "node-controller: no pod in ccm: this component is not running, or is disabled in the chart",
             "service-controller, pod sc-2: it is Pending: see kubectl describe pod",
         ]
     );
@@ -77,7 +77,7 @@ fn a_page_about_an_unknown_object_is_read() {
 #[test]
 fn an_invalid_page_is_reported_with_its_cause() {
     for (status, body, wanted) in [
-        (StatusCode::NOT_FOUND, "", "it has no /status: it is older than this cloudctl"),
+        (StatusCode::NOT_FOUND, "", "has no page /status: the process is older than this cloudctl"),
         (
             StatusCode::SERVICE_UNAVAILABLE,
             "it has not started yet\n",
@@ -86,7 +86,7 @@ fn an_invalid_page_is_reported_with_its_cause() {
         (StatusCode::OK, "<html>", "cannot parse /status"),
         (StatusCode::OK, "{}", "/status is not a page of a controller or adapter"),
         (StatusCode::OK, r#"{"controller":"node-controller"}"#, "this page belongs to node-controller"),
-        (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "it has no /status"),
+        (StatusCode::NOT_FOUND, r#"{"error":"not found"}"#, "has no page /status"),
     ] {
         let refused = read::<ControllerStatus>(SERVICES, &answer(status, body), "/status").expect_err(body);
         assert!(refused.starts_with(wanted), "{refused}");

@@ -121,9 +121,9 @@ impl ScopeGuard {
         let state = self.0.borrow();
         match (&state.known, &state.reported) {
             (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
-                "the cloud adapter works in another part of the cloud now: {}; this \
-                controller has worked in: {}, and changes nothing in the new one. Restore the adapter's \
-                previous credentials or, if the move is intended, run: {}",
+                "The cloud adapter now uses {0}, but this controller has worked in {1}. The \
+                controller changes nothing in {0}. Restore the adapter's \
+                previous credentials or, if the move is intended, {2}",
                 now.words(),
                 ours.words(),
                 state.remedy
@@ -142,8 +142,8 @@ impl ScopeGuard {
             State { known: Known::First | Known::This(_), .. } => false,
         };
         if unread {
-            let text = "this controller has not yet checked whether the adapter works in the same \
-            part of the cloud as before";
+            let text = "this controller has not yet checked whether the adapter's credentials are for the same \
+            project as before";
             return Err(AdapterError::new(Reason::NotLeader, text));
         }
         self.readiness().map_err(|why| AdapterError::new(Reason::NotLeader, why))
@@ -154,7 +154,7 @@ impl ScopeGuard {
         self.may_change()?;
         match (&self.0.borrow().known, fingerprint) {
             (Known::This(ours), Some(shown)) if ours.fingerprint() != shown => {
-                let text = "the objects in this part of the cloud have not been listed yet";
+                let text = "the objects in the adapter's new project have not been listed yet";
                 Err(AdapterError::new(Reason::NotLeader, text))
             }
             (_, _) => Ok(()),
@@ -213,8 +213,8 @@ mod tests {
         let refused = guard.may_change().expect_err("moved");
         assert!(
             refused.message.contains(
-                "works in another part of the cloud now: project b; this \
-                 controller has worked in: project a, and"
+                "now uses project b, but this controller \
+                 has worked in project a. The"
             ),
             "{refused}"
         );

@@ -267,7 +267,7 @@ async fn pages_are_json_and_explain_invalid_keys() {
     world.ledger.record_wait(&object("a"), &quota());
     let long = "x".repeat(254);
     for key in ["default%2Fa", "", "A", "a%20b", "%00", long.as_str()] {
-        let want = (400, "key: want the name of a Node\n".to_owned());
+        let want = (400, "key: expected the name of a Node\n".to_owned());
         assert_eq!(world.page(&format!("/explain?key={key}")).await, want, "{key}");
     }
     assert_eq!(world.page("/explain?key=a&key=b").await.0, 400, "one attempt at a time");

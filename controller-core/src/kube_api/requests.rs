@@ -40,7 +40,7 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Held {
     /// Another process may be the writer now.
-    #[error("this process does not lead and writes nothing")]
+    #[error("this replica is not the leader and writes nothing")]
     NotLeading,
     /// This process is a dry run.
     #[error("this process runs with --dry-run and writes nothing")]
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(ask(Method::GET).await, Ok(()));
         for method in [Method::POST, Method::PATCH, Method::DELETE] {
             assert!(
-                ask(method.clone()).await.is_err_and(|error| error.contains("does not lead")),
+                ask(method.clone()).await.is_err_and(|error| error.contains("is not the leader")),
                 "{method}"
             );
         }

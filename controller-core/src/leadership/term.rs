@@ -239,7 +239,7 @@ impl Elected {
                 // The term may be a new one, but no other process led in between.
                 (Leadership::Leader { since, .. }, Some(ours)) if *since == ours => (),
                 (Leadership::Leader { .. }, Some(_)) => {
-                    return "another replica, which held it for a while".to_owned();
+                    return "another replica, which no longer holds the Lease".to_owned();
                 }
                 (Leadership::Follower { holder: Some(holder) }, Some(_)) if *holder != self.identity => {
                     return holder.clone();
@@ -247,7 +247,7 @@ impl Elected {
                 (Leadership::Follower { .. }, _) => (),
             }
             if leadership.changed().await.is_err() {
-                return "no replica: the election has ended".to_owned();
+                return "an unknown replica: the election task has ended".to_owned();
             }
         }
     }
@@ -374,7 +374,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_ends_when_another_leads_or_has_led() {
-        for (then, reason) in [(follower("other"), "other"), (leader(8), "for a while")] {
+        for (then, reason) in [(follower("other"), "other"), (leader(8), "no longer holds")] {
             let (sender, term) = candidate();
             sender.send_replace(leader(7));
             let waits = term.is_lost();

@@ -100,7 +100,7 @@ impl<T: PartialEq + Send + Sync> Mirror<String, T> {
                 if held.is_some_and(|held| held >= STEADY) { 0 } else { short_lived.saturating_add(1) };
             protocol.disconnected(matches!(broken, Broken::Protocol(_)));
             if held.is_some() && short_lived < SHORT_LIVED && broken.may_be_replaced() {
-                debug!(mirror = self.what(), error = %broken, "The watch on the adapter broke, reconnecting");
+                debug!(mirror = self.what(), error = %broken, "The watch on the cloud adapter failed; reconnecting");
                 tokio::time::sleep(RECONNECT).await;
                 continue;
             }
@@ -180,7 +180,7 @@ impl<T: PartialEq + Send + Sync> Session<'_, T> {
         let mirror = self.mirror;
         let effects = mirror.write(|content| self.protocol.step(content, event))?;
         if let Some((from, to)) = &effects.moved {
-            warn!(mirror = mirror.what(), %from, %to, "The adapter now lists another part of the cloud");
+            warn!(mirror = mirror.what(), %from, %to, "The scope of the adapter's credentials changed");
         }
         if effects.alive {
             if self.confirmed.is_none() {

@@ -42,7 +42,7 @@ where
         // Changes between two reads are not observed.
         observe(None);
         if !std::mem::replace(&mut broken, true) {
-            warn!(kind = %kind, name, error, "Cannot read the object, treating it as missing until it can be read");
+            warn!(kind = %kind, name, error, "Cannot read the object; treating the object as missing");
         }
         tokio::time::sleep(PAUSE).await;
     }

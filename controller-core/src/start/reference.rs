@@ -48,7 +48,7 @@ fn events_of_every_controller_are_in_the_reference() {
     guard.report(Some(&scope("a")));
     guard.report(Some(&scope("b")));
     guard.remedy(
-        "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
+        "run: kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
             .to_owned(),
     );
     let notice = scope::notice(guard.readiness().expect_err("moved"));

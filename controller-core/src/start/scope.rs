@@ -44,7 +44,7 @@ impl Keeper {
         if let Some(lease) = shards.lease() {
             guard.is_kept();
             let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
-            guard.remedy(format!("kubectl --namespace {namespace} annotate lease {name} {ANNOTATION}-"));
+            guard.remedy(format!("run: kubectl --namespace {namespace} annotate lease {name} {ANNOTATION}-"));
         } else {
             guard.remedy("restart this controller".to_owned());
         }
@@ -57,14 +57,14 @@ impl Keeper {
         loop {
             let changes = self.guard.changes();
             let failed = self.compare().await.inspect_err(|error| {
-                warn!(%error, "Cannot compare the adapter's part of the cloud with the one stored on \
-                               the Lease, retrying");
+                warn!(%error, "Cannot compare the scope of the adapter's credentials with the scope stored on \
+                               the Lease; retrying");
             });
             let moved = self.guard.readiness().err();
             if let Some(note) = moved.as_ref().filter(|note| reported.as_ref() != Some(*note)) {
                 self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
             } else if reported.is_some() && moved.is_none() {
-                info!("The cloud adapter works in this controller's part of the cloud again");
+                info!("The cloud adapter uses the controller's scope again");
             }
             let waits = failed.is_err() || moved.is_some();
             reported = moved;
@@ -85,7 +85,7 @@ impl Keeper {
         if let Some(mark) = self.guard.read(kept) {
             let patch = json!({ "metadata": { "annotations": { ANNOTATION: mark.0 } } });
             within(leases.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
-            info!(scope = mark.0, "Stored the part of the cloud that this controller works in");
+            info!(scope = mark.0, "Stored the scope of the controller on its Lease");
             self.guard.read(Some(mark.0));
         }
         Ok(())

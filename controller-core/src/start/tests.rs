@@ -314,7 +314,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     let why = second.health.readiness().expect_err("moved");
     let remedy =
         "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-";
-    for part in ["now: project b;", "this controller has worked in: project a,", remedy] {
+    for part in ["now uses project b,", "has worked in project a.", remedy] {
         assert!(why.contains(part), "{why}");
     }
     tokio::time::sleep(Duration::from_mins(10)).await;

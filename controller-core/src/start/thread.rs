@@ -15,14 +15,14 @@ where
     let body = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         if let Err(error) = runtime.and_then(|runtime| runtime.block_on(task())) {
-            error!(task = name, %error, "Ends");
+            error!(task = name, %error, "Task failed");
         }
         drop(done);
     };
     match thread::Builder::new().name(name.to_owned()).spawn(body) {
         // This channel is never used for sending; it is dropped when the thread ends.
         Ok(_thread) => drop(ended.await),
-        Err(error) => error!(task = name, %error, "cannot spawn a thread for the task"),
+        Err(error) => error!(task = name, %error, "Cannot spawn a thread for the task"),
     }
 }
 

@@ -233,7 +233,7 @@ async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
         let lease = lease(controller);
         let remedy = format!("{lease} cloudadapter.dev/scope-");
         told(bed, "Lease", &lease, "CloudMoved", |note| {
-            note.split_once("; so far").is_some_and(|(first, second)| {
+            note.split_once(", but this controller").is_some_and(|(first, second)| {
                 first.contains(now) && second.contains(before) && second.contains(&remedy)
             })
         })

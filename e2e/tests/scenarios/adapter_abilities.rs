@@ -108,7 +108,7 @@ async fn turns(bed: &mut Bed) -> f64 {
 
 /// Passes run every 10 s. The second one would report nodes that wait.
 async fn no_routes(bed: &mut Bed, proxy: &AdapterProxy) {
-    bed.unready(ROUTES, "the adapter has no capability `routes`").await.unwrap();
+    bed.unready(ROUTES, "does not support routes (no capability `routes`)").await.unwrap();
     let controller = &*bed.cluster.pods.get(ROUTES).unwrap();
     let passes = async || {
         let counted = controller.counted("route_controller_route_sync_total", "controller").await?;

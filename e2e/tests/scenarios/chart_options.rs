@@ -23,7 +23,7 @@ async fn helm_test_checks_that_a_service_gets_an_address() {
     let (tested, ended) = tokio::join!(control_plane.helm(&helm), kubelet(control_plane));
     let said = String::from_utf8(ended.stdout).unwrap();
     assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(said.contains("The Service got the address "), "{said}");
+    assert!(said.contains("The Service got address "), "{said}");
     tested.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "kube-system");
     assert!(services.get_opt(TEST).await.unwrap().is_none());

@@ -387,7 +387,7 @@ async fn in_a_hurry(bed: &Bed, uid: &str) {
     let said = said(waiting.wait_with_output().await.unwrap());
     assert_eq!(said.code, 130, "{said:#?}");
     assert!(
-        said.err.contains("still releases 1: service-controller will delete them as soon as possible"),
+        said.err.contains("still permits deletions (1): service-controller will delete these load balancers as soon as possible"),
         "{said:#?}"
     );
     assert!(said.out.contains(&format!("{uid}, default/kept: still exists")), "{said:#?}");

@@ -312,7 +312,7 @@ async fn log_lines_are_json_by_default() {
         let spoken = eventually("the controller starts and cannot reach its API server", WITHIN, || async {
             let said = log();
             let warns = said.lines().any(|line| line.contains("WARN"));
-            ensure!(said.contains("Starts") && warns, "{said}");
+            ensure!(said.contains("Starting the controller") && warns, "{said}");
             Ok(())
         });
         spoken.await.unwrap();
@@ -322,7 +322,7 @@ async fn log_lines_are_json_by_default() {
             let read = serde_json::from_str::<Value>(line).ok().filter(|line| line["level"].is_string());
             assert_eq!(read.is_some(), is_json, "{format:?}: {line}");
         }
-        assert!(said.contains("Stopped"), "{said}");
+        assert!(said.contains("Stopped the controller"), "{said}");
     }
 }
 

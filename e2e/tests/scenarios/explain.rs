@@ -37,7 +37,11 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
     let web = waits(bed, "service-controller", ("Service", "default/web")).await;
-    assert!(web.waits_for.is_some_and(|it| it.contains("waiting until it is reachable")), "{:?}", web.plan);
+    assert!(
+        web.waits_for.is_some_and(|it| it.contains("waiting until the adapter is reachable")),
+        "{:?}",
+        web.plan
+    );
     assert!(web.wanted.iter().any(|it| it.starts_with("1 listener: TCP 80 -> ")), "{:?}", web.wanted);
     bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
     waits(bed, "node-controller", ("Node", "a")).await;
@@ -126,7 +130,7 @@ fn route(state: &Cloud) -> anyhow::Result<Route> {
 async fn what_cannot_be_asked(bed: &mut Bed) {
     let pod = &*bed.cluster.pods.get("service-controller").unwrap();
     let form = pod.page("/explain?key=web").await.unwrap_err().to_string();
-    assert!(form.contains("400") && form.contains("want NAMESPACE/NAME of a Service"), "{form}");
+    assert!(form.contains("400") && form.contains("expected NAMESPACE/NAME of a Service"), "{form}");
     let unknown = pod.page("/explain?key=default/nobody").await.unwrap_err().to_string();
     assert!(unknown.contains("404") && unknown.contains("\"known\":false"), "{unknown}");
     assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "the page is read-only");

@@ -115,7 +115,7 @@ async fn a_move_to_another_cloud_needs_confirmation() {
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     adapter.terminate().await.unwrap();
     adapter.start().unwrap();
-    bed.unready("service-controller", "another part of the cloud").await.unwrap();
+    bed.unready("service-controller", "The cloud adapter now uses").await.unwrap();
     service("more").port(80).create(&bed.client()).await.unwrap();
     // An instance with the same ID whose deletion is observed: this would be enough to delete the node.
     let machine = bed.cluster.cloud.create_instance("a").await.unwrap();
@@ -154,7 +154,7 @@ async fn a_move_to_another_cloud_needs_confirmation() {
 /// The controllers say why they wait, and have had the time to change something.
 async fn nothing_is_changed(bed: &mut Bed) {
     for name in CONTROLLERS {
-        bed.unready(name, "the cloud adapter works in another part of the cloud now: ").await.unwrap();
+        bed.unready(name, "The cloud adapter now uses ").await.unwrap();
         let told = bed.told("Lease", &format!("cloud-{name}"), "CloudMoved").await.unwrap();
         assert!(told.contains("project other") && told.contains("cloudadapter.dev/scope-"), "{told}");
     }

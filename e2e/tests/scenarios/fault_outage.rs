@@ -33,7 +33,7 @@ async fn controllers_wait_for_an_adapter_and_say_so() {
     let told = bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
     assert!(told.contains("Waiting for the cloud adapter, unreachable since"), "{told}");
     let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("adapter") && told.contains("waiting until it is reachable"), "{told}");
+    assert!(told.contains("adapter") && told.contains("waiting until the adapter is reachable"), "{told}");
     assert!(is_uninitialised(&bed.nodes().get("a").await.unwrap()));
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().total, 0);
 

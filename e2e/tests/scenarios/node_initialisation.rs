@@ -67,7 +67,7 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
 
     node("early").register(&bed.client()).await.unwrap();
     let told = bed.told("Node", "early", "InstanceNotVisible").await.unwrap();
-    assert!(told.contains("Waiting for the cloud to show an instance named \"early\""), "{told}");
+    assert!(told.contains("Waiting until the cloud lists an instance named \"early\""), "{told}");
     assert!(is_uninitialised(&bed.nodes().get("early").await.unwrap()));
     let late = cloud.create_instance("early").await.unwrap();
     assert_is_of(&bed.initialised("early").await.unwrap(), &late);

@@ -261,7 +261,8 @@ async fn unavailable_adapter_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) 
     assert_eq!(questions(bed).await, asked);
     let pod = &*bed.cluster.pods.get("node-controller").unwrap();
     let log = fs::read_to_string(pod.log()).unwrap();
-    let told = |line: &str| line.contains("retrying until it is reachable") && line.contains("cloud adapter");
+    let told =
+        |line: &str| line.contains("Cannot reach the peer; retrying") && line.contains("cloud adapter");
     assert!(log.lines().any(told), "{}", pod.tail());
     let ages = eventually("the cache of the cloud becomes old", WITHIN, || async {
         let ages = pod.counted("cloud_controller_mirror_age_seconds", "mirror").await?;

@@ -204,7 +204,7 @@ async fn outside_of_the_cluster(bed: &Bed, wanted: &mut Wanted) {
     }
     let told = bed.told("Node", "outside", "PodCIDROutside").await.unwrap();
     assert!(
-        told.contains("10.99.1.0/24") && told.contains("its route stays when this node is deleted"),
+        told.contains("10.99.1.0/24") && told.contains("its route is not removed when this node is deleted"),
         "{told}"
     );
     assert_eq!(bed.times("Node", "inside", "PodCIDROutside").await.unwrap(), 0);

@@ -198,7 +198,7 @@ async fn many_vanish(bed: &mut Bed, names: &[&str]) {
     kill_process(controller, Signal::CONT).unwrap();
     for name in names {
         let told = bed.told("Service", name, "OrphanHeld").await.unwrap();
-        assert!(told.contains("3 of 5 load balancers have no Service, above the limit"), "{told}");
+        assert!(told.contains("3 of 5 load balancers have no Service. The limit is"), "{told}");
     }
 }
 

@@ -63,7 +63,7 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
         let waits = task(&status, name)?.waits_for.clone();
         let numbers = waits.strip_prefix(WAITS).and_then(|rest| rest.strip_prefix(": "));
         let numbers = numbers.with_context(|| waits.clone())?;
-        ensure!(numbers.contains(" ahead at 0.5 a second, its next call in about "), "{waits}");
+        ensure!(numbers.contains(" ahead at 0.5 a second, next call in about "), "{waits}");
         let queue = status.queues.iter().find(|queue| queue.bucket == "loadbalancer");
         let queue = queue.with_context(|| format!("{:?}", status.queues))?;
         ensure!(queue.controller == "service-controller" && queue.queued > 0, "{queue:?}");

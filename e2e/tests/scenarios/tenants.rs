@@ -186,7 +186,7 @@ async fn node_port_of_a_refused_service_reaches_no_other_namespace() {
     change([30_070, 30_071], json!("true")).await;
     leads_to("no port has a backend", &[]).await;
     let told = bed.told("Service", "spy", "UnAvailableLoadBalancer").await.unwrap();
-    assert!(told.contains("node ports that the Service no longer has"), "{told}");
+    assert!(told.contains("node ports removed from the Service"), "{told}");
     change([30_070, 30_071], Value::Null).await;
     leads_to("the ports have backends again", &[30_070, 30_071]).await;
     bed.address("shop").await.unwrap();

@@ -136,7 +136,7 @@ impl Executor {
             Ok(live) => live,
             Err(error) if error.is_not_found() => return Ended::Stale,
             Err(error) => {
-                warn!(node = node.name, %error, "Cannot read a node that is to be deleted, retrying");
+                warn!(node = node.name, %error, "Cannot read a node before its deletion; retrying");
                 return Ended::Failed;
             }
         };
@@ -163,8 +163,8 @@ impl Executor {
             }
             Err(error) if error.is_not_found() => Ended::Deleted,
             Err(error) if error.is_stale() => {
-                debug!(node = node.name, %error, "The node has changed since it was planned for \
-                                                  deletion, checking again");
+                debug!(node = node.name, %error, "The node has changed since its deletion was \
+                                                  planned; checking again");
                 Ended::Stale
             }
             Err(error) => {

@@ -56,8 +56,8 @@ pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
 impl Notices {
     pub(super) fn not_visible(&mut self, node: &Node) {
         let note = format!(
-            "The node is not ready but is not deleted: the cloud does not show its instance {}, but \
-            has not proven that the instance is gone. If you know that it is gone, delete the node: \
+            "The node is not ready but is not deleted: the cloud does not list instance {}, but has \
+            not proven that the instance is gone. If you know that the instance is gone, run: \
             kubectl delete node {}",
             id(node),
             node.name
@@ -67,7 +67,7 @@ impl Notices {
 
     pub(super) fn foreign(&mut self, node: &Node) {
         let note = format!(
-            "The node is not ready but is not deleted: the cloud adapter says that instance {} \
+            "The node is not ready but is not deleted: according to the cloud adapter, instance {} \
              belongs to another cloud or region",
             id(node)
         );
@@ -77,10 +77,10 @@ impl Notices {
     /// The scheme of the node's provider ID differs from the scheme of this cloud.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
         let note = format!(
-            "Ignoring the node: its instance {} belongs to another cloud than the cloud adapter's, \
-            whose provider IDs begin with {scheme}://. The controller does not update the node's \
-            addresses, labels and taints, and does not delete the node when its instance is gone. To \
-            delete it: kubectl delete node {}",
+            "Ignoring the node: instance {} does not belong to the cloud adapter's cloud, \
+            whose provider IDs begin with {scheme}://. The controller neither updates nor \
+            deletes the node. To \
+            delete the node: kubectl delete node {}",
             id(node),
             node.name
         );
@@ -89,8 +89,8 @@ impl Notices {
 
     pub(super) fn failed(&mut self, node: &Node, error: &str) {
         let note = format!(
-            "The node is not ready but is not deleted: the cloud returned an error for its instance \
-            {} ({error}). The controller asks again with backoff",
+            "The node is not ready but is not deleted: the cloud returned an error for instance \
+            {} ({error}). The controller retries with backoff",
             id(node)
         );
         self.warn(node, FAILED, note);
@@ -113,8 +113,8 @@ impl Notices {
     pub(super) fn held(&mut self, node: &Node, n_held: usize, allowance: usize, limits: Limits) {
         let note = format!(
             "Deletion is held although instance {} does not exist in the cloud provider: {n_held} \
-            nodes would be deleted; the limit is {allowance} per {}. Check that the cloud adapter has \
-            the right credentials, project and region. {}",
+            nodes would be deleted; the limit is {allowance} per {}. Check the cloud adapter's \
+            credentials, project and region. {}",
             id(node),
             words(limits.window),
             command(node)
@@ -136,8 +136,8 @@ impl Notices {
         }
         let note = format!(
             "All node deletions are held: {} of {n_nodes} nodes do not exist in the cloud provider \
-            any more ({}); the limit is {allowance} per {}. Check that the cloud adapter has the right \
-            credentials, project and region. To delete them anyway, annotate each of them: kubectl \
+            any more ({}); the limit is {allowance} per {}. Check the cloud adapter's \
+            credentials, project and region. To delete a node anyway: kubectl \
             annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
             held.len(),
             names.join(", "),

@@ -43,12 +43,12 @@ impl Scheme {
                 Ok(info) if info.provider.is_empty() => {
                     warn!(
                         "The cloud adapter does not report the scheme of its provider IDs; no node \
-                        is deleted until it does"
+                        is deleted until the scheme is known"
                     );
                 }
                 Ok(info) => return self.set(info.provider),
                 Err(error) => {
-                    warn!(%error, "Cannot get the provider ID scheme from the cloud adapter, retrying");
+                    warn!(%error, "Cannot get the provider ID scheme from the cloud adapter; retrying");
                 }
             }
             sleep(ASK_AGAIN).await;

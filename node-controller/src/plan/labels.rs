@@ -62,8 +62,8 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KubernetesOwn => f.write_str("only Kubernetes may use this domain"),
-            Self::NoLabel => f.write_str("it is not a valid Kubernetes label"),
-            Self::Taken { kept } => write!(f, "the node has the value {kept:?} already"),
+            Self::NoLabel => f.write_str("not a valid Kubernetes label"),
+            Self::Taken { kept } => write!(f, "the node already has the value {kept:?}"),
         }
     }
 }

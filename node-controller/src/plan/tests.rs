@@ -215,7 +215,7 @@ fn extra_labels_that_are_withheld_are_logged() {
       label    failure-domain.beta.kubernetes.io/zone=north-1
       label    topology.kubernetes.io/region=north
       label    topology.kubernetes.io/zone=north-1
-      withheld example.com/kept=cloud, the node has the value "user" already
+      withheld example.com/kept=cloud, the node already has the value "user"
       withheld k8s.io/x=y, only Kubernetes may use this domain
       withheld node.kubernetes.io/role=admin, only Kubernetes may use this domain
     "#);
@@ -356,8 +356,8 @@ fn invalid_label_value_does_not_block_the_node_and_is_logged() {
       label    failure-domain.beta.kubernetes.io/region=north
       label    failure-domain.beta.kubernetes.io/zone=mine
       label    topology.kubernetes.io/region=north
-      withheld node.kubernetes.io/instance-type=two cores, it is not a valid Kubernetes label
-      withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, it is not a valid Kubernetes label
+      withheld node.kubernetes.io/instance-type=two cores, not a valid Kubernetes label
+      withheld topology.kubernetes.io/zone=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, not a valid Kubernetes label
     ");
     let known = node("a").provider_id("sim://north/i-1").label("node.kubernetes.io/instance-type", "small");
     let known = known.label("beta.kubernetes.io/instance-type", "small");

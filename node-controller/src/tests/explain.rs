@@ -57,7 +57,7 @@ async fn node_without_provider_id_and_taint_is_not_looked_up() {
     calm().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.cloud.len(), world.unsettled().len()), (State::NotOurs, 0, 0));
-    assert!(seen.wanted[0].ends_with("and the cloud shows none named a"), "{:?}", seen.wanted);
+    assert!(seen.wanted[0].ends_with("and the cloud lists no instance named a"), "{:?}", seen.wanted);
 }
 
 #[tokio::test(start_paused = true)]

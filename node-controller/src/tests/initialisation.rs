@@ -237,8 +237,9 @@ async fn instance_of_another_project_is_not_selected_by_name() {
     assert_eq!((world.provider_id("d"), world.is_initialised("d")), (None, false));
     assert_eq!(world.addresses("c"), ["InternalIP=10.0.0.3"]);
     let events = world.kube.events();
-    let is_reported =
-        |event: &String| event.starts_with("Warning CloudMoved b: ") && event.contains("now: project other;");
+    let is_reported = |event: &String| {
+        event.starts_with("Warning CloudMoved b: ") && event.contains("now uses project other,")
+    };
     assert!(events.iter().any(is_reported), "{events:?}");
 
     world.cloud.moves_to("fake");

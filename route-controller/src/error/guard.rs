@@ -264,15 +264,15 @@ impl Judgement {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.removals.len();
-        write!(f, "{n} routes of this cluster lead to instances whose nodes ")?;
+        write!(f, "Removal is held for {n} routes whose nodes ")?;
         let minutes = |window: &Duration| window.as_secs_f64() / 60.0;
         let flags = match &self.why {
             Why::NoNodes => {
-                f.write_str("are not listed any more, and no other node is listed")?;
+                f.write_str("are no longer listed, and no other node is listed")?;
                 "--route-removal-max-share=100".to_owned()
             }
             Why::Missing { allowance, window } => {
-                write!(f, "are not listed any more; the limit is {allowance} per {} min", minutes(window))?;
+                write!(f, "are no longer listed; the limit is {allowance} per {} min", minutes(window))?;
                 format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
             }
             Why::Deleted { allowance, window } => {
@@ -280,11 +280,8 @@ impl fmt::Display for Held {
                 format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
             }
         };
-        write!(
-            f,
-            ". None of these routes is removed. If the nodes are gone for good, start the controller with {flags}"
-        )?;
-        f.write_str(" until the routes are removed. Their destinations: ")?;
+        write!(f, ". If the nodes are gone for good, start the controller with {flags}")?;
+        f.write_str(" until the routes are removed. Destinations: ")?;
         let named = self.removals.iter().take(NAMED).map(|removal| removal.to.to_string());
         f.write_str(&named.collect::<Vec<_>>().join(", "))?;
         if n > NAMED { f.write_str(", …") } else { Ok(()) }

@@ -68,7 +68,7 @@ impl Mirrors {
                     Some(Ability::of(&info))
                 }
                 Err(error) => {
-                    debug!(%error, "Cannot get the capabilities of the adapter, retrying");
+                    debug!(%error, "Cannot get the capabilities of the cloud adapter; retrying");
                     Ability::of_error(&error)
                 }
             };
@@ -108,7 +108,7 @@ impl Mirrors {
         match ability {
             Ability::None => warn!("{NO_ROUTES}"),
             Ability::Unmarked | Ability::Marked => {
-                info!(remembers_owner = ability == Ability::Marked, "The adapter supports routes");
+                info!(remembers_owner = ability == Ability::Marked, "The cloud adapter supports routes");
             }
         }
         trigger.wake();
@@ -116,8 +116,8 @@ impl Mirrors {
 }
 
 /// Says what the operator has to do.
-pub(super) const NO_ROUTES: &str = "the adapter has no capability `routes`: configure what its cloud \
-                                    needs for them, such as a router, or do not run the route-controller";
+pub(super) const NO_ROUTES: &str = "the cloud adapter does not support routes (no capability `routes`): \
+                                    configure the adapter for routes, such as with a router, or do not run route-controller";
 
 #[cfg(test)]
 mod tests {

@@ -46,12 +46,12 @@ impl fmt::Display for Why {
             Self::Unreadable => f.write_str("the CIDR is invalid. Recreate the node with a valid pod CIDR"),
             Self::OutsideCluster { cluster } => write!(
                 f,
-                "outside of the cluster CIDR {cluster}, so its route stays when this node is deleted. \
+                "outside the cluster CIDR {cluster}, so its route is not removed when this node is deleted. \
                 Correct --cluster-cidr, or recreate the node with a valid pod CIDR"
             ),
             Self::Claimed { by } => write!(
                 f,
-                "the older node {by} has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes"
+                "the older node {by} has the same CIDR in spec.podCIDRs and gets the route. Recreate one of the two nodes"
             ),
             Self::Conflict { vendor_id, via, owner } => write!(
                 f,

@@ -244,7 +244,7 @@ fn the_older_of_two_nodes_keeps_the_cidr() {
 
     assert_snapshot!(settled(&nodes, &[]), @r"
     create 10.244.1.0/24 to old via sim://r/old
-    refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes
+    refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and gets the route. Recreate one of the two nodes
     ");
 }
 
@@ -256,7 +256,7 @@ fn outside_cidr_gets_a_route_and_an_invalid_one_is_refused() {
     assert_snapshot!(settled(&nodes, &[]), @r"
     create 10.99.1.0/24 to a via sim://r/a
     refuse 10.244.1 to a: the CIDR is invalid. Recreate the node with a valid pod CIDR
-    report 10.99.1.0/24 to a: outside of the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route stays when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
+    report 10.99.1.0/24 to a: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
     ");
 }
 
@@ -267,7 +267,7 @@ fn outside_route_is_replaced_but_not_removed_with_its_node() {
 
     assert_snapshot!(settled(&[node("b").pods("10.99.1.0/24")], &routes), @r"
     create 10.99.1.0/24 to b via sim://r/b instead of 1
-    report 10.99.1.0/24 to b: outside of the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route stays when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
+    report 10.99.1.0/24 to b: outside the cluster CIDR 10.244.0.0/16,fd00:244::/48, so its route is not removed when this node is deleted. Correct --cluster-cidr, or recreate the node with a valid pod CIDR
     ");
     assert_eq!(settled(&[], &routes).to_string(), "");
 }
@@ -298,7 +298,7 @@ fn uninitialised_node_waits_and_keeps_its_cidrs() {
     ];
     let routes = [route("1", "10.244.1.0/24").of("gone").via("sim://r/gone")];
 
-    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and keeps it. Recreate one of the two nodes");
+    assert_snapshot!(settled(&nodes, &routes), @"refuse 10.244.1.0/24 to new: the older node old has the same CIDR in spec.podCIDRs and gets the route. Recreate one of the two nodes");
 }
 
 /// Plans, executes the plan on a copy of the routes, and checks that a second plan is empty.

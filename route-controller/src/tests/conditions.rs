@@ -122,7 +122,7 @@ async fn adapter_in_another_project_changes_no_condition() {
     assert!(
         events
             .iter()
-            .any(|event| event.contains("WaitsForCloud n2") && event.contains("now: project other;")),
+            .any(|event| event.contains("WaitsForCloud n2") && event.contains("now uses project other,")),
         "{events:?}"
     );
 

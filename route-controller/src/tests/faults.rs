@@ -261,7 +261,7 @@ async fn adapter_without_routes_is_unready_and_emits_no_event() {
         world.start();
         settle().await;
         let missing = world.health.readiness().expect_err(name);
-        assert!(missing.contains("the adapter has no capability `routes`"), "{name}: {missing}");
+        assert!(missing.contains("does not support routes (no capability `routes`)"), "{name}: {missing}");
         assert_eq!((world.spent(), world.kube.events().len()), ((0, 0), 0), "{name}");
 
         world.cloud.edit(|state| state.info = routes);

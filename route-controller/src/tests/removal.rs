@@ -19,7 +19,7 @@ async fn empty_list_of_nodes_removes_nothing_and_is_reported() {
     let held = events(&world, "RouteRemovalHeld");
     assert_eq!(held.len(), 1, "{held:?}");
     assert!(
-        held[0].starts_with("Warning RouteRemovalHeld kube-system: 3 routes of this cluster"),
+        held[0].starts_with("Warning RouteRemovalHeld kube-system: Removal is held for 3 routes"),
         "{held:?}"
     );
     assert!(held[0].contains("--route-removal-max-share=100"), "{held:?}");

@@ -63,7 +63,7 @@ impl Mirrors {
                 config_map = RELEASES,
                 keys = data.len(),
                 read = MOST_RELEASES,
-                "The ConfigMap of released orphans has more keys than the controller reads; ignoring the others"
+                "The ConfigMap with permitted deletions has more keys than the controller reads; ignoring the others"
             );
         }
         let now = Releases::read(data);

@@ -288,12 +288,12 @@ impl Mirrors {
         let answer = loop {
             match adapter.get_info().await {
                 Ok(answer) => break answer,
-                Err(error) => warn!(%error, "Cannot get the capabilities of the adapter, retrying"),
+                Err(error) => warn!(%error, "Cannot get the capabilities of the cloud adapter; retrying"),
             }
             sleep(ASK_AGAIN).await;
         };
         let (name, version) = (&answer.adapter_name, &answer.adapter_version);
-        info!(adapter = %name, %version, "Received the capabilities of the adapter");
+        info!(adapter = %name, %version, "Received the capabilities of the cloud adapter");
         self.know(Features::from(&answer));
     }
 

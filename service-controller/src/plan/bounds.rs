@@ -55,7 +55,7 @@ impl fmt::Display for Ports {
 impl Ports {
     /// Returns the port if every Service may use it for health checks.
     pub(crate) fn for_all(&self, port: u32) -> Result<u32, String> {
-        let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it there");
+        let wrong = || format!("port {port} is not in --health-check-ports ({self}): add it to this flag");
         self.0.contains(&port).then_some(port).ok_or_else(wrong)
     }
 
@@ -65,8 +65,8 @@ impl Ports {
         let is_own = service.has_node_port(port) || service.has_health_check_node_port(port);
         let wrong = || {
             format!(
-                "port {port} is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's \
-                 ({self})"
+                "port {port} is not allowed: write a node port or the healthCheckNodePort of this Service, or a port \
+                 in --health-check-ports ({self})"
             )
         };
         (is_own || self.0.contains(&port)).then_some(port).ok_or_else(wrong)
@@ -115,9 +115,9 @@ mod tests {
             Ports::default().for_all(10_256),
         ];
         insta::assert_snapshot!(faults.map(Result::unwrap_err).join("\n"), @r"
-        port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)
-        port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (9001, 9002, 9003, 9004, ...)
-        port 10256 is not in --health-check-ports (none): add it there
+        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (10256)
+        port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (9001, 9002, 9003, 9004, ...)
+        port 10256 is not in --health-check-ports (none): add it to this flag
         ");
     }
 }

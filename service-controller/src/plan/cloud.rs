@@ -213,7 +213,7 @@ mod tests {
         };
         let kept = |word, message| EnsureResult::from(answer(word, message)).budget;
         let sentence =
-            "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, its next call in about 8 s";
+            "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, next call in about 8 s";
         let words = Some("waits for the budget of loadbalancer".to_owned());
         assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
         assert_eq!(kept("WaitingFor", sentence), None, "another condition has the same message");

@@ -88,7 +88,7 @@ impl Foreign {
     /// Names an annotation in messages by the key that the user wrote.
     pub(crate) fn place(&self, key: &str) -> String {
         match self.from.get(key) {
-            Some(old) => format!("annotation {old} (here {key})"),
+            Some(old) => format!("annotation {old} (new name: {key})"),
             None => format!("annotation {key}"),
         }
     }
@@ -168,7 +168,7 @@ impl Translation {
                 return;
             }
             Becomes::Refused(instead) | Becomes::RefusedUnless(_, instead) => {
-                self.foreign.refusals.push(refused(format!("not supported here: {instead}")));
+                self.foreign.refusals.push(refused(format!("not supported: {instead}")));
                 return;
             }
             Becomes::Setting(name, read) | Becomes::SettingUnless(_, name, read) => (name, read, None),

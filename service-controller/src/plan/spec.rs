@@ -68,7 +68,7 @@ impl<'a> Checked<'a> {
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
         let mut refusals = features::missing(&self.needs(families), features);
-        refusals.extend(self.requested.of_no_family(families, "the cloud adapter supports for this Service"));
+        refusals.extend(self.requested.of_no_family(families, "the load balancer supports"));
         refusals.extend(self.for_others(features));
         if !refusals.is_empty() {
             return Err(refusals);

@@ -37,7 +37,7 @@ pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[
     service.annotations.remove(&id_key);
     service.annotations.insert(adopt_key, OWNED.to_owned());
     let reported = format!(
-        "{old} is obsolete: load balancer {id} does not exist, or the Service has another one; remove it"
+        "{old} is obsolete: load balancer {id} does not exist, or the Service has a different load balancer; remove the annotation"
     );
     let understood = &mut service.foreign.understood;
     understood.retain(|line| !line.starts_with(&format!("{old} -> ")));

@@ -136,7 +136,7 @@ impl Reconciler {
             }
             Verdict::Remove { step, braked } => self.remove(id, memory, &step, braked).await.map(Some),
             Verdict::RemoveOrphan | Verdict::RemoveReleased if self.executor.knows(&id.uid).await? => {
-                let why = "the owner tags have the UID of a Service with another name, so the load balancer is not deleted";
+                let why = "The load balancer is not deleted: the UID in its owner tags belongs to a Service with another name";
                 self.report_wait(id, memory, &Fact::OrphanHeld(why.to_owned()));
                 Ok(Some(NextPass::After(HELD)))
             }
@@ -195,8 +195,8 @@ impl Reconciler {
             brake::Verdict::Tripped { allowance } => {
                 drop(sweep);
                 let why = format!(
-                    "{wanted} of {all} load balancers have no Service, above the limit of {allowance} \
-                     deletions at once, so none is deleted. Delete the unneeded ones in the cloud"
+                    "{wanted} of {all} load balancers have no Service. The limit is {allowance} \
+                     deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud"
                 );
                 self.hold(id, memory, why);
                 return Some(HELD);

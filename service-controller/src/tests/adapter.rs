@@ -135,7 +135,10 @@ async fn no_load_balancer_is_recreated_in_another_project() {
     world.cloud.moves_to("other");
     world
         .eventually("an Event names the cause", |world| {
-            world.events().iter().any(|event| event.contains("web") && event.contains("now: project other;"))
+            world
+                .events()
+                .iter()
+                .any(|event| event.contains("web") && event.contains("now uses project other,"))
         })
         .await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked);
@@ -200,7 +203,7 @@ async fn created_load_balancer_waits_for_capable_adapter() {
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_hours(1)).await;
     let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers (no \
-                capability loadbalancers), but another adapter created one for this Service; waiting for an adapter that supports them";
+                capability loadbalancers), but an earlier adapter created a load balancer for this Service; waiting for an adapter with this capability";
     assert_eq!(
         world.events().iter().filter(|it| it.starts_with(reported)).count(),
         1,

@@ -53,8 +53,8 @@ async fn only_operator_may_use_names_of_go_controllers() {
 
     let thief = service("thief").port(80);
     world.service(thief.annotation("lb.cloudadapter.dev/name", "kube_service_prod_shop_web"));
-    let reported = "Warning SyncLoadBalancerFailed thief: Error syncing load balancer: annotation lb.cloudadapter.dev/name: a Go cloud \
-                controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+    let reported = "Warning SyncLoadBalancerFailed thief: Error syncing load balancer: annotation lb.cloudadapter.dev/name: this name is \
+                reserved for former cloud controller managers (kube_service_..., a<uid>): write one such as shop-web";
     world.eventually_events(&[reported]).await;
     world.quiet().await;
     assert_eq!(wished(&world), "kube_service_prod_default_web", "no call for the other Service");

@@ -60,7 +60,7 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
     });
     world.eventually("no backends", |world| world.backends().is_empty()).await;
     let reported = "Warning UnAvailableLoadBalancer web: There are no available nodes for LoadBalancer: \
-                the last valid settings use only node ports that the Service no longer has";
+                the last valid settings use only node ports removed from the Service";
     world.eventually_events(&[reported]).await;
     world.node("b");
     world.quiet().await;

@@ -154,7 +154,11 @@ async fn released_load_balancer_with_service_is_kept() {
     });
     world.release(&[("uid-web", "default/web"), ("uid-none", "default/no")]);
     let world = world.restart().await;
-    world.eventually_told("OrphanHeld no: the owner tags have the UID of a Service with another name").await;
+    world
+        .eventually_told(
+            "OrphanHeld no: The load balancer is not deleted: the UID in its owner tags belongs to a Service",
+        )
+        .await;
     tokio::time::sleep(HOUR).await;
     assert_eq!((world.cloud.calls("DeleteLoadBalancer"), world.n_balancers()), (0, 2));
     assert_eq!(world.ingress("web").len(), 1);
@@ -167,8 +171,8 @@ async fn released_load_balancer_with_service_is_kept() {
 async fn release_with_wrong_name_is_refused_and_reported_once() {
     let world = orphaned(World::new()).await;
     world.release(&[("uid-web", "default/api"), ("uid-other", "default/web")]);
-    let refused = "Warning ReleaseRefused web: ConfigMap cloud-controllers-orphans releases uid-web \
-                   as \"default/api\", but its load balancer belongs to default/web and is kept. Correct the name or \
+    let refused = "Warning ReleaseRefused web: Key uid-web in ConfigMap cloud-controllers-orphans \
+                   names \"default/api\", but the load balancer belongs to default/web and is kept. Correct the value or \
                    remove the key";
     world.eventually_events(&[refused]).await;
     for _ in 0..3 {

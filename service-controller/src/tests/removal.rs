@@ -348,7 +348,7 @@ async fn many_orphans_are_held_until_some_are_deleted() {
     let held = world.events().into_iter().find(|it| it.starts_with("Warning OrphanHeld web-"));
     let held = held.expect("an Event is emitted");
     assert!(
-        held.contains("4 of 10 load balancers have no Service, above the limit of 3 deletions at once"),
+        held.contains("4 of 10 load balancers have no Service. The limit is 3 deletions at once"),
         "{held}"
     );
 

@@ -66,7 +66,7 @@ fn refused(annotation: &Annotation<'_>) -> Result<Option<(&'static str, &'static
     Ok(match annotation.line("Type: ")? {
         "name" => Some((
             "(?i)(kube_service_.*|a[0-9a-f]{31})",
-            "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web",
+            "this name is reserved for former cloud controller managers (kube_service_..., a<uid>): write one such as shop-web",
         )),
         _ => None,
     })
@@ -151,8 +151,7 @@ mod tests {
     fn refused_values_and_node_ports_are_listed() {
         let names = rules(&with_type("name", "-")).expect("good");
         assert!(names.contains("nodePortKeys:\nvalues:\n"), "{names}");
-        let refused =
-            names.split_once("refused:\n  - says: 'a Go cloud controller manager ").expect("a rule").1;
+        let refused = names.split_once("refused:\n  - says: 'this name is reserved ").expect("a rule").1;
         assert!(refused.ends_with("    keys:\n      - speed\n"), "{names}");
         let ports = rules(&with_type("number", "port, 1 to 65535")).expect("good");
         assert!(ports.contains("nodePortKeys:\n  - speed\n"), "{ports}");

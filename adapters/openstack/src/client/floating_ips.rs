@@ -298,7 +298,8 @@ struct Subnet {
 
 /// Returns the description that the floating IP gets when it is claimed.
 fn claimed(address: IpAddr, found: &FloatingIp, claim: &Claim) -> VendorResult<Description> {
-    let refused = |why: String| not_to_be_had(&format!("floating IP {address} {why}: request another one"));
+    let refused =
+        |why: String| not_to_be_had(&format!("floating IP {address} {why}: request a different floating IP"));
     claim.of_one_that_says(&found.description).map_err(refused)
 }
 

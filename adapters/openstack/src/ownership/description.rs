@@ -84,7 +84,7 @@ impl Claim {
                 if self.is_of_go(text) {
                     Ok(Description { pool: self.pool.clone(), ..claimed })
                 } else {
-                    Err(format!("belongs to another Service, as its description says: {text}"))
+                    Err(format!("belongs to another Service according to its description: {text}"))
                 }
             }
             None => Ok(Description { asked: Some(text.to_owned()), ..claimed }),

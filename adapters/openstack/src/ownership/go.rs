@@ -65,21 +65,21 @@ impl GoNames {
             // The load balancer was created for this Service. Other Services that share it stay on it.
             (true, _) if self.made(balancer) => Heritage::Sole,
             (true, _) if self.proven().is_none() => Heritage::Unproven(format!(
-                "{} can be the name of a Service of any cluster with the same cluster name: the \
-                 operator has to confirm with a grant `former` that no other cluster of the project has \
+                "{} may stand for a Service of any cluster with the same cluster name: the \
+                 operator must confirm with a grant `former` that no other cluster in the project has \
                  this name",
                 self.name
             )),
             // The load balancer has the Service's tag and another name: its owner lets the Service use it.
             (true, _) => Heritage::Shared(format!(
                 "{} shares the load balancer with its owner: set lb.cloudadapter.dev/id of this \
-                 Service to its ID, and lb.cloudadapter.dev/adopt: shared",
+                 Service to the load balancer's ID, and lb.cloudadapter.dev/adopt: shared",
                 self.name
             )),
             (false, false) => {
                 let users: Vec<&str> = users.into_iter().collect();
                 Heritage::Others(format!(
-                    "openstack-cloud-controller-manager uses it for {}, but this Service is {}: \
+                    "openstack-cloud-controller-manager uses the load balancer for {}, but this Service is {}: \
                     remove the tags if the load balancer is not in use",
                     users.join(", "),
                     self.name

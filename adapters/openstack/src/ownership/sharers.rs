@@ -264,7 +264,7 @@ impl Sharing {
         }
         let field = "spec.load_balancer_id";
         let text = format!(
-            "{field}: load balancer {id} is in use by {}, which may be a Service of another cluster: it needs the operator's grant former",
+            "{field}: load balancer {id} is in use by {}, which may be a Service of another cluster: sharing needs the operator's grant former",
             self.go
         );
         Err(VendorError::new(Fault::Invalid, text).in_field(field))
@@ -353,7 +353,7 @@ pub(crate) fn may_go(
 ) -> Result<(), VendorError> {
     let unseen = live.listeners.iter().any(|listener| !seen.contains(&listener.id));
     if unseen || stays_for_others(&live.name, &live.tags, whose) {
-        let text = format!("load balancer {} has got another user since it was listed", live.id);
+        let text = format!("load balancer {} got an additional user after the last listing", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
     Ok(())
@@ -368,7 +368,7 @@ pub(crate) fn beside_others(tags: &[String], live: &LiveBalancer) -> Result<Vec<
         agrees(&there.cluster_id, &ours.cluster_id) && agrees(&there.owner_uid, &ours.owner_uid)
     };
     if owner(&live.tags).is_some_and(|(there, _)| !fits(&there)) {
-        let text = format!("load balancer {} has got another owner since it was listed", live.id);
+        let text = format!("load balancer {} got a different owner after the last listing", live.id);
         return Err(VendorError::new(Fault::Busy, text));
     }
     let is_own = |tag: &&String| is_owners(tag) || is_former(tag, tags);

@@ -202,7 +202,7 @@ pub(super) fn stays_with_person(
     let field = "spec.requested_addresses";
     let refusal = || {
         let text = format!(
-            "{field}: load balancer {} was adopted with the floating IP {}: request this one, or detach it",
+            "{field}: load balancer {} was adopted with floating IP {}: request this floating IP, or detach it",
             balancer.id, here.floating_ip_address
         );
         VendorError::new(Fault::Invalid, text).in_field(field)

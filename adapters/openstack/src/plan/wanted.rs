@@ -252,7 +252,7 @@ impl<'a> Ports<'a> {
             listener::ProxyProtocol::V2 => return Err(self.too_old(field, Version::PROXY_V2)),
         };
         match (of, proxied) {
-            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "this cloud supports it for TCP ports only")),
+            ("UDP" | "SCTP", Some(_)) => Err(unsupported(field, "is only supported for TCP ports")),
             (_, Some(proxied)) => Ok(proxied),
             ("TERMINATED_HTTPS", None) => Ok("HTTP"),
             (plain, None) => Ok(plain),

@@ -357,7 +357,7 @@ fn stands(error: &VendorError) -> bool {
 /// Returns the error that a server may still send from the CIDR of a removed route.
 fn still_sends(error: VendorError) -> VendorError {
     let message = format!(
-        "the route was removed, but its server may still send from its destination: {}",
+        "the route was removed, but the server may still send packets from the route's destination: {}",
         error.message
     );
     VendorError { message, ..error }

@@ -29,7 +29,7 @@ pub(super) fn machine_of(route: &WantedRoute, region: &str) -> Result<String, Ve
         Location::Here(server) => Ok(server),
         Location::Elsewhere | Location::Malformed => {
             let text = format!(
-                "invalid provider ID {provider_id:?}: it must be that of a server in region {region}"
+                "invalid provider ID {provider_id:?}: expected the ID of a server in region {region}"
             );
             Err(invalid("next_hop.provider_id", &text))
         }
@@ -61,7 +61,7 @@ pub(super) fn addition(
     let Some(address) = addresses.iter().filter(fits).find(is_it) else {
         let wanted = if hop.address.is_empty() { "an address" } else { &hop.address };
         let text = format!(
-            "server {server} does not have {wanted} of the family of {network} in a subnet of the router"
+            "server {server} does not have {wanted} of the IP family of {network} in a subnet of the router"
         );
         return Err(invalid("next_hop.address", &text));
     };

@@ -9,8 +9,8 @@ fn the_one_uri_of_a_certificate_names_the_caller() {
     let good = "spiffe://example.org/ns/kube-system/sa/cnc";
     for (uris, wanted) in [
         (&[good][..], Ok("system:serviceaccount:kube-system:cnc")),
-        (&[], Err("names 0 URIs")),
-        (&[good, "spiffe://example.org/ns/kube-system/sa/csc"], Err("names 2 URIs")),
+        (&[], Err("contains 0 URIs")),
+        (&[good, "spiffe://example.org/ns/kube-system/sa/csc"], Err("contains 2 URIs")),
         (&["spiffe://evil.net/ns/kube-system/sa/cnc"], Err("spiffe://evil.net/ns/kube-system/sa/cnc")),
         (
             &["spiffe://example.org/workload"],

@@ -345,7 +345,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         match self.history.last.as_ref().map(|last| last.failure.as_deref()) {
             Some(Some(failure)) => checks_first(failure),
             Some(None) => "waits until reads reliably show the last write".to_owned(),
-            None => "waits until reads reliably show what the adapter created before it started".to_owned(),
+            None => "waits until reads reliably show what was created before this adapter started".to_owned(),
         }
     }
 }

@@ -126,7 +126,7 @@ fn adopted_load_balancer_is_released_not_recreated() {
     // Vendors refuse all changes of a load balancer in ERROR. The user gets instructions, and the request is repeated later.
     let broken =
         next(&absent, &Grants::default(), LoadBalancerState::Error).expect_err("the deletion is refused");
-    assert!(broken.message.contains("repair or delete it in the cloud"), "{broken}");
+    assert!(broken.message.contains("delete or repair the load balancer in the cloud"), "{broken}");
     assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
     let deleted = next(&absent, &grants, LoadBalancerState::Error);
     assert_eq!(deleted.expect("possible"), Decision::Remove(vec![Create::Gone]));

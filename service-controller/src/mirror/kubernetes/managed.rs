@@ -43,7 +43,7 @@ pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     } else if finalizer.iter().all(by_author) && no_address && reading.classes.unclassed {
         Holder::Author
     } else {
-        Holder::Others(names.into_iter().collect::<Vec<_>>().join(" and "))
+        Holder::Others(names.into_iter().collect::<Vec<_>>().join(" or "))
     }
 }
 

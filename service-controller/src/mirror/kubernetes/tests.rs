@@ -200,7 +200,7 @@ fn finalizer_written_by_author_belongs_to_no_controller() {
         (&["unknown"], "", &["cloud-controller-manager"], others("unknown")),
         (&["unknown"], "status", &[], others("unknown")),
         (&["aws-cloud-controller-manager"], "", &[], others("aws-cloud-controller-manager")),
-        (&["b", "a-operator"], "", &[], others("a-operator and b")),
+        (&["b", "a-operator"], "", &[], others("a-operator or b")),
         (&[], "", &[], Holder::Unknown),
     ];
     let found = |finalizer: &[&str], subresource: &str, status: &[&str], reading: &Reading| {

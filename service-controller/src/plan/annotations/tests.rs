@@ -72,7 +72,7 @@ fn health_check_port_must_belong_to_service_or_operator() {
     }
     let (wishes, faults) = port("10250");
     assert_eq!(wishes.health.port, None);
-    insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port of this Service, its healthCheckNodePort, or one of the operator's (10256)");
+    insta::assert_snapshot!(faults, @"annotation lb.cloudadapter.dev/health-check.port: port 10250 is not allowed: write a node port or the healthCheckNodePort of this Service, or a port in --health-check-ports (10256)");
 }
 
 /// The chart's admission policy is tested with the same examples against a real API server.

@@ -195,7 +195,7 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
 pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     let name = name(value)?;
     if is_of_go(&name) {
-        let why = "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+        let why = "this name is reserved for former cloud controller managers (kube_service_..., a<uid>): write one such as shop-web";
         return Err(why.to_owned());
     }
     Ok(name)

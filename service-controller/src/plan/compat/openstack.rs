@@ -13,13 +13,13 @@ const SUBNET_ID: &str = "loadbalancer.openstack.org/subnet-id";
 
 const ONE_SUBNET: &str = "write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool \
                           (openstack subnet list --network NETWORK)";
-const OWN_WORDS: &str = "its value names a section of cloud.conf, which this controller does not read; \
-                         write the settings of that section as annotations: its floating-network-id as \
-                         lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as \
+const OWN_WORDS: &str = "the value is the name of a section of cloud.conf, which this controller does not read; \
+                         write the settings in that section as annotations: floating-network-id as \
+                         lb.cloudadapter.dev/address-pool, subnet-id as lb.cloudadapter.dev/subnet, others as \
                          lb.cloudadapter.dev/x.openstack.KEY";
-const OWN_PORTS: &str = "load balancers create their own ports; write the port's address as \
-                         lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and \
-                         write its ID as lb.cloudadapter.dev/id";
+const OWN_PORTS: &str = "a load balancer cannot use an existing port; delete the port and write its address as \
+                         lb.cloudadapter.dev/address, or create a load balancer with this port yourself and \
+                         write the load balancer's ID as lb.cloudadapter.dev/id";
 
 /// Each key and its translation. If two result in the same setting, the first takes precedence.
 pub(crate) const TABLE: [Row; 31] = [

@@ -155,10 +155,10 @@ fn refused_translation_names_old_key() {
         ("node-selector", "a/b/c"),
     ];
     assert_snapshot!(rows.map(|(key, value)| reported(key, value)).join("\n"), @r#"
-    annotation hostname (here lb.cloudadapter.dev/hostname): "Shop.Example.com" is not a DNS name: write one such as shop.example.com, in lower case
-    annotation health-monitor-delay (here lb.cloudadapter.dev/health-check.interval): "0s" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
-    annotation connection-limit (here lb.cloudadapter.dev/connection-limit): "0" is not a number of connections: write 1 or more
-    annotation node-selector (here lb.cloudadapter.dev/node-selector): invalid requirement "a/b/c": write key=value, key!=value, key in (a, b), key or !key
+    annotation hostname (new name: lb.cloudadapter.dev/hostname): "Shop.Example.com" is not a DNS name: write one such as shop.example.com, in lower case
+    annotation health-monitor-delay (new name: lb.cloudadapter.dev/health-check.interval): "0s" is not a duration from 1s to 24h: write one such as 90s, 5m or 1h
+    annotation connection-limit (new name: lb.cloudadapter.dev/connection-limit): "0" is not a number of connections: write 1 or more
+    annotation node-selector (new name: lb.cloudadapter.dev/node-selector): invalid requirement "a/b/c": write key=value, key!=value, key in (a, b), key or !key
     "#);
     assert_eq!(reported("floating-network-id", ""), "", "an empty text means not set, as before");
 }
@@ -219,10 +219,10 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     refused: annotation timeout-member-connect: "1500" milliseconds are not a whole number of seconds; correct it, or write lb.cloudadapter.dev/connect-timeout instead
     refused: annotation health-monitor-delay: "-5" is not a whole number; correct it, or write lb.cloudadapter.dev/health-check.interval instead
     refused: annotation node-selector: "pool in (a" is neither a label nor label=value; correct it, or write lb.cloudadapter.dev/node-selector instead
-    refused: annotation class: not supported here: its value names a section of cloud.conf, which this controller does not read; write the settings of that section as annotations: its floating-network-id as lb.cloudadapter.dev/address-pool, its subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
-    refused: annotation floating-subnet: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
-    refused: annotation floating-subnet-tags: not supported here: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
-    refused: annotation port-id: not supported here: load balancers create their own ports; write the port's address as lb.cloudadapter.dev/address once the port is deleted, or create a load balancer with it yourself and write its ID as lb.cloudadapter.dev/id
+    refused: annotation class: not supported: the value is the name of a section of cloud.conf, which this controller does not read; write the settings in that section as annotations: floating-network-id as lb.cloudadapter.dev/address-pool, subnet-id as lb.cloudadapter.dev/subnet, others as lb.cloudadapter.dev/x.openstack.KEY
+    refused: annotation floating-subnet: not supported: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation floating-subnet-tags: not supported: write one subnet, by name or ID, as lb.cloudadapter.dev/address-pool (openstack subnet list --network NETWORK)
+    refused: annotation port-id: not supported: a load balancer cannot use an existing port; delete the port and write its address as lb.cloudadapter.dev/address, or create a load balancer with this port yourself and write the load balancer's ID as lb.cloudadapter.dev/id
     refused: annotation flavour-id: no such annotation, did you mean flavor-id? Remove it
     "#);
 }

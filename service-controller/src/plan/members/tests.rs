@@ -131,7 +131,7 @@ fn source_ranges_are_bounded_with_the_ports_that_they_are_for() {
     };
     assert_eq!(judge(&[80, 81], &ranges), Ok(()));
     let refusals = judge(&[80, 81, 82], &ranges).expect_err("30 exceed the limit of 20");
-    let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports make 30, above the limit of 20 \
+    let text = "spec.loadBalancerSourceRanges: 10 source ranges for each of 3 ports make 30 entries, above the limit of 20 \
                 (--max-members-per-service): use fewer ranges, or fewer ports";
     assert_eq!(refusals.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
 }

@@ -203,7 +203,7 @@ fn address_of_missing_family_is_refused() {
     let requested_address = Some("2001:db8::7".to_owned());
     let prefers = Service { families: vec![Family::V4, Family::V6], requested_address, ..web() };
     assert_eq!(spec(&prefers, &all()).requested_addresses, ["2001:db8::7"]);
-    insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but the cloud adapter supports for this Service only IPv4: request an IPv4 address");
+    insta::assert_snapshot!(refusals(&prefers, &first), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but the load balancer supports only IPv4: request an IPv4 address");
     let single = Service { families: vec![Family::V4], ..prefers };
     insta::assert_snapshot!(refusals(&single, &all()), @"spec.loadBalancerIP: 2001:db8::7 is IPv6, but spec.ipFamilies contains only IPv4: request an IPv4 address");
 }

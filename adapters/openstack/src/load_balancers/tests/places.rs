@@ -54,8 +54,8 @@ async fn subnet_of_a_node_is_looked_up_once() {
     }
     assert_eq!(cloud.asked(PORTS).len(), 1);
     for (provider_id, at, why) in [
-        ("openstack:///i-1", "10.0.0.2", "none of its ports has its address"),
-        ("aws:///i-1", "10.0.0.1", "its provider ID is not of this cloud"),
+        ("openstack:///i-1", "10.0.0.2", "no port of the instance has the node's address"),
+        ("aws:///i-1", "10.0.0.1", "the provider ID belongs to another cloud"),
     ] {
         let error = make(provider_id, at).await.expect_err(why);
         assert!(error.message.contains(why) && error.message.contains("--subnet-id"), "{error}");

@@ -47,7 +47,7 @@ impl Vip {
         };
         if spec.subnets.len() > families.len() {
             let text = format!(
-                "too many: there is one for each of the {} IP families, in their order",
+                "too many: expected one for each of the {} IP families, in the same order",
                 families.len()
             );
             return Err(invalid("spec.subnets", text));
@@ -75,8 +75,10 @@ impl Vip {
             let said = spec.subnets.get(at);
             let subnet = said.or(default).cloned();
             let missing = || {
-                let text =
-                    format!("has none for IP family {}: set one, or start the adapter with --{flag}", at + 1);
+                let text = format!(
+                    "has no subnet for IP family {}: set one, or start the adapter with --{flag}",
+                    at + 1
+                );
                 invalid("spec.subnets", text)
             };
             if at > 0 {
@@ -157,7 +159,7 @@ impl Vip {
             return Ok(None);
         }
         let text = format!(
-            "{}: cannot change on load balancer {}; it must be recreated",
+            "{}: cannot change on load balancer {}; the load balancer must be recreated",
             fields.join(", "),
             there.id
         );

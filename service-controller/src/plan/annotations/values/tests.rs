@@ -54,7 +54,7 @@ fn invalid_values_get_expected_form() {
 
 #[test]
 fn names_of_go_controllers_are_refused() {
-    let why = "a Go cloud controller manager would take this name (kube_service_..., a<uid>) for its own: write one such as shop-web";
+    let why = "this name is reserved for former cloud controller managers (kube_service_..., a<uid>): write one such as shop-web";
     for bad in [
         "kube_service_prod_shop_web",
         "Kube_Service_prod_shop_web",
