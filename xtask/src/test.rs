@@ -34,7 +34,7 @@ const DEEPLY: [(&str, &str); 3] =
 #[command(after_help = "Examples:\n  \
                         cargo xtask test                           all tests that must pass at each commit\n  \
                         cargo xtask test --since main              only what the changes since main can affect\n  \
-                        cargo xtask test -- node_costs             tests whose name contains this\n  \
+                        cargo xtask test -- node_faults            tests whose name contains this\n  \
                         cargo xtask test -- -E 'package(cloudctl)' tests that an expression of nextest's chooses\n  \
                         cargo xtask test cluster -- routes         one subject of the scenarios on nodes\n  \
                         cargo xtask test deep                      everything, for hours\n\n\
