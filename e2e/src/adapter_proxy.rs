@@ -27,8 +27,7 @@ use tonic::transport::{Channel, Server};
 use tonic::{Status, Streaming};
 use tower::ServiceExt as _;
 
-use crate::bed::WITHIN;
-use crate::eventually::eventually;
+use crate::eventually::{WITHIN, eventually};
 
 /// A fault for calls. Call names are those of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

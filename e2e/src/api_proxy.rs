@@ -24,9 +24,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::bed::WITHIN;
 use crate::control_plane::ControlPlane;
-use crate::eventually::eventually;
+use crate::eventually::{WITHIN, eventually};
 use crate::pods::Pod;
 
 /// Maximum bytes of a request body; larger than any body sent to an API server.

@@ -18,7 +18,7 @@ use crate::adapter_proxy::AdapterProxy;
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::control_plane::ControlPlane;
-use crate::eventually::eventually;
+use crate::eventually::{WITHIN, eventually};
 use crate::helm::{Release, Values, merge};
 use crate::metrics::sum;
 use crate::objects::{UNINITIALIZED, node};
@@ -26,11 +26,7 @@ use crate::openstack::{self, OpenStack, Project};
 use crate::pods::{Pods, token};
 use crate::quiet::quiet;
 use crate::simcloud::{Simcloud, State};
-use crate::{seconds, tools};
-
-/// The deadline of every check. Most conditions hold within a second. The slowest need a listing of the cloud, every 30 s, or a controller
-/// that reconnects to a peer, after 10 s.
-pub const WITHIN: Duration = seconds(60);
+use crate::tools;
 
 /// The Deployment of the adapter.
 pub const ADAPTER: &str = "cloud-adapter";

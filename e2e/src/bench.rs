@@ -13,6 +13,7 @@ mod leave;
 mod listings;
 mod machine;
 mod memory;
+mod numbers;
 mod one_more;
 mod page;
 mod progress;

@@ -26,7 +26,7 @@ use crate::openstack::Project;
 use crate::signals::Signals;
 use keeper::Keeper;
 use play::Play;
-use report::{Output, Report, Stay};
+use report::{Output, Report};
 use stage::Stage;
 
 /// The exit code after an interruption by the user, the same as in shells.
@@ -88,7 +88,7 @@ async fn show(
             stage.cluster.control_plane.keep_logs();
         }
         if !args.once {
-            output.print(&Report::Stay(Stay::at(stage, tools)));
+            output.print(&Report::Stay(stage.stay(tools)));
             tokio::select! {
                 () = Keeper::new().keep(stage) => (),
                 () = signals.next() => (),

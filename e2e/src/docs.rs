@@ -11,8 +11,7 @@ use anyhow::{Context, bail, ensure};
 use doc_tools::pages::{Block, How, alike, blocks, entries, resolve, says};
 use tempfile::TempDir;
 
-use crate::bed::WITHIN;
-use crate::eventually::eventually;
+use crate::eventually::{WITHIN, eventually};
 use session::Session;
 
 const SUMMARY: &str = "docs/SUMMARY.md";

@@ -5,6 +5,12 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::seconds;
+
+/// The deadline of every check. Most conditions hold within a second. The slowest need a listing of the cloud, every 30 s, or a controller
+/// that reconnects to a peer, after 10 s.
+pub const WITHIN: Duration = seconds(60);
+
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 

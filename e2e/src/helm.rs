@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
-use crate::pods::pod_ip;
+use crate::pod_ip::pod_ip;
 
 /// The name of the release and of the chart.
 const NAME: &str = "cloud-controllers";

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::bed::{Bed, WITHIN, address, is_uninitialised};
-use crate::eventually::eventually;
+use crate::bed::{Bed, address, is_uninitialised};
+use crate::eventually::{WITHIN, eventually};
 use crate::objects::{delete_node, node, service};
 use crate::simcloud::{Simcloud, State};
 

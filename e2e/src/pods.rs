@@ -4,7 +4,6 @@
 //! Deliberately not implemented: images, security contexts and restarts. A process that ends is not restarted, so that tests notice it; the
 //! demo restarts processes itself.
 
-mod address;
 mod container;
 mod endpoints;
 mod expand;
@@ -29,12 +28,12 @@ use crate::eventually::eventually;
 use crate::helm::Release;
 use crate::http::Http;
 use crate::metrics::by_label;
+use crate::pod_ip::pod_ip;
 use crate::process::{Launch, Process, tail};
 
 use container::{Container, Ports, Surroundings};
 use endpoints::Replica;
 
-pub(crate) use address::pod_ip;
 pub(crate) use identity::token;
 pub use once::run_pod;
 

@@ -1,6 +1,6 @@
 //! Users create many Services at once.
 
-use super::listings::{float, of_count};
+use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Target, Waits};
 use super::stage::{RATE, Stage};
 

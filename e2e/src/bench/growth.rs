@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::listings::{float, of_count};
+use super::numbers::{float, of_count};
 use super::result::{Row, Spent, Target};
 use super::stage::Stage;
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::eventually;
 
 use super::fleet;
-use super::listings::{float, of_count};
+use super::numbers::{float, of_count};
 use super::one_more::member_writes;
 use super::result::{Row, Size, Target, Waits};
 use super::seen::Mark;

@@ -1,5 +1,6 @@
 //! The permitted cost of the adapter's own listings: pages per period, regardless of other work.
 
+use super::numbers::{float, of_count};
 use super::result::{Calls, Size, Target};
 
 /// The tolerance, because periods do not begin together with the measurement.
@@ -16,16 +17,6 @@ const BALANCERS_EVERY: f64 = 60.0;
 const ROUTES_EVERY: f64 = 120.0;
 /// The number of routes of a node, one per address family.
 pub(super) const ROUTES_A_NODE: usize = 2;
-
-#[expect(clippy::cast_precision_loss, reason = "counts are small")]
-pub(super) fn float(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are small")]
-pub(super) fn of_count(n: u64) -> f64 {
-    n as f64
-}
 
 /// The number of calls of one listing. A page that is exactly full has a cursor even if nothing follows, as with real vendors.
 pub(super) fn pages(items: usize, page: usize) -> f64 {

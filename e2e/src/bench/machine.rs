@@ -8,7 +8,7 @@ use procfs::process::Process;
 use procfs::{Current, CurrentSI, KernelStats};
 use serde::{Deserialize, Serialize};
 
-use super::listings::of_count;
+use super::numbers::of_count;
 
 /// The host of the benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

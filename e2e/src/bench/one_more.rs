@@ -6,7 +6,7 @@ use adapter_sim::simcloud::model::Pool;
 use anyhow::ensure;
 use tokio::time::{Instant, sleep};
 
-use super::listings::{float, of_count};
+use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Size, Target, Waits, Who};
 use super::stage::{RATE, Reading, Stage};
 

@@ -8,7 +8,7 @@ use clap::ValueEnum as _;
 use e2e_tools::bench::Scenario;
 
 use super::causes::cause;
-use super::listings::of_count;
+use super::numbers::of_count;
 use super::result::{Report, Row, Size, Target, Usage, Who, quantity};
 
 const HEAD: &str = "\

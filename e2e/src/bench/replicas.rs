@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::{CONTROLLERS, seconds};
 
 use super::fleet;
-use super::listings::{float, of_count};
 use super::machine::Cores;
+use super::numbers::{float, of_count};
 use super::progress::Progress;
 use super::result::{Row, Size, Waits, Who};
 use super::seen::Mark;
@@ -71,7 +71,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     notes.push(format!(
         "{SHARDS} shards. The rate that does not bind is {} calls/s to each family, {} of them in \
          parallel, set by the chart's `adapter.limits`.",
-        limits::UNBOUND,
+        judge::UNBOUND,
         limits::AT_ONCE
     ));
     notes.push(format!(

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use crate::{ADAPTER, CONTROLLERS, seconds};
 
-use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, of_count, pages};
+use super::listings::{self, BALANCERS_PAGE, PAGE, ROUTES_A_NODE, pages};
 use super::memory;
+use super::numbers::of_count;
 use super::result::{Row, Size, Spent, Target, Waits};
 use super::stage::Stage;
 

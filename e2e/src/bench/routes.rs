@@ -1,6 +1,7 @@
 //! The cost of the routes of all nodes, from the first node on.
 
-use super::listings::{self, ROUTES_A_NODE, of_count};
+use super::listings::{self, ROUTES_A_NODE};
+use super::numbers::{float, of_count};
 use super::result::{Row, Size, Spent, Target, Who};
 use super::stage::Stage;
 
@@ -37,7 +38,7 @@ fn judge(spent: &Spent, (size, who): (Size, Who)) -> Vec<Target> {
         Target::at_most(
             "calls that create routes",
             calls,
-            listings::float((routes * 2).div_ceil(ROUTES_A_CALL) + WAVES),
+            float((routes * 2).div_ceil(ROUTES_A_CALL) + WAVES),
             "",
         ),
         Target { what: "calls that list routes, one listing per period".to_owned(), ..listed },

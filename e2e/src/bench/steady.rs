@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::fleet;
-use super::listings::{self, PAGE, float};
+use super::listings::{self, PAGE};
 use super::memory;
+use super::numbers::float;
 use super::result::{Row, Size, Spent, Target};
 use super::stage::Stage;
 

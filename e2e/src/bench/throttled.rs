@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::listings::{float, of_count};
+use super::numbers::{float, of_count};
 use super::result::{Calls, Row, Target};
 use super::stage::{RATE, Stage};
 

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use clap::builder::styling::{AnsiColor, Style};
-use e2e_tools::{Origin, Tools};
 use serde::Serialize;
 
 use crate::ADAPTER;
 
 use super::cost::Cost;
-use super::stage::Stage;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -149,21 +147,6 @@ impl Report {
 }
 
 impl Stay {
-    pub(super) fn at(stage: &mut Stage, tools: &Tools) -> Self {
-        let (processes, cloudctl) = (stage.running(), stage.cloudctl());
-        let control_plane = &stage.cluster.control_plane;
-        let kubectl = &tools.kubectl;
-        Self {
-            kubeconfig: control_plane.kubeconfig().display().to_string(),
-            kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
-            cloudctl,
-            cloud: stage.cluster.cloud.access(),
-            prometheus: stage.prometheus.as_ref().map(|it| it.api.url().to_owned()),
-            logs: control_plane.log_dir().display().to_string(),
-            processes,
-        }
-    }
-
     fn text(&self) -> String {
         let Self { kubeconfig, kubectl, cloudctl, cloud, prometheus, logs, processes } = self;
         let alias = kubectl.as_ref().map(|path| format!("  alias kubectl={path}\n")).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 
 use adapter_sim::simcloud::Family;
 use anyhow::Context;
+use e2e_tools::{Origin, Tools};
 use kube::Client;
 use rustix::process::Signal;
 
@@ -16,7 +17,7 @@ use crate::{ADAPTER, CONTROLLERS, Prometheus, binaries, eventually};
 
 use super::cloud::Cloud;
 use super::cost::{Cost, Counts};
-use super::report::{Output, Running};
+use super::report::{Output, Running, Stay};
 
 /// The adapter and its clients.
 const PROCESSES: [&str; 4] = [ADAPTER, CONTROLLERS[0], CONTROLLERS[1], CONTROLLERS[2]];
@@ -86,8 +87,24 @@ impl Stage {
         pod.id().with_context(|| format!("{process} has no process"))
     }
 
+    /// How the user can access this cluster.
+    pub(super) fn stay(&mut self, tools: &Tools) -> Stay {
+        let (processes, cloudctl) = (self.running(), self.cloudctl());
+        let control_plane = &self.cluster.control_plane;
+        let kubectl = &tools.kubectl;
+        Stay {
+            kubeconfig: control_plane.kubeconfig().display().to_string(),
+            kubectl: (kubectl.origin != Origin::Path).then(|| kubectl.path.display().to_string()),
+            cloudctl,
+            cloud: self.cluster.cloud.access(),
+            prometheus: self.prometheus.as_ref().map(|it| it.api.url().to_owned()),
+            logs: control_plane.log_dir().display().to_string(),
+            processes,
+        }
+    }
+
     /// The running processes of the adapter and the controllers.
-    pub(super) fn running(&mut self) -> Vec<Running> {
+    fn running(&mut self) -> Vec<Running> {
         let mut running = Vec::new();
         for process in PROCESSES {
             let Ok(pod) = self.cluster.pods.get(process) else { continue };
@@ -99,7 +116,7 @@ impl Stage {
     }
 
     /// `cloudctl` with the URLs of all status pages.
-    pub(super) fn cloudctl(&self) -> String {
+    fn cloudctl(&self) -> String {
         let path = binaries().unwrap_or_default().join("cloudctl");
         let mut command = path.display().to_string();
         for process in PROCESSES {

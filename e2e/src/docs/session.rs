@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::bed::WITHIN;
+use crate::eventually::WITHIN;
 
 /// The beginning of the line that marks the end of a command's output.
 const END: &str = "--end-of-command--";

@@ -11,7 +11,9 @@ use serde_json::json;
 use tokio::process::Command;
 
 use super::container::{self, Ports, Surroundings};
-use super::{binaries, identity, pod_ip, volumes};
+use crate::pod_ip::pod_ip;
+
+use super::{binaries, identity, volumes};
 use crate::control_plane::ControlPlane;
 
 /// Runs the pod until it ends.

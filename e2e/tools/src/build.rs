@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::compiler;
-use crate::locate::Error;
+use crate::error::Error;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::locate::Error;
+use crate::error::Error;
 use crate::tool::Tool;
 
 /// The first version that downloads a newer compiler when a module requires one.

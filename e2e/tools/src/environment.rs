@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::locate::Error;
+use crate::error::Error;
 
 /// The places to search, and the place for builds.
 #[derive(Clone, Debug)]

@@ -25,6 +25,7 @@ pub mod cluster;
 mod compiler;
 pub mod demo;
 mod environment;
+mod error;
 mod locate;
 mod progress;
 mod prometheus;
@@ -33,7 +34,8 @@ mod tool;
 mod version;
 
 pub use environment::Environment;
-pub use locate::{Error, Found, Origin, Tools, find};
+pub use error::Error;
+pub use locate::{Found, Origin, Tools, find};
 pub use progress::{Progress, Quiet, Terminal};
 pub use prometheus::Prometheus;
 pub use tool::Tool;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::environment::Environment;
-use crate::locate::Error;
+use crate::error::Error;
 
 const PACKAGE: &str = "prometheus";
 const SERVER: &str = "prometheus";

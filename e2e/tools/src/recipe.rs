@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::locate::Error;
+use crate::error::Error;
 use crate::tool::Tool;
 
 /// All inputs of a build, except the Go compiler.

@@ -18,7 +18,7 @@ use syn::{Attribute, ItemMod, ItemUse, UseTree};
 use crate::cargo;
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 23] = [
+const EXCEPTIONS: [(&str, &str); 17] = [
     ("adapters/openstack", "crate"),
     ("adapters/openstack", "instances"),
     ("adapters/openstack", "load_balancers"),
@@ -31,12 +31,6 @@ const EXCEPTIONS: [(&str, &str); 23] = [
     ("cloudctl", "limits"),
     ("conformance", "crate"),
     ("conformance", "proxy"),
-    ("e2e", "bench"),
-    ("e2e", "bench::replicas"),
-    ("e2e", "crate"),
-    ("e2e", "demo"),
-    ("e2e/tools", "cluster"),
-    ("e2e/tools", "crate"),
     ("node-controller", "crate"),
     ("route-controller", "plan"),
     ("service-controller", "crate"),

@@ -2,7 +2,7 @@
 
 use super::super::result::{Target, quantity};
 use super::super::stage::RATE;
-use super::{limits, per_second};
+use super::per_second;
 
 pub(super) const SHARDS: usize = 8;
 /// Default of --leader-elect-lease-duration.
@@ -17,6 +17,9 @@ const WRITES_EACH: usize = 3;
 const GROWS: f64 = 1.1;
 /// The share of the budget, or of the CPU time, above which it counts as used up.
 const ALL: f64 = 0.9;
+
+/// Calls per second for each family, at [`Rate::Unbound`].
+pub(super) const UNBOUND: u32 = 1000;
 
 /// The rate limit of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ impl Rate {
 
     fn calls_a_second(self) -> f64 {
         match self {
-            Self::Unbound => f64::from(limits::UNBOUND),
+            Self::Unbound => f64::from(UNBOUND),
             Self::Default => f64::from(RATE),
         }
     }

@@ -9,10 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::{ADAPTER, eventually, seconds};
 
 use super::super::stage::{RATE, Stage};
-use super::judge::Rate;
+use super::judge::{Rate, UNBOUND};
 
-/// Calls per second for each family.
-pub(super) const UNBOUND: u32 = 1000;
 /// Maximum parallel calls: more than the rate needs if each call takes 50 ms.
 pub(super) const AT_ONCE: u32 = 100;
 const FAMILIES: [&str; 3] = ["compute", "loadbalancer", "network"];

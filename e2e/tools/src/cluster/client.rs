@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use crate::cluster::layout::{Layout, NODES_MAX, NetworkNamespace, Node};
 use crate::cluster::needs;
 use crate::cluster::process::{enter, running};
+use crate::cluster::programs::Programs;
 use crate::cluster::run::run;
-use crate::cluster::up::Programs;
 use crate::cluster::wait::say;
 
 /// Fails unless a cluster runs and the caller is root.

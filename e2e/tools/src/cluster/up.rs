@@ -1,6 +1,5 @@
 //! Starts the parts that are not running, in order, and waits until each is ready.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,19 +12,10 @@ use crate::cluster::layout::{
     HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node, PAUSE_IMAGE, PRIVATE_DIRS,
 };
 use crate::cluster::process::{Server, Started, enter, known};
+use crate::cluster::programs::Programs;
 use crate::cluster::run::run;
 use crate::cluster::wait::{Seen, say, wait};
 use crate::cluster::{files, images, needs, network, pki, servers, sysctls};
-
-/// The executables of [`Tool::CLUSTER`].
-#[derive(Clone, Debug, Default)]
-pub struct Programs(pub BTreeMap<Tool, PathBuf>);
-
-impl Programs {
-    pub(crate) fn path(&self, tool: Tool) -> anyhow::Result<&Path> {
-        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} has no path"))
-    }
-}
 
 /// The desired cluster.
 #[derive(Clone, Debug)]

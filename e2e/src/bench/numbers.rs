@@ -1,0 +1,11 @@
+//! Counts as numbers of which shares can be calculated.
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+pub(super) fn float(n: usize) -> f64 {
+    n as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are small")]
+pub(super) fn of_count(n: u64) -> f64 {
+    n as f64
+}
