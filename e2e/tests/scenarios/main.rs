@@ -33,7 +33,6 @@ mod hostile_play;
 mod leader_election;
 mod metrics_names;
 mod minutes;
-mod node_cases;
 mod node_faults;
 mod node_initialisation;
 mod node_lifecycle;

@@ -9,10 +9,8 @@ use anyhow::ensure;
 use e2e::{AuditWrite, Bed, eventually, is_uninitialised, node, seconds};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use serde_json::json;
-
-const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Any number of nodes that join together costs the cloud a few reads, with all controllers running.
 // Behaviour: NI15, W1, W6
@@ -112,70 +110,6 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
     ] {
         assert_eq!(changed.labels()[key], value, "{key}");
     }
-}
-
-/// A node with almost empty fields, addresses of both families in any spelling, and labels that users change.
-// Behaviour: NA2, P33
-#[tokio::test]
-async fn unusual_nodes_and_manual_edits_are_corrected() {
-    let bed = Bed::start().await.unwrap();
-    let (cloud, nodes) = (&bed.cluster.cloud, bed.nodes());
-    // Without labels, annotations, addresses or conditions.
-    let bare_machine = cloud.create_instance("bare").await.unwrap();
-    let mut bare = node("bare").build().unwrap();
-    (bare.metadata.labels, bare.metadata.annotations, bare.status) = (None, None, None);
-    nodes.create(&PostParams::default(), &bare).await.unwrap();
-    let bare = bed.initialised("bare").await.unwrap();
-    assert_eq!(provider_id(&bare), Some(format!("sim://{}/{}", bare_machine.region, bare_machine.id)));
-    assert_eq!(bare.labels()["topology.kubernetes.io/zone"], bare_machine.zone);
-    let internal = ("InternalIP".to_owned(), bare_machine.addresses[0].address.clone());
-    assert_eq!(addresses(&bare).first(), Some(&internal), "{:?}", bare.status);
-
-    let two = json!([
-        { "kind": "internal", "address": "10.0.0.201" },
-        { "kind": "internal", "address": "fd00::1:2" },
-        { "kind": "external", "address": "203.0.113.3" },
-    ]);
-    cloud.create_instances(&json!({ "name": "dual", "addresses": two })).await.unwrap();
-    node("dual").node_ip("10.0.0.201/24").register(&bed.client()).await.unwrap();
-    for bad in ["10.0.0.201/24", "10.0.0.201,203.0.113.3", "10.0.0.201,::", "10.0.0.201, fd00::1:2"] {
-        bed.patch_node("dual", &json!({ "metadata": { "annotations": { NODE_IP: bad } } })).await.unwrap();
-        let told = eventually(&format!("{bad:?} is refused"), seconds(60), || async {
-            let events = bed.events("Node", "dual").await?;
-            let messages: Vec<_> = events.into_iter().filter_map(|event| event.message).collect();
-            ensure!(messages.iter().any(|message| message.contains(bad)), "{messages:?}");
-            Ok(())
-        })
-        .await;
-        told.unwrap();
-        assert!(is_uninitialised(&nodes.get("dual").await.unwrap()), "{bad:?}");
-    }
-    let good = json!({ "metadata": { "annotations": { NODE_IP: "fd00:0::1:2,010.0.0.201" } } });
-    bed.patch_node("dual", &good).await.unwrap();
-    let wanted = [
-        ("InternalIP", "fd00::1:2"),
-        ("InternalIP", "10.0.0.201"),
-        ("ExternalIP", "203.0.113.3"),
-        ("Hostname", "dual"),
-    ];
-    let wanted = wanted.map(|(kind, address)| (kind.to_owned(), address.to_owned()));
-    assert_eq!(addresses(&bed.initialised("dual").await.unwrap()), wanted);
-
-    cloud.reset_counts().await.unwrap();
-    let (zone, older) = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone");
-    let edits = json!({ "metadata": { "labels": { zone: "by-hand", older: null, "team": "blue" } } });
-    bed.patch_node("bare", &edits).await.unwrap();
-    bed.until_node("bare", "has the labels of the cloud again", |node| {
-        let labels = node.labels();
-        ensure!(labels.get(zone) == Some(&bare_machine.zone), "{labels:?}");
-        ensure!(labels.get(older) == Some(&bare_machine.zone), "{labels:?}");
-        ensure!(labels.get("team").is_some_and(|team| team == "blue"), "{labels:?}");
-        Ok(())
-    })
-    .await
-    .unwrap();
-    let counts = cloud.counts().await.unwrap();
-    assert_eq!(counts.writes, 0, "{counts:?}");
 }
 
 /// The node has all values of its instance.

@@ -1,18 +1,13 @@
 //! The end of nodes: instances that are stopped, that are gone, or that only seem to be gone.
 
-use std::fs;
-
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
 use anyhow::{Context, ensure};
-use e2e::{
-    ADAPTER, ApiProxy, Bed, Cluster, ControlPlane, Pods, Ready, Release, Simcloud, Trouble, Values, WITHIN,
-    eventually, merge, node, set_ready,
-};
+use e2e::{ApiProxy, Bed, Ready, Trouble, WITHIN, eventually, merge, node, set_ready};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Node, Secret};
+use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_value, json};
@@ -20,7 +15,6 @@ use serde_json::{Value, from_value, json};
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const RIGHTS: &str = "cloud-controllers:node-controller";
 const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
-const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
 /// Number of attempts in which another writer is faster.
 const RACES: usize = 3;
 
@@ -36,14 +30,6 @@ fn often(brake: &Value) -> Value {
 
 async fn start(brake: &Value) -> Bed {
     Bed::start_with(&often(brake)).await.unwrap()
-}
-
-/// Only the node-controller runs.
-async fn start_alone(brake: &Value) -> Bed {
-    let mut values = often(brake);
-    let idle = json!({ "serviceController": { "enabled": false }, "routeController": { "enabled": false } });
-    merge(&mut values, &idle);
-    Bed::start_with(&values).await.unwrap()
 }
 
 /// A node whose instance is stopped is tainted. A node whose instance is gone is deleted, and no other node is.
@@ -152,176 +138,6 @@ async fn a_mass_deletion_is_held_and_reported() {
     bed.node_gone("c").await.unwrap();
     gauges(&mut bed, 0.0, 0.0).await;
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
-}
-
-/// Neither its listing nor its answers contain any instance: that proves nothing.
-// Behaviour: ND6, W8
-#[tokio::test]
-async fn an_empty_cloud_deletes_no_node() {
-    let mut bed = start_alone(&json!({ "maxShare": 20 })).await;
-    let all = ["a", "b", "c", "d", "e"];
-    for name in all {
-        bed.join(name, None).await.unwrap();
-    }
-    let nothing = json!({ "respond": { "status": 200, "body": { "instances": [], "missing": [] } } });
-    for (operation, action) in [("ListInstances", json!("empty_page")), ("BatchGetInstances", nothing)] {
-        let fault = json!({ "match": { "operation": operation }, "action": action });
-        bed.cluster.cloud.add_fault(&from_value(fault).unwrap()).await.unwrap();
-    }
-    bed.cluster.cloud.reset_counts().await.unwrap();
-    for name in all {
-        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
-    }
-    for operation in [Operation::ListInstances, Operation::BatchGetInstances] {
-        let asked = eventually("the cloud answers without instances, three times", WITHIN, || async {
-            let requests = bed.cluster.cloud.requests().await?;
-            let struck = requests.iter().filter(|entry| entry.fault && entry.operation == operation).count();
-            ensure!(struck >= 3, "{operation}: {struck} answers without instances");
-            Ok(())
-        });
-        asked.await.unwrap();
-    }
-    for name in all {
-        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
-    }
-    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
-    assert!(writes.iter().all(|it| it.verb != "delete"), "{writes:?}");
-}
-
-/// Instances are deleted while the adapter is down, and many more while the controller is down, just after an empty listing.
-// Behaviour: ND5, ND12, ND13, P31
-#[tokio::test]
-async fn deletions_during_an_outage_are_found_and_may_be_held() {
-    let mut bed = start_alone(&json!({ "maxNumber": 1, "window": "1s" })).await;
-    let (crowd, others, removed) = (["a", "b", "c"], ["d", "e"], ["f", "g"]);
-    let all = [&crowd[..], &others, &removed].concat();
-    for name in &all {
-        bed.cluster.cloud.create_instance(name).await.unwrap();
-        node(name).register(&bed.client()).await.unwrap();
-    }
-    for name in &all {
-        bed.initialised(name).await.unwrap();
-    }
-    unavailable_adapter_deletes_nothing(&mut bed, removed).await;
-    bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
-    for name in removed {
-        bed.node_gone(name).await.unwrap();
-        assert_eq!(bed.times("Node", name, "DeletionHeld").await.unwrap(), 0, "{name}");
-    }
-
-    let empty = json!({ "match": { "operation": "ListInstances" }, "action": "empty_page" });
-    bed.cluster.cloud.add_fault(&from_value(empty).unwrap()).await.unwrap();
-    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-    let empty = eventually("the controller sees no instance", WITHIN, || async {
-        let objects = pod.counted("cloud_controller_mirror_objects", "mirror").await?;
-        ensure!(objects.get("instances").is_some_and(|&there| there < 0.5), "{objects:?}");
-        Ok(())
-    });
-    empty.await.unwrap();
-    bed.cluster.pods.get("node-controller").unwrap().terminate().await.unwrap();
-    for name in crowd {
-        lose(&bed, name).await;
-    }
-    bed.cluster.cloud.clear_faults().await.unwrap();
-    bed.cluster.pods.get("node-controller").unwrap().start().unwrap();
-    for name in crowd {
-        bed.told("Node", name, "DeletionHeld").await.unwrap();
-    }
-    for name in crowd.into_iter().chain(others) {
-        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
-    }
-    let writes = bed.writes_of("node-controller", <_>::default(), "").unwrap();
-    let mut deleted: Vec<_> = writes.iter().filter(|it| it.verb == "delete").map(|it| &*it.name).collect();
-    deleted.sort_unstable();
-    assert_eq!(deleted, removed, "no other node is deleted");
-}
-
-/// The autoscaler removes some nodes. The outage of the adapter is reported on the controller's own pages, and on none of the nodes.
-async fn unavailable_adapter_deletes_nothing(bed: &mut Bed, removed: [&str; 2]) {
-    bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
-    bed.unready("node-controller", "unreachable since").await.unwrap();
-    let asked = questions(bed).await;
-    for name in removed {
-        let taint = json!({ "spec": { "taints": [{ "key": AUTOSCALER, "effect": "NoSchedule" }] } });
-        bed.patch_node(name, &taint).await.unwrap();
-        lose(bed, name).await;
-    }
-    // The controller still reconciles nodes: this one is ready.
-    let taint = json!({ "spec": { "taints": [{ "key": SHUTDOWN, "effect": "NoSchedule" }] } });
-    for _ in 0..3 {
-        bed.patch_node("a", &taint).await.unwrap();
-        until_tainted(bed, "a", false).await;
-    }
-    for name in removed {
-        let events = bed.events("Node", name).await.unwrap();
-        let told: Vec<_> = events.iter().filter_map(|event| event.reason.as_deref()).collect();
-        assert_eq!(told, ["Synced"], "{name}");
-        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
-    }
-    assert_eq!(questions(bed).await, asked);
-    let pod = &*bed.cluster.pods.get("node-controller").unwrap();
-    let log = fs::read_to_string(pod.log()).unwrap();
-    let told =
-        |line: &str| line.contains("Cannot reach the peer; retrying") && line.contains("cloud adapter");
-    assert!(log.lines().any(told), "{}", pod.tail());
-    let ages = eventually("the cache of the cloud becomes old", WITHIN, || async {
-        let ages = pod.counted("cloud_controller_mirror_age_seconds", "mirror").await?;
-        ensure!(ages.get("instances").is_some_and(|&age| age > 5.0), "{ages:?}");
-        Ok(())
-    });
-    ages.await.unwrap();
-}
-
-/// Number of `BatchGetInstances` calls of the controller.
-async fn questions(bed: &mut Bed) -> Option<f64> {
-    let pod = bed.cluster.pods.get("node-controller").unwrap();
-    let calls = pod.counted("cloud_controller_adapter_calls_total", "call").await.unwrap();
-    calls.get("BatchGetInstances").copied()
-}
-
-/// The cloud accepts the token, but for another project, which has none of the instances. That proves nothing.
-// Behaviour: ND6, W3
-#[tokio::test]
-async fn credentials_of_another_project_delete_nothing() {
-    let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
-    let mut cloud = Simcloud::start(&control_plane).await.unwrap();
-    cloud.set_tokens(&json!([{ "token": "ours" }])).await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
-    let secret = json!({ "metadata": { "name": "credentials" }, "stringData": { "token": "ours" } });
-    secrets.create(&PostParams::default(), &from_value(secret).unwrap()).await.unwrap();
-    let mut values = Values::new().unwrap().simcloud(cloud.url()).render();
-    merge(&mut values, &often(&json!({})));
-    merge(&mut values, &json!({ "adapter": { "credentialsSecret": "credentials" } }));
-    let release = Release::install(&control_plane, &values).await.unwrap();
-    let pods = Pods::from_release(&control_plane, &release).await.unwrap();
-    let mut bed = Bed { cluster: Cluster { pods, cloud, release, control_plane }, within: WITHIN };
-    bed.start_pods().await.unwrap();
-    for name in ["a", "b", "c"] {
-        bed.join(name, None).await.unwrap();
-    }
-
-    let elsewhere = json!([{ "token": "ours", "project": "other" }]);
-    bed.cluster.cloud.set_tokens(&elsewhere).await.unwrap();
-    for name in ["a", "b", "c"] {
-        set_ready(&bed.client(), name, Ready::Unknown).await.unwrap();
-    }
-    // A running adapter notices the other project, and its earlier listings stay.
-    let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
-    let noticed =
-        eventually("the adapter stops calling the cloud with these credentials", WITHIN, || async {
-            let states = adapter.counted("cloud_adapter_breaker_state", "family").await?;
-            ensure!(states.get("credentials").is_some_and(|&state| state > 0.0), "{states:?}");
-            Ok(())
-        });
-    noticed.await.unwrap();
-    // A new adapter cannot notice it; the controller has no listing of the cloud.
-    let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
-    adapter.terminate().await.unwrap();
-    adapter.start().unwrap();
-    bed.unready("node-controller", "the token is for the project other").await.unwrap();
-    for name in ["a", "b", "c"] {
-        assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
-    }
 }
 
 /// A node whose instance is not proven gone stays, even if it comes back between the proof and the deletion.
