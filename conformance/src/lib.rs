@@ -62,8 +62,8 @@
 //!   it at its field.
 //! - Prove that a check can fail: run it against an adapter with that fault, and add the fault to the table of faults.
 //!
-//! To run a check: build the binaries of `adapter-sim` and `conformance-sim`, then `conformance-sim run --lanes 1 -- --include LB-06`;
-//! against any other adapter: `adapter-conformance --params FILE --include LB-06`.
+//! To run a check on the simulated cloud: `cargo xtask conformance -- --include LB-06`; against any other adapter:
+//! `adapter-conformance --params FILE --include LB-06`.
 
 pub mod api;
 pub mod check;
@@ -82,6 +82,8 @@ pub mod proxy;
 mod relay;
 pub mod report;
 pub mod run;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod tracker;
 pub mod transcript;
 

@@ -15,8 +15,8 @@ const BUILD: [&str; 8] = [
     "--bins",
     "--package",
     "adapter-conformance",
-    "--package",
-    "conformance-sim",
+    "--features",
+    "adapter-conformance/sim",
     "--package",
     "adapter-sim",
 ];

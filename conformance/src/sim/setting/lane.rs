@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::{Bucket, Plan};
-use crate::{command, process};
+use crate::sim::{command, process};
 
 /// The line that simcloud prints when it listens.
 const LISTENS: &str = "simcloud listens on ";

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use conformance_sim::{Plan, Setting};
+use adapter_conformance::sim::{Plan, Setting};
 
 /// Time limit, longer than the clean-up takes even on a busy host.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     // Test binaries are one folder below.
     let folders = me.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
-    found.with_context(|| format!("{name} is not built: `cargo build --bins -p {name}` or `-p adapter-sim`"))
+    found.with_context(|| format!("{name} is not built: `cargo build --workspace --bins --tests`"))
 }
 
 /// Starts a background process in a process group of its own, so that it does not receive Ctrl-C. Its output is appended to `NAME.log`, its

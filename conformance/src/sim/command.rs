@@ -1,5 +1,5 @@
 //! The commands of the parameter file, for a lane of the simulated cloud. They get the variables of `adapter_conformance::hooks`, and those
-//! that [`Setting`](crate::Setting) gives each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
+//! that [`Setting`](crate::sim::Setting) gives each lane: `CLOUD` (base URL of its simcloud) and `FOLDER` (its files).
 
 mod cloud;
 mod files;
@@ -19,7 +19,7 @@ pub(crate) use self::{
     cloud::TOKEN,
     files::{CONFIG, SERVER_FILES, next},
 };
-use crate::process;
+use crate::sim::process;
 
 /// The available commands, as keys of the parameter file.
 pub(crate) const NAMES: [&str; 24] = [

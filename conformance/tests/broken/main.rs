@@ -1,7 +1,7 @@
 //! Tests the suite: runs it against adapters that each have one fault. Each must fail exactly the checks in the table `broken.table`; the
 //! adapter without a fault must fail none.
 //!
-//! Needs the programs: `cargo build --bins -p adapter-sim -p conformance-sim`. A run tests the adapter without a fault and a sample of the
+//! Needs the programs of `adapter-sim`: `cargo build --bins -p adapter-sim`. A run tests the adapter without a fault and a sample of the
 //! others, which differs from commit to commit. `BROKEN_ADAPTERS=all` tests all, and a comma-separated list of faults tests only those.
 //! `UPDATE_BROKEN_TABLE`, with the same values, runs all checks of the first two tiers and writes the failed ones into the table: for a new
 //! check or a new fault.
@@ -69,7 +69,7 @@ async fn compare() {
     let wrong: Vec<String> = seen.iter().filter(|one| !one.is_as_listed()).map(Seen::difference).collect();
     let repair = format!(
         "to repeat these, independent of the commit: {CHOICE}=<fault>,... cargo test -p \
-         conformance-sim --test broken; if the new results are right, update the table: \
+         adapter-conformance --features sim --test broken; if the new results are right, update the table: \
          {UPDATE}=<fault>,... instead"
     );
     assert!(wrong.is_empty(), "\n{}\n{repair}", wrong.join("\n"));

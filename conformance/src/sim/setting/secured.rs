@@ -9,7 +9,7 @@ use cloud_adapter::testing::{Ca, ISSUER, TokenKey, jwks};
 use serde_json::{Map, Value, json};
 
 use super::{hooks, lane::Lane};
-use crate::command;
+use crate::sim::command;
 
 /// The only cluster that the adapter serves, and the audience of its tokens.
 const CLUSTER: &str = "c1";

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
+use adapter_conformance::sim::{Bucket, Plan, Setting};
 use adapter_conformance::{
     Params, Selection,
     check::{Check, Need, Tier},
     checks,
     report::{Outcome, progress::Silent, table},
 };
-use conformance_sim::{Bucket, Plan, Setting};
 use tokio::{task, time::Instant};
 use tokio_util::sync::CancellationToken;
 

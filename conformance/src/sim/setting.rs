@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use self::lane::Lane;
-use crate::{command, process};
+use crate::sim::{command, process};
 
 /// Default bucket of each family, in calls per second: high enough not to limit most checks, low enough for the checks of budgets.
 const RATE: u32 = 50;

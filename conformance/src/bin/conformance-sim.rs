@@ -7,9 +7,9 @@ use std::{
     process::ExitCode,
 };
 
+use adapter_conformance::sim::{Plan, Setting, command, lease_server};
 use adapter_conformance::{Options, program};
 use clap::{Parser, Subcommand};
-use conformance_sim::{Plan, Setting, command, lease_server};
 
 /// Run adapter-conformance against the simulated cloud
 #[derive(Debug, Parser)]
