@@ -26,9 +26,9 @@ use tonic_types::StatusExt as _;
 
 pub use self::watch::{Event, Listing, Mirror, Watch};
 use crate::{
-    check::Stop,
     tracker::Tracker,
     transcript::{Transcript, brief},
+    verdict::Stop,
 };
 
 /// How long a call may hang after its deadline before the suite stops waiting.

@@ -2,12 +2,11 @@
 
 use std::{fmt, time::Duration};
 
+use clap::ValueEnum;
 use futures::future::BoxFuture;
 
+pub use crate::verdict::{Finding, Need, Stop, Verdict};
 use crate::{context::Context, hooks::Hook};
-
-/// Result of a check's function; `Ok` means that the check passed.
-pub type Verdict = Result<(), Stop>;
 
 /// A check's function. `run!(check)` turns an `async fn check(cx: &Context) -> Verdict` into this type.
 pub type Run = for<'a> fn(&'a Context) -> BoxFuture<'a, Verdict>;
@@ -48,13 +47,16 @@ pub struct Check {
 }
 
 /// Prerequisites of a check, in three levels. Each level has its own verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Tier {
     /// The check only makes calls to the adapter.
+    #[value(name = "T1", help = "Only calls of the contract")]
     T1,
     /// A proxy between adapter and vendor counts calls and injects faults.
+    #[value(name = "T2", help = "With a proxy between adapter and vendor")]
     T2,
     /// The check kills, restarts or reconfigures the adapter's process.
+    #[value(name = "T3", help = "With an adapter that the suite kills and starts")]
     T3,
 }
 
@@ -65,41 +67,6 @@ pub enum Standing {
     Mandatory,
     /// The check applies only to adapters that report the capability.
     Capability,
-}
-
-/// A prerequisite of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// A capability of `GetInfo`.
-    Capability(&'static str),
-    /// A command in the parameter file.
-    Hook(Hook),
-    /// The suite's own proxy between adapter and vendor.
-    Proxy,
-    /// An adapter that authenticates callers, and an identity for each role.
-    Secured,
-    /// Two replicas of one adapter.
-    Replicas,
-    /// Another optional key of the parameter file, such as `vendor.lists`.
-    Param(&'static str),
-}
-
-/// Why a check's function ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The adapter does not meet a requirement of the contract.
-    Failed(Finding),
-    /// The check cannot decide in this environment; holds the cause.
-    Skipped(String),
-}
-
-/// The report of a failed check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The requirement of the contract, as one sentence.
-    pub wants: String,
-    /// The observation that contradicts the requirement.
-    pub came: String,
 }
 
 impl Check {
@@ -171,49 +138,8 @@ impl Check {
     }
 }
 
-impl Stop {
-    /// Reports that the adapter does not meet a requirement of the contract.
-    pub fn failed(wants: impl Into<String>, came: impl Into<String>) -> Self {
-        Self::Failed(Finding { wants: wants.into(), came: came.into() })
-    }
-
-    /// Reports that the check cannot decide in this environment.
-    pub fn skipped(why: impl Into<String>) -> Self {
-        Self::Skipped(why.into())
-    }
-}
-
-impl Need {
-    /// The reason that is reported when the prerequisite is missing.
-    pub fn lack(&self) -> String {
-        match self {
-            Self::Capability(name) => format!("the adapter does not report the capability {name}"),
-            Self::Hook(_) | Self::Proxy | Self::Secured | Self::Replicas | Self::Param(_) => {
-                format!("{self} is not set")
-            }
-        }
-    }
-}
-
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::T1 => "T1",
-            Self::T2 => "T2",
-            Self::T3 => "T3",
-        })
-    }
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Capability(name) => write!(f, "capability {name}"),
-            Self::Hook(hook) => write!(f, "hooks.{hook}"),
-            Self::Proxy => f.write_str("lanes[].proxy"),
-            Self::Secured => f.write_str("secured"),
-            Self::Replicas => f.write_str("replicas"),
-            Self::Param(key) => f.write_str(key),
-        }
+        fmt::Debug::fmt(self, f)
     }
 }

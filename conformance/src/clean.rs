@@ -32,8 +32,8 @@ const EPOCH: u64 = 1 << 40;
 /// Maximum number of upserts and deletes in one request. Source: contract, ApplyRoutes.
 const ROUTES_MAX: usize = 200;
 
-/// Removes everything. Returns the objects that are left, one line for each.
-pub(crate) async fn clean(cx: &Context) -> Vec<String> {
+/// Removes everything. `exclusive`: whether the check had exclusive use of the adapter. Returns the objects that are left, one line for each.
+pub(crate) async fn clean(cx: &Context, exclusive: bool) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();
     let nothing = made.balancers.is_empty() && made.routes.is_empty() && cx.clusters().is_empty();
@@ -43,8 +43,10 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
             left.push(format!("the adapter hangs: {}", text(&stop)));
         }
     }
-    let acted = cx.check().exclusive && cx.lane().proxy.as_ref().is_some_and(Proxy::clear);
-    left.extend(healed(cx, acted).await);
+    let acted = exclusive && cx.lane().proxy.as_ref().is_some_and(Proxy::clear);
+    if exclusive {
+        left.extend(healed(cx, acted).await);
+    }
     if !nothing {
         cx.note("cleaning up");
         left.extend(remove_all(cx, &made, end).await);
@@ -56,17 +58,18 @@ pub(crate) async fn clean(cx: &Context) -> Vec<String> {
             left.push(format!("{variables:?}: {}", text(&stop)));
         }
     }
-    left.extend(healed(cx, false).await);
+    if exclusive {
+        left.extend(healed(cx, false).await);
+    }
     if !nothing {
         left.extend(leaks(cx).await);
     }
     left
 }
 
-/// Waits until the adapter has recovered from faults, if the check injected faults or the adapter reports any. Only for checks with
-/// exclusive use.
+/// Waits until the adapter has recovered from faults, if the check injected faults or the adapter reports any.
 async fn healed(cx: &Context, acted: bool) -> Option<String> {
-    if !cx.check().exclusive || !(acted || cx.is_marked().await) {
+    if !(acted || cx.is_marked().await) {
         return None;
     }
     cx.heal().await.err().map(|stop| text(&stop))

@@ -26,7 +26,6 @@ use tokio::time::Instant;
 
 use crate::{
     api::{Api, CallResult, Listing, Role},
-    check::{Check, Need, Stop},
     cluster::{Balancer, Cluster, uuid},
     expect,
     hooks::Hook,
@@ -35,6 +34,7 @@ use crate::{
     proxy::Proxy,
     tracker::Tracker,
     transcript::Transcript,
+    verdict::{Need, Stop},
 };
 
 /// The capability of vendors that can store the owner of a route.
@@ -51,7 +51,6 @@ const IDS_MAX: usize = 400;
 /// removed after the check.
 #[derive(Debug)]
 pub struct Context {
-    check: Check,
     params: Arc<Params>,
     lane: Arc<Lane>,
     run: Run,
@@ -62,9 +61,13 @@ pub struct Context {
     tracker: Tracker,
 }
 
-/// The run and the repetition that a check belongs to.
+/// A check, and the run and the repetition that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
+    /// ID of the check.
+    pub(crate) check: &'static str,
+    /// Whether the check also calls each replica.
+    pub(crate) visits_replicas: bool,
     /// Seed of all random choices.
     pub(crate) seed: u64,
     /// Distinguishes two runs with the same seed in the cloud.
@@ -73,9 +76,8 @@ pub(crate) struct Run {
 }
 
 impl Context {
-    pub(crate) fn new(check: Check, params: Arc<Params>, lane: Arc<Lane>, run: Run) -> Self {
+    pub(crate) fn new(params: Arc<Params>, lane: Arc<Lane>, run: Run) -> Self {
         Self {
-            check,
             params,
             lane,
             run,
@@ -158,9 +160,9 @@ impl Context {
 
     /// A pseudo-random number, determined by the seed.
     pub fn random(&self) -> u64 {
-        let Run { seed, repetition, .. } = self.run;
+        let Run { check, seed, repetition, .. } = self.run;
         let n = self.dice.fetch_add(1, Ordering::Relaxed);
-        let digest = Sha256::digest(format!("{seed}/{}/{repetition}/{n}", self.check.id));
+        let digest = Sha256::digest(format!("{seed}/{check}/{repetition}/{n}"));
         digest.iter().take(8).fold(0, |sum, &byte| (sum << 8) | u64::from(byte))
     }
 
@@ -204,7 +206,7 @@ impl Context {
         Ok(self.over(role, channel))
     }
 
-    /// A client with this role for each replica: the replicas under test, or those that a check [visits](Check::visits_replicas). Empty
+    /// A client with this role for each replica: the replicas under test, or those that a check [visits](crate::check::Check::visits_replicas). Empty
     /// without replicas.
     /// Returns an error if an endpoint or the identity is invalid.
     pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
@@ -212,7 +214,7 @@ impl Context {
             Kind::Replicas => Some(&self.lane.params),
             Kind::Plain | Kind::Secured => self.params.replicas.as_ref(),
         };
-        let lane = lane.filter(|_| self.check.visits_replicas || self.lane.kind == Kind::Replicas);
+        let lane = lane.filter(|_| self.run.visits_replicas || self.lane.kind == Kind::Replicas);
         let open = |lane, endpoint: &String| match lane::visit(lane, endpoint, role) {
             Ok(channel) => Ok(self.over(role, channel)),
             Err(error) => Err(Stop::failed("the parameter file names replicas", error.to_string())),
@@ -249,16 +251,16 @@ impl Context {
         let samples = Arc::new(self.params.samples.clone());
         let mut cluster = Cluster::new(id, self.lane.next_cluster(), samples);
         if self.lane.params.cluster_id.is_some() {
-            let Run { nonce, repetition, .. } = self.run;
-            cluster = cluster.sharded(&format!("{nonce:x}-{}-{repetition}", self.check.id));
+            let Run { check, nonce, repetition, .. } = self.run;
+            cluster = cluster.sharded(&format!("{nonce:x}-{check}-{repetition}"));
         }
         clusters.push(cluster.clone());
         cluster
     }
 
     fn cluster_id(&self, n: usize) -> String {
-        let Run { seed, nonce, repetition } = self.run;
-        uuid(&[&format!("{seed}/{nonce}/{}/{repetition}/{n}", self.check.id), &self.lane.name])
+        let Run { check, seed, nonce, repetition, .. } = self.run;
+        uuid(&[&format!("{seed}/{nonce}/{check}/{repetition}/{n}"), &self.lane.name])
     }
 
     pub(crate) fn clusters(&self) -> Vec<Cluster> {
@@ -509,10 +511,6 @@ impl Context {
             })?;
             tokio::time::sleep(TICK).await;
         }
-    }
-
-    pub(crate) fn check(&self) -> &Check {
-        &self.check
     }
 
     pub(crate) fn transcript(&self) -> &Transcript {

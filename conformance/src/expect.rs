@@ -6,7 +6,7 @@ use cloud_api_proto::Reason;
 
 use crate::{
     api::{CallError, CallResult},
-    check::{Stop, Verdict},
+    verdict::{Stop, Verdict},
 };
 
 /// Asserts that a condition holds. Evaluates `came` only if it does not.

@@ -9,8 +9,6 @@ use std::{collections::BTreeMap, fmt, process::Stdio, time::Duration};
 use serde::Deserialize;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
-use crate::check::Stop;
-
 /// Maximum bytes of output; more is a defect of the command.
 const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 
@@ -78,44 +76,12 @@ pub enum Hook {
     JumpClock,
 }
 
-impl Hook {
-    /// The command's key in the parameter file.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::CreateInstances => "createInstances",
-            Self::DeleteInstances => "deleteInstances",
-            Self::StopInstance => "stopInstance",
-            Self::StartInstance => "startInstance",
-            Self::ChangeInstance => "changeInstance",
-            Self::TouchInstance => "touchInstance",
-            Self::CreateLoadBalancer => "createLoadBalancer",
-            Self::DeleteLoadBalancer => "deleteLoadBalancer",
-            Self::DescribeLoadBalancer => "describeLoadBalancer",
-            Self::BreakLoadBalancer => "breakLoadBalancer",
-            Self::DriftLoadBalancer => "driftLoadBalancer",
-            Self::CreateRoute => "createRoute",
-            Self::DeleteRoute => "deleteRoute",
-            Self::ListOwned => "listOwned",
-            Self::ListLoadBalancers => "listLoadBalancers",
-            Self::LagReads => "lagReads",
-            Self::KillAdapter => "killAdapter",
-            Self::StopAdapter => "stopAdapter",
-            Self::StartAdapter => "startAdapter",
-            Self::StartAdapterWithNextHash => "startAdapterWithNextHash",
-            Self::BreakConfig => "breakConfig",
-            Self::MendConfig => "mendConfig",
-            Self::RotateCredentials => "rotateCredentials",
-            Self::RevokeCredentials => "revokeCredentials",
-            Self::RotateServerCertificate => "rotateServerCertificate",
-            Self::RotateTokens => "rotateTokens",
-            Self::JumpClock => "jumpClock",
-        }
-    }
-}
-
 impl fmt::Display for Hook {
+    /// The command's key in the parameter file: the name in camel case.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        let name = format!("{self:?}");
+        let (first, rest) = name.split_at(1);
+        write!(f, "{}{rest}", first.to_ascii_lowercase())
     }
 }
 
@@ -139,17 +105,6 @@ pub enum HookError {
     Failed { hook: Hook, status: std::process::ExitStatus, stderr: String },
     #[error("hooks.{hook} did not end within timings.hook, {} s", limit.as_secs())]
     Slow { hook: Hook, limit: Duration },
-}
-
-impl From<HookError> for Stop {
-    fn from(error: HookError) -> Self {
-        match error {
-            HookError::Missing(hook) => Self::skipped(format!("hooks.{hook} is not set")),
-            HookError::Run { .. } | HookError::Failed { .. } | HookError::Slow { .. } => {
-                Self::failed("commands of the parameter file must work", chain(&error))
-            }
-        }
-    }
 }
 
 impl Hooks {
@@ -199,15 +154,4 @@ async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Resul
         pipe.take(OUTPUT_MAX).read_to_end(&mut text).await?;
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// An error with all its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

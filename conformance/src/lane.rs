@@ -16,13 +16,13 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     api::{Api, Role},
-    check::{Check, Need, Stop},
     cluster::uuid,
     hooks::{Hook, Hooks},
     params::{IdentityParams, LaneParams, Params},
     proxy::{Proxy, ProxyError},
     tracker::Tracker,
     transcript::Transcript,
+    verdict::{Need, Stop},
 };
 
 /// Time limit for the first answer of an adapter.
@@ -157,8 +157,8 @@ impl Lane {
     }
 
     /// The prerequisites of a check that this lane lacks.
-    pub fn lacks(&self, check: &Check, params: &Params) -> Vec<Need> {
-        check.needs.iter().filter(|need| !self.offers(**need, params)).copied().collect()
+    pub fn lacks(&self, needs: &[Need], params: &Params) -> Vec<Need> {
+        needs.iter().filter(|need| !self.offers(**need, params)).copied().collect()
     }
 
     fn offers(&self, need: Need, params: &Params) -> bool {
@@ -172,9 +172,9 @@ impl Lane {
         }
     }
 
-    /// Whether a check may run on this lane: special lanes run only the checks that need them.
-    pub fn suits(&self, check: &Check) -> bool {
-        self.kind == kind(check)
+    /// Whether a check with these prerequisites may run on this lane: special lanes run only the checks that need them.
+    pub fn suits(&self, needs: &[Need]) -> bool {
+        self.kind == kind(needs)
     }
 
     /// Waits until the adapter answers and reports its scope in the cloud.
@@ -256,11 +256,11 @@ const HINT: &str = "check the endpoint (--endpoint: http or https?), the CA (--t
 const HINT_READY: &str =
     "check the adapter's log: can the adapter reach the vendor, through the proxy if lanes[].proxy is set?";
 
-/// The kind of lane that a check needs.
-pub(crate) fn kind(check: &Check) -> Kind {
-    if check.needs.contains(&Need::Secured) {
+/// The kind of lane that a check with these prerequisites needs.
+pub(crate) fn kind(needs: &[Need]) -> Kind {
+    if needs.contains(&Need::Secured) {
         Kind::Secured
-    } else if check.needs.contains(&Need::Replicas) {
+    } else if needs.contains(&Need::Replicas) {
         Kind::Replicas
     } else {
         Kind::Plain

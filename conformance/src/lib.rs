@@ -86,6 +86,7 @@ pub mod run;
 pub mod sim;
 mod tracker;
 pub mod transcript;
+mod verdict;
 
 pub use self::{
     options::Options,

@@ -3,9 +3,10 @@
 //! The proxy depends only on HTTP, so it works with adapters in any language. Vendor-specific facts (which calls list, the form of an empty
 //! page) come from the parameter file.
 //!
-//! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `server`
-//! listens, `authority` issues certificates.
+//! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `answer`
+//! is the response, `server` listens, `authority` issues certificates.
 
+mod answer;
 mod authority;
 mod forward;
 mod log;
@@ -27,8 +28,8 @@ pub use self::{
     rule::{Action, Rule},
 };
 use crate::{
-    check::Stop,
     params::{ProxyParams, VendorParams},
+    verdict::Stop,
 };
 
 /// A running proxy. Clones share it; it stops when the last clone is dropped.

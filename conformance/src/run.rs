@@ -201,7 +201,8 @@ async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunEr
         return Err(RunError::NoLane);
     }
     let visited = chosen.iter().any(|check| check.visits_replicas);
-    let wanted = |of: Kind| chosen.iter().any(|check| kind(check) == of) || (of == Kind::Replicas && visited);
+    let wanted =
+        |of: Kind| chosen.iter().any(|check| kind(check.needs) == of) || (of == Kind::Replicas && visited);
     let opening = all.into_iter().enumerate().filter(|(_, (of, _))| wanted(*of)).map(|(at, (of, lane))| {
         let name = match of {
             _ if !lane.name.is_empty() => lane.name.clone(),
@@ -217,7 +218,8 @@ async fn open(params: &Params, chosen: &[Check]) -> Result<Vec<Arc<Lane>>, RunEr
 
 /// The reason why a check runs on none of the lanes.
 fn skipped(check: &Check, lanes: &[Arc<Lane>], params: &Params) -> Option<String> {
-    let lacks = lanes.iter().filter(|lane| lane.suits(check)).map(|lane| lane.lacks(check, params));
+    let lacks =
+        lanes.iter().filter(|lane| lane.suits(check.needs)).map(|lane| lane.lacks(check.needs, params));
     let Some(lacks) = lacks.min_by_key(Vec::len) else {
         let needs = check.needs.iter().filter(|need| matches!(need, Need::Secured | Need::Replicas));
         return Some(needs.map(Need::lack).collect::<Vec<_>>().join(", "));
@@ -243,7 +245,7 @@ fn skip(check: Check, why: String) -> Entry {
 /// Takes checks from the queue until none is left for this lane: runs those with exclusive use one by one, the others concurrently.
 async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let may = |check: &Check| lane.suits(check) && lane.lacks(check, &shared.params).is_empty();
+    let may = |check: &Check| lane.suits(check.needs) && lane.lacks(check.needs, &shared.params).is_empty();
     for alone in [alone_first, !alone_first] {
         let width = if alone { 1 } else { shared.selection.parallel.max(1) };
         let mut running = JoinSet::new();
@@ -266,8 +268,9 @@ async fn work(lane: Arc<Lane>, shared: Arc<Shared>, alone_first: bool) -> Vec<En
 /// Runs one check, and deletes what it created even if it panics.
 async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let Task { check, repetition } = task;
-    let run = Run { seed: shared.seed, nonce: shared.nonce, repetition };
-    let cx = Context::new(check, Arc::clone(&shared.params), Arc::clone(&lane), run);
+    let Check { id, visits_replicas, .. } = check;
+    let run = Run { check: id, visits_replicas, seed: shared.seed, nonce: shared.nonce, repetition };
+    let cx = Context::new(Arc::clone(&shared.params), Arc::clone(&lane), run);
     let (_stops, _looks) = match lane.kind {
         Kind::Replicas => (Some(shared.replicas.write().await), None),
         Kind::Plain | Kind::Secured if check.visits_replicas => (None, Some(shared.replicas.read().await)),
@@ -279,13 +282,13 @@ async fn one(task: Task, lane: Arc<Lane>, shared: Arc<Shared>) -> Entry {
     let usual = check.limit.mul_f64(limit_factor(shared.params.timings.converge));
     let limit = shared.selection.limit.map_or(usual, |limit| limit.min(usual));
     let verdict = tokio::select! {
-        verdict = guarded(&cx, limit) => verdict,
+        verdict = guarded(&cx, &check, limit) => verdict,
         () = shared.stop.cancelled() => Err(Stop::skipped("the run was ended early")),
     };
     let took = begun.elapsed();
     let calls = lane.proxy.as_ref().zip(mark).map(|(proxy, mark)| proxy.since(mark).to_string());
     let transcript = cx.transcript().lines();
-    let left = caught(clean(&cx)).await;
+    let left = caught(clean(&cx, check.exclusive)).await;
     let left =
         left.unwrap_or_else(|panic| vec![format!("objects of the check: cleaning up panicked: {panic}")]);
     let outcome = judged(verdict, &left);
@@ -315,13 +318,12 @@ fn limit_factor(converge: Duration) -> f64 {
 }
 
 /// Runs the check's own function within its time limit, if the adapter answers. A panic is a failure.
-async fn guarded(cx: &Context, limit: Duration) -> Verdict {
+async fn guarded(cx: &Context, check: &Check, limit: Duration) -> Verdict {
     if let Err(error) = cx.lane().ask(FIRST_ANSWER).await {
         let wants =
             format!("the adapter answers GetInfo within {} s before the check", FIRST_ANSWER.as_secs());
         return Err(Stop::failed(wants, error));
     }
-    let check = cx.check();
     match tokio::time::timeout(limit, caught((check.run)(cx))).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(panic)) => Err(Stop::failed("the check does not panic", format!("it panicked: {panic}"))),

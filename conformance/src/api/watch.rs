@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
 use super::{Api, CallResult};
-use crate::{check::Stop, expect, transcript::brief};
+use crate::{transcript::brief, verdict::Stop};
 
 /// Maximum items of a listing, so that an endless stream cannot exhaust memory.
 const ITEMS_MAX: usize = 200_000;
@@ -102,7 +102,7 @@ impl<T: Event> Watch<T> {
     /// Returns the next event.
     pub async fn event(&mut self, within: Duration) -> Result<Mirror<T::Item>, Stop> {
         let message = self.next(within).await?;
-        Ok(expect::some(message, "the stream continues")?.mirror())
+        message.map(T::mirror).ok_or_else(|| Stop::failed("the stream continues", "the value is not set"))
     }
 
     /// Reads up to the next Synced event, from any position of the stream.
@@ -117,10 +117,10 @@ impl<T: Event> Watch<T> {
                 Mirror::Items(more) => {
                     chunks.push(more.len());
                     items.extend(more);
-                    let few = items.len() <= ITEMS_MAX;
-                    expect::that(few, "a listing ends with Synced", || {
-                        format!("more than {ITEMS_MAX} items")
-                    })?;
+                    if items.len() > ITEMS_MAX {
+                        let came = format!("more than {ITEMS_MAX} items");
+                        return Err(Stop::failed("a listing ends with Synced", came));
+                    }
                 }
                 Mirror::Synced(synced) => return Ok(Listing { scope, items, chunks, synced }),
                 Mirror::Upsert(_) | Mirror::Gone { .. } | Mirror::Bookmark(_) | Mirror::Unknown => (),

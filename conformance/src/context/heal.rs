@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use cloud_api_proto::v1alpha1::{WatchStatusResponse, breaker::State};
 
 use super::Context;
-use crate::{api::Role, check::Stop, hooks::Hook, lane::FIRST_ANSWER};
+use crate::{api::Role, hooks::Hook, lane::FIRST_ANSWER, verdict::Stop};
 
 /// Limit for a status report, which the adapter has in memory.
 const STATUS_WITHIN: Duration = Duration::from_secs(2);

@@ -1,19 +1,17 @@
 //! Handles one call: applies the matching rule, sends the call to the vendor, and returns the response.
 
-use std::{convert::Infallible, fs, path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use futures::{StreamExt as _, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body::Frame;
-use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http::{HeaderMap, HeaderName, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::{
     ProxyError, Shared,
+    answer::{Answered, Body, Cut, echo, throttled},
     rule::{Action, Shape, Strike},
 };
 
@@ -31,53 +29,6 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
 ];
-
-pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
-
-/// Ends a response body early.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the proxy cut off the body on purpose")]
-pub(super) struct Cut;
-
-/// A complete response.
-#[derive(Clone, Debug)]
-pub(super) struct Answered {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl Answered {
-    pub(super) fn canned(status: u16, headers: &[(String, String)], body: &str) -> Self {
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let pairs = headers.iter().filter_map(|(name, value)| {
-            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
-        });
-        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let headers = std::iter::once(json).chain(pairs).collect();
-        Self { status, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
-    }
-
-    fn response(self) -> Response<Body> {
-        let body = Full::new(self.body).map_err(|never: Infallible| match never {}).boxed_unsync();
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        response
-    }
-
-    /// Announces the full length, but ends after half of the body.
-    fn truncated(self) -> Response<Body> {
-        let half = self.body.slice(..self.body.len() / 2);
-        let length = HeaderValue::from(self.body.len().max(1));
-        let body = stream::iter([Ok(Frame::data(half)), Err(Cut)]);
-        let mut response = Response::new(BodyExt::boxed_unsync(StreamBody::new(body.boxed())));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        response.headers_mut().insert(header::CONTENT_LENGTH, length);
-        response
-    }
-}
 
 /// Builds the client for vendors. It follows no redirects, retries nothing and uses no other proxy.
 pub(super) fn client(ca: Option<&Path>) -> Result<reqwest::Client, ProxyError> {
@@ -153,20 +104,8 @@ async fn struck(
     (strike, at): (Strike, usize),
 ) -> Result<Response<Body>, Cut> {
     let Strike { rule, action, gate, frozen } = strike;
-    match action {
-        Action::HoldAfter => (),
-        Action::Delay(_)
-        | Action::Throttle(_)
-        | Action::Limit { .. }
-        | Action::Answer(_)
-        | Action::AnswerWith { .. }
-        | Action::Echo(_)
-        | Action::ResetBefore
-        | Action::ResetAfter
-        | Action::Truncate
-        | Action::EmptyPage
-        | Action::Stale(_)
-        | Action::HoldBefore => gate.reach(),
+    if action != Action::HoldAfter {
+        gate.reach();
     }
     let answered = match action {
         Action::Delay(time) => {
@@ -205,20 +144,6 @@ async fn struck(
         }
     };
     Ok(answered.response())
-}
-
-fn throttled(after: Option<std::time::Duration>) -> Answered {
-    let after = after.map(|time| ("retry-after".to_owned(), time.as_secs().to_string()));
-    Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
-}
-
-/// An error message that a driver may pass on to its caller.
-fn echo(status: u16, headers: &HeaderMap) -> Answered {
-    let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let text = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
-    let inner = serde_json::json!({ "code": "conformance", "message": text });
-    let body = serde_json::json!({ "code": "conformance", "message": text, "error": inner });
-    Answered::canned(status, &[("x-refused".to_owned(), text)], &body.to_string())
 }
 
 fn empty_page(shared: &Shared, shape: &Shape) -> Answered {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::Method;
 use tokio::time::Instant;
 
-use super::{Gate, forward::Answered};
+use super::{Gate, answer::Answered};
 use crate::params::{Pattern, VendorParams};
 
 /// Maximum number of responses stored for stale reads; further reads are fresh.
@@ -263,18 +263,7 @@ impl Standing {
         let pattern = self.rule.calls.as_ref();
         let action = match self.action {
             Action::Stale(time) => call.method == Method::GET && self.since.elapsed() < time,
-            Action::EmptyPage => call.list.is_some(),
-            Action::Delay(_)
-            | Action::Throttle(_)
-            | Action::Limit { .. }
-            | Action::Answer(_)
-            | Action::AnswerWith { .. }
-            | Action::Echo(_)
-            | Action::ResetBefore
-            | Action::ResetAfter
-            | Action::Truncate
-            | Action::HoldBefore
-            | Action::HoldAfter => true,
+            ref other => call.list.is_some() || *other != Action::EmptyPage,
         };
         kind && action && pattern.is_none_or(|pattern| pattern.matches(&call.method, &call.path))
     }

@@ -17,7 +17,8 @@ use tracing::debug;
 
 use super::{
     Shared,
-    forward::{self, Body, Cut},
+    answer::{Body, Cut},
+    forward,
 };
 
 /// Pause after a failed accept.
