@@ -11,7 +11,20 @@ mod load_balancers;
 mod routes;
 mod security;
 
-use crate::check::Check;
+use crate::{
+    check::{Check, Need},
+    hooks::Hook,
+};
+
+// Prerequisites that many checks share.
+const BALANCERS: Need = Need::Capability("loadbalancers");
+const INSTANCES: Need = Need::Capability("instances");
+const ROUTES: Need = Need::Capability("routes");
+const CREATE: Need = Need::Hook(Hook::CreateInstances);
+const DELETE: Need = Need::Hook(Hook::DeleteInstances);
+const KILL: Need = Need::Hook(Hook::KillAdapter);
+const START: Need = Need::Hook(Hook::StartAdapter);
+const LIMITS: Need = Need::Param("limits.buckets");
 
 /// Every check, in the order of families and numbers.
 pub fn all() -> Vec<Check> {
@@ -34,7 +47,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::check::{Need, Standing, Tier};
+    use crate::check::{Standing, Tier};
 
     #[test]
     fn every_check_is_complete() {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser};
 use jiff::fmt::friendly::SpanParser;
 
 use crate::{
@@ -81,7 +81,7 @@ pub(crate) struct Adapter {
 pub(crate) struct Choice {
     /// Run only this tier; may be repeated
     #[arg(long, value_enum, ignore_case = true)]
-    tier: Vec<TierName>,
+    tier: Vec<Tier>,
     /// Run only this check or family, such as LB-02 or LB; may be repeated
     #[arg(long, value_name = "ID|FAMILY", value_delimiter = ',')]
     include: Vec<String>,
@@ -119,19 +119,6 @@ pub(crate) struct Output {
     pub(crate) json: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TierName {
-    /// Only calls of the contract
-    #[value(name = "T1")]
-    T1,
-    /// With a proxy between adapter and vendor
-    #[value(name = "T2")]
-    T2,
-    /// With an adapter that the suite kills and starts
-    #[value(name = "T3")]
-    T3,
-}
-
 fn time(text: &str) -> Result<Duration, String> {
     let parsed = SpanParser::new().parse_unsigned_duration(text);
     parsed.map_err(|_error| "write a number with its unit, such as 90s, 5m, 1h".to_owned())
@@ -151,13 +138,8 @@ impl Options {
     /// What to run, and how.
     pub fn selection(&self) -> Selection {
         let Choice { tier, include, skip, seed, parallel, repeat, check_timeout, .. } = self.choice.clone();
-        let tiers = tier.into_iter().map(|tier| match tier {
-            TierName::T1 => Tier::T1,
-            TierName::T2 => Tier::T2,
-            TierName::T3 => Tier::T3,
-        });
         let (parallel, limit) = (usize::from(parallel), check_timeout);
-        Selection { tiers: tiers.collect(), include, skip, seed, parallel, repeat, limit }
+        Selection { tiers: tier, include, skip, seed, parallel, repeat, limit }
     }
 }
 

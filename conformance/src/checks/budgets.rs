@@ -9,19 +9,17 @@ mod pauses;
 mod windows;
 
 pub(super) use self::{load::everything, load::under};
-use crate::{
-    check::{Check, Need, run},
-    hooks::Hook,
-};
+use super::{BALANCERS, CREATE, INSTANCES, KILL, LIMITS, ROUTES, START};
+use crate::check::{Check, Need, run};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t2("BUD-01", "bucket-bound-holds-in-every-window", run!(windows::bound_holds))
         .section("adapter_service.proto, Budget")
-        .needs(&[Need::Proxy, Need::Param("limits.buckets"), Need::Hook(Hook::CreateInstances)])
+        .needs(&[Need::Proxy, LIMITS, CREATE])
         .within(300),
     Check::t2("BUD-02", "background-does-not-delay-ensure", run!(background::delays_no_ensure))
         .section("common.proto, Priority")
-        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)])
+        .needs(&[Need::Proxy, BALANCERS, CREATE])
         .within(600),
     Check::t2("BUD-03", "retry-after-is-honoured-exactly", run!(pauses::retry_after))
         .section("common.proto, REASON_VENDOR_THROTTLED; adapter_service.proto, Budget.paused_until")
@@ -31,37 +29,19 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(THROTTLED),
     Check::t2("BUD-05", "learned-rate-settles-below-real-limit", run!(learned::settles))
         .section("adapter_service.proto, Budget.rate")
-        .needs(&[
-            Need::Proxy,
-            Need::Capability("routes"),
-            Need::Param("limits.buckets"),
-            Need::Hook(Hook::CreateInstances),
-        ])
+        .needs(&[Need::Proxy, ROUTES, LIMITS, CREATE])
         .within(600),
     Check::t2("BUD-06", "cost-in-answers-equals-calls-seen-by-proxy", run!(cost::is_true))
         .section("common.proto, Cost")
-        .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Hook(Hook::CreateInstances)]),
+        .needs(&[Need::Proxy, BALANCERS, CREATE]),
     Check::t2("BUD-07", "unreachable-deadline-is-refused-at-once", run!(pauses::deadline))
         .section("common.proto, REASON_BUDGET_EXHAUSTED")
         .needs(THROTTLED),
     Check::t3("BUD-08", "failover-does-not-overspend", run!(failover::keeps_to_the_budget))
         .section("adapter_service.proto, Budget, WatchStatusResponse.leader")
-        .needs(&[
-            Need::Replicas,
-            Need::Proxy,
-            Need::Param("limits.buckets"),
-            Need::Capability("routes"),
-            Need::Hook(Hook::KillAdapter),
-            Need::Hook(Hook::StartAdapter),
-            Need::Hook(Hook::CreateInstances),
-        ])
+        .needs(&[Need::Replicas, Need::Proxy, LIMITS, ROUTES, KILL, START, CREATE])
         .within(300),
 ];
 
 /// Prerequisites of the checks of throttling.
-const THROTTLED: &[Need] = &[
-    Need::Proxy,
-    Need::Param("limits.buckets"),
-    Need::Capability("instances"),
-    Need::Hook(Hook::CreateInstances),
-];
+const THROTTLED: &[Need] = &[Need::Proxy, LIMITS, INSTANCES, CREATE];

@@ -12,51 +12,51 @@ use cloud_api_proto::{
 };
 use tonic_types::StatusExt as _;
 
+use super::{BALANCERS, CREATE, INSTANCES};
 use crate::{
     api::{CallError, CallResult},
     check::{Check, Need, Stop, Verdict, run},
     cluster::tcp,
     context::Context,
     expect,
-    hooks::Hook,
     proxy::{Action, Rule},
 };
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("ERR-01", "every-error-has-errorinfo-with-known-reason", run!(error_info))
         .section("common.proto, Reason")
-        .needs(&[Need::Capability("loadbalancers"), Need::Capability("instances")]),
+        .needs(&[BALANCERS, INSTANCES]),
     Check::t1("ERR-02", "missing-required-field-names-the-field", run!(missing_field))
         .section("common.proto, REASON_FIELD_INVALID")
-        .needs(&[Need::Capability("loadbalancers")]),
+        .needs(&[BALANCERS]),
     Check::t1("ERR-03", "unknown-parameter-is-refused-with-suggestion", run!(unknown_parameter))
         .section("common.proto, REASON_UNKNOWN_PARAMETER")
-        .needs(&[Need::Capability("loadbalancers")]),
+        .needs(&[BALANCERS]),
     Check::t2("ERR-04", "oversized-and-malformed-values-are-refused-before-vendor", run!(malformed))
     .section("common.proto, REASON_FIELD_INVALID; the comments at each field")
-    .needs(&[Need::Proxy, Need::Capability("loadbalancers"), Need::Capability("instances")]),
+    .needs(&[Need::Proxy, BALANCERS, INSTANCES]),
     Check::t2("ERR-05", "resource-exhausted-always-has-retryinfo", run!(exhausted))
         .section("common.proto, REASON_VENDOR_THROTTLED, REASON_BUDGET_EXHAUSTED")
-        .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
+        .needs(&[Need::Proxy, INSTANCES, CREATE]),
     Check::t2("ERR-06", "vendor-auth-failure-is-never-not-found", run!(auth_is_not_absence))
         .section(
             "common.proto, REASON_VENDOR_AUTH, REASON_VENDOR_FORBIDDEN; instance_service.proto, Existence",
         )
-        .needs(&[Need::Proxy, Need::Capability("instances"), Need::Hook(Hook::CreateInstances)]),
+        .needs(&[Need::Proxy, INSTANCES, CREATE]),
     Check::t1("ERR-07", "unset-optional-differs-from-zero", run!(unset_is_not_zero))
         .section("common.proto, RequestContext.max_staleness; load_balancer_service.proto, HealthCheck.port, Listener.connection_limit, Backend.weight")
         .needs(&[
-            Need::Capability("instances"),
-            Need::Capability("loadbalancers"),
-            Need::Hook(Hook::CreateInstances),
+            INSTANCES,
+            BALANCERS,
+            CREATE,
         ]),
     Check::t2("ERR-08", "vendor-request-id-is-passed-through", run!(request_id))
         .section("common.proto, ItemError.metadata")
         .needs(&[
             Need::Proxy,
             Need::Param("vendor.requestIdHeader"),
-            Need::Capability("instances"),
-            Need::Hook(Hook::CreateInstances),
+            INSTANCES,
+            CREATE,
         ]),
 ];
 

@@ -25,6 +25,7 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
+use super::BALANCERS;
 use crate::{
     api::{Api, Role},
     check::{Check, Need, Stop, Verdict, run},
@@ -48,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
         .section("common.proto, RequestContext"),
     Check::t1("ID-06", "capability-absent-means-unsupported-feature-not-silence", run!(absent))
         .section("adapter_service.proto, Capability")
-        .needs(&[Need::Capability("loadbalancers")]),
+        .needs(&[BALANCERS]),
     Check::t3("ID-07", "swapped-process-changes-instance-id", run!(swapped))
         .section("adapter_service.proto, GetInfoResponse.instance_id"),
 ];

@@ -9,14 +9,12 @@ mod listing;
 mod pages;
 mod watch;
 
+use super::{CREATE, DELETE, INSTANCES, KILL, START};
 use crate::{
     check::{Check, Need, run},
     hooks::Hook,
 };
 
-const INSTANCES: Need = Need::Capability("instances");
-const CREATE: Need = Need::Hook(Hook::CreateInstances);
-const DELETE: Need = Need::Hook(Hook::DeleteInstances);
 const LISTS: Need = Need::Param("vendor.lists[instances]");
 
 pub(super) const CHECKS: &[Check] = &[
@@ -67,7 +65,7 @@ pub(super) const CHECKS: &[Check] = &[
         .within(300),
     Check::t3("INS-15", "watch-after-lost-events-sends-reset", run!(watch::lost))
         .section("common.proto, Synced.token")
-        .needs(&[INSTANCES, CREATE, DELETE, Need::Hook(Hook::KillAdapter), Need::Hook(Hook::StartAdapter)])
+        .needs(&[INSTANCES, CREATE, DELETE, KILL, START])
         .within(300),
     Check::t2("INS-16", "ten-thousand-instances-stay-under-message-limits", run!(pages::ten_thousand))
         .section("common.proto, the rules for every message; instance_service.proto, BatchGetInstances")

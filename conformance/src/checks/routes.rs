@@ -11,6 +11,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use tokio::time::Instant;
 
+use super::{CREATE, DELETE, LIMITS, ROUTES};
 use crate::{
     check::{Check, Need, Stop, Verdict, run},
     cluster::Cluster,
@@ -22,7 +23,7 @@ use crate::{
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("RT-01", "apply-is-idempotent-per-item", run!(items::idempotent))
         .section("route_service.proto, RouteResult.Outcome")
-        .needs(&[Need::Capability("routes"), Need::Hook(Hook::CreateInstances)]),
+        .needs(&[ROUTES, CREATE]),
     Check::t1("RT-02", "foreign-routes-survive-every-apply", run!(ownership::foreign_survive))
         .section("route_service.proto, ApplyRoutes: there is no \"replace everything\"")
         .needs(FOREIGN),
@@ -31,35 +32,20 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(FOREIGN),
     Check::t2("RT-04", "one-failing-route-does-not-fail-the-batch", run!(items::one_fails))
         .section("route_service.proto, ApplyRoutes: one failing route never fails the others")
-        .needs(&[
-            Need::Proxy,
-            Need::Capability("routes"),
-            Need::Hook(Hook::CreateInstances),
-            Need::Hook(Hook::DeleteInstances),
-        ]),
+        .needs(&[Need::Proxy, ROUTES, CREATE, DELETE]),
     Check::t1("RT-05", "overlapping-foreign-route-is-a-conflict-not-a-takeover", run!(ownership::conflict))
         .section("route_service.proto, RouteResult.Outcome, RouteOwner")
         .needs(FOREIGN),
     Check::t2("RT-06", "thousand-routes-respect-budget-and-finish", run!(many::thousand))
         .section("route_service.proto, ApplyRoutes; common.proto, REASON_BUDGET_EXHAUSTED, REASON_QUEUE_FULL")
-        .needs(&[
-            Need::Proxy,
-            Need::Param("limits.buckets"),
-            Need::Capability("routes"),
-            Need::Hook(Hook::CreateInstances),
-        ])
+        .needs(&[Need::Proxy, LIMITS, ROUTES, CREATE])
         .within(600),
 ];
 
 /// Deadline of one request, which may have many routes and queue behind many others.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-const FOREIGN: &[Need] = &[
-    Need::Capability("routes"),
-    Need::Hook(Hook::CreateInstances),
-    Need::Hook(Hook::CreateRoute),
-    Need::Hook(Hook::DeleteRoute),
-];
+const FOREIGN: &[Need] = &[ROUTES, CREATE, Need::Hook(Hook::CreateRoute), Need::Hook(Hook::DeleteRoute)];
 
 /// Both items of the pair.
 const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];

@@ -5,6 +5,7 @@ mod roles;
 mod rotation;
 mod secrets;
 
+use super::{BALANCERS, CREATE, INSTANCES};
 use crate::{
     check::{Check, Need, run},
     hooks::Hook,
@@ -22,9 +23,9 @@ pub(super) const CHECKS: &[Check] = &[
         .needs(&[
             Need::Hook(Hook::RotateCredentials),
             Need::Hook(Hook::RevokeCredentials),
-            Need::Hook(Hook::CreateInstances),
-            Need::Capability("instances"),
-            Need::Capability("loadbalancers"),
+            CREATE,
+            INSTANCES,
+            BALANCERS,
         ])
         .within(300),
     Check::t3(
@@ -37,13 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
     .within(300),
     Check::t2("SEC-05", "secrets-never-in-answers-logs-metrics", run!(secrets::canary))
         .section("common.proto, Scope.endpoint; reference/driver.md, Callers and roles")
-        .needs(&[
-            Need::Proxy,
-            Need::Param("samples.canary"),
-            Need::Hook(Hook::CreateInstances),
-            Need::Capability("instances"),
-            Need::Capability("loadbalancers"),
-        ]),
+        .needs(&[Need::Proxy, Need::Param("samples.canary"), CREATE, INSTANCES, BALANCERS]),
 ];
 
 /// Every method of the contract.
