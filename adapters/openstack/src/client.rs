@@ -10,7 +10,6 @@ pub(crate) mod routers;
 pub(crate) mod security_groups;
 #[cfg(test)]
 mod tests;
-pub(crate) mod version;
 
 use std::sync::Arc;
 
@@ -25,8 +24,8 @@ use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _}
 
 pub(crate) use self::paging::Page;
 use crate::{
+    api::server::{Port, Server},
     identity::{AUTH_TOKEN, Identity, catalogue::Service, finished, login::Access},
-    instances::{Port, Server},
 };
 
 /// Number of items on a page of a listing. Services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.

@@ -14,6 +14,7 @@ use cloud_api_proto::v1alpha1::{Capability, Fence, Limits, LoadBalancerKey, Scop
 use secrecy::SecretString;
 
 use crate::{
+    api::requests::{CreateLoadBalancer, Neighbour, NewMember},
     classify::{classify, request_id},
     client::{Client, Ports, octavia::Which},
     identity::{
@@ -24,8 +25,7 @@ use crate::{
     },
     instances::{Networking, Shared},
     load_balancers::{
-        self, Detail, LoadBalancers, kept,
-        requests::{CreateLoadBalancer, Neighbour, NewMember},
+        self, Detail, LoadBalancers,
         settings::{LoadBalancerOptions, Site},
     },
     ownership::{self, GoNames},
@@ -319,7 +319,7 @@ impl Driver for OpenStackDriver {
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
         // A listing in progress may have read the old state, and a listing during the write may have read the old or the new one.
         self.balancers.parts.forget();
-        let kept = kept::written_by(step);
+        let kept = step.keeps();
         if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {
             let text = format!(
                 "namespace {} already keeps its maximum number of addresses",

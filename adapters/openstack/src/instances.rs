@@ -16,10 +16,11 @@ use cloud_api_proto::v1alpha1::Instance;
 
 pub(crate) use self::{
     address::{Ipv6, Networking},
-    server::{Port, Server, Shared},
+    server::Shared,
 };
 use crate::{
     OpenStackDriver,
+    api::server::{Port, Server},
     client::{self, Ports},
 };
 

@@ -2,11 +2,12 @@
 //!
 //! The driver has no policy, does not wait, retries only a call whose token was rejected, and keeps only the configuration of the cloud,
 //! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages
-//! credentials, token and catalogue; `client` has one function for each vendor call, `classify` maps answers to faults; `instances` lists
+//! credentials, token and catalogue; `api` has the messages of the services, `client` one function for each vendor call, `classify` maps answers to faults; `instances` lists
 //! and looks up instances; `provider_id` and `ownership` define the names by which objects are recognised later.
 //!
 //! `routes` lists and changes the routes of a router.
 
+mod api;
 mod classify;
 mod client;
 pub mod driver;

@@ -4,16 +4,15 @@
 //! yet, because no other listing contains members. While the runtime waits for load balancers and none has changed, only the listing of
 //! load balancers and that of floating IPs are read.
 
-pub(crate) mod answers;
 pub(crate) mod detail;
 mod guard_drift;
 pub(crate) mod guards;
 mod join;
 pub(crate) mod kept;
+mod known_guards;
 mod known_members;
 mod known_parts;
 pub(crate) mod node_access;
-pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod sharing;
 #[cfg(test)]
@@ -33,19 +32,23 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
 pub(crate) use self::detail::Detail;
 use self::{
-    answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
     detail::{ACTIVE, PENDING_DELETE},
-    guards::{Guards, KnownGuards, Needs},
+    guards::{Guards, Needs},
     kept::{Kept, KnownKept},
+    known_guards::KnownGuards,
     known_members::KnownMembers,
     known_parts::KnownParts,
-    requests::Neighbour,
     settings::{LoadBalancerOptions, Site},
     sharing::Turns,
 };
 use crate::{
     OpenStackDriver,
-    client::{self, octavia::Listed, security_groups::GuardedPorts, version::Version},
+    api::{
+        answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
+        requests::Neighbour,
+        version::Version,
+    },
+    client::{self, octavia::Listed, security_groups::GuardedPorts},
     ownership::{self, Description, GoNames, User},
     port::Transport,
 };

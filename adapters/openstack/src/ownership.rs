@@ -16,7 +16,7 @@ pub(crate) use self::{
     sharers::{
         Sharing, User, beside_others, check_room, is_at_home, is_closed, is_given_up, is_guest, is_left,
         is_used_by_others, leave, may_go, other_user, sharer_fence, sharer_hash, sharer_id, sharers,
-        shares_by_consent, stays_for_others, users, users_of_go,
+        shares_by_consent, stays_for_others, user, users, users_of_go,
     },
     tags::{
         Expectation, Tags, adoptable_by, adopted, adopting, applied_hash, expects_floating_ip, fence,

@@ -21,7 +21,6 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::Fence;
 use ipnet::IpNet;
 
-pub(crate) use self::floating_ips::ipv4;
 use self::{
     node_access::NodeAccess,
     pools::{create_pool, pool_changes},
@@ -29,15 +28,17 @@ use self::{
     wanted::{Wanted, WantedPort},
 };
 use crate::{
-    load_balancers::{
+    api::{
         answers::{Balancer, Listener},
+        requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
+    },
+    load_balancers::{
         detail::{Detail, PENDING, PENDING_DELETE, PoolTree},
         guards::Guards,
-        requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
         settings::{Creation, Site},
     },
     ownership::{self, GoNames, Sharing},
-    port::{Port, Transport},
+    port::Port,
     step::Step,
 };
 
@@ -85,7 +86,7 @@ pub(crate) fn plan(
             let taken =
                 shared::leave_taken_ports(desired, Unmarked::Stay, (balancer, tree), &mut wanted.ports);
             if let Some(refusal) = taken.as_ref().filter(|_| wanted.ports.is_empty())
-                && shared::user(balancer, Some(&desired.key)).is_none()
+                && ownership::user(&balancer.tags, Some(&desired.key)).is_none()
             {
                 return Err(refusal.clone());
             }
@@ -280,12 +281,12 @@ impl<'a> Goal<'a> {
     ) -> Result<Vec<Step>, VendorError> {
         let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
         let claim = Sharing::claim(self.desired, self.fence)?;
-        if shared::user(balancer, Some(key)).is_none() {
+        if ownership::user(&balancer.tags, Some(key)).is_none() {
             claim.check_proof(id, &balancer.name, tags)?;
         }
         let mut steps = Vec::new();
         // The tags are written first, so that no other owner deletes the load balancer, and another process finds the parts.
-        if shared::user(balancer, Some(key)).is_none() {
+        if ownership::user(&balancer.tags, Some(key)).is_none() {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });
         }
@@ -311,7 +312,7 @@ impl<'a> Goal<'a> {
         let mut steps: Vec<Step> = access.opening.into_iter().collect();
         let mut used = BTreeSet::new();
         for (port, wanted) in &self.wanted.ports {
-            let listener = tree.listeners.iter().find(|listener| port_of(listener) == Some(*port));
+            let listener = tree.listeners.iter().find(|listener| listener.port() == Some(*port));
             let change = PortChange { goal: self, balancer, port: *port, wanted, listener, tree };
             steps.extend(change.steps(&mut used));
         }
@@ -335,7 +336,7 @@ impl<'a> Goal<'a> {
             |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, (name, tags));
         let (mut steps, mut kept) = (Vec::new(), used.clone());
         for listener in &tree.listeners {
-            match port_of(listener) {
+            match listener.port() {
                 Some(port) if self.wanted.ports.contains_key(&port) => (),
                 Some(port) if is_ours(&listener.name, &listener.tags) => {
                     steps.push(Step::DeleteListener { id: listener.id.clone(), port });
@@ -468,9 +469,4 @@ fn difference(wanted: &ListenerSettings, there: &Listener) -> ListenerSettings {
         sni_container_refs: other(&wanted.sni_container_refs, Some(&there.sni_container_refs)),
         insert_headers: other(&wanted.insert_headers, Some(&there.insert_headers)),
     }
-}
-
-/// Returns the port of a listener. `None`: its protocol is unknown.
-pub(crate) fn port_of(listener: &Listener) -> Option<Port> {
-    Some(Port { transport: Transport::of(&listener.protocol)?, number: listener.protocol_port })
 }

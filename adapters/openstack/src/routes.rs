@@ -18,9 +18,9 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::Route;
 
 use self::table::Table;
-pub(crate) use self::table::{AddressPair, ExtraRoute, Port, Router};
 use crate::{
     OpenStackDriver,
+    api::router::{Port, Router},
     client::{self, routers::RouterPorts},
 };
 

@@ -10,15 +10,13 @@ use cloud_adapter::{
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Priority};
 
 use crate::{
-    client::{floating_ips, octavia, routers, security_groups},
-    load_balancers::{
-        node_access::{Closing, Opening},
-        requests::{
-            CreateLoadBalancer, Former, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener,
-            NewMember, NewMonitor, NewPool, Target, UpdatePool,
-        },
+    api::requests::{
+        CreateLoadBalancer, Former, ListenerSettings, MonitorSettings, NewFloatingIp, NewListener, NewMember,
+        NewMonitor, NewPool, Target, UpdatePool,
     },
-    ownership::{Claim, Sharing},
+    client::{floating_ips, octavia, routers, security_groups},
+    load_balancers::node_access::{Closing, Opening},
+    ownership::{Claim, Description, Sharing},
     port::Port,
 };
 
@@ -173,6 +171,18 @@ pub enum Step {
     OpenNodes(Option<Box<Opening>>),
     /// Removes the access to the nodes that the load balancer no longer needs.
     CloseNodes(Closing),
+}
+
+impl Step {
+    /// Returns the record of the address that the step would keep.
+    pub(crate) fn keeps(&self) -> Option<Description> {
+        let (Self::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
+        | Self::DescribeFloatingIp { description, .. }) = self
+        else {
+            return None;
+        };
+        Description::read(description).filter(|record| record.keep)
+    }
 }
 
 impl DriverStep for Step {

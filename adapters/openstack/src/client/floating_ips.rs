@@ -13,11 +13,11 @@ use serde_json::json;
 
 use super::{Call, Client, Page, VendorResult, encode, limit};
 use crate::{
-    identity::catalogue::Service,
-    load_balancers::{
+    api::{
         answers::FloatingIp,
         requests::{Former, NewFloatingIp, Target},
     },
+    identity::catalogue::Service,
     ownership::{Claim, Description},
     parameters::floating_subnet_field,
 };

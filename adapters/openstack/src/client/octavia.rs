@@ -8,17 +8,17 @@ use http::Method;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::version::Version;
 use super::{Body, Call, Client, Page, VendorResult, encode, limit};
 use crate::{
-    identity::catalogue::Service,
-    load_balancers::{
+    api::{
         answers::{LiveBalancer, Member},
         requests::{
             CreateLoadBalancer, ListenerSettings, MonitorSettings, NewListener, NewMember, NewMonitor,
             NewPool, UpdatePool,
         },
+        version::Version,
     },
+    identity::catalogue::Service,
 };
 
 pub(crate) const LIST_VERSIONS: Operation = Operation::read(Family::LoadBalancer, "ListVersions");

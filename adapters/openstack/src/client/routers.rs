@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{Call, Client, LIST_PORTS, Page, VendorResult, encode, limit, read};
 use crate::{
+    api::router::{AddressPair, ExtraRoute, Port, Router},
     identity::catalogue::Service,
-    routes::{AddressPair, ExtraRoute, Port, Router},
 };
 
 /// Fields of a port that the driver requests.

@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::{Call, Client, LIST_PORTS, Page, VendorResult, encode, limit, read};
 use crate::{
-    identity::catalogue::Service,
-    load_balancers::{
+    api::{
         answers::{GuardedPort, SecurityGroup, Subnet},
         requests::NewRule,
     },
+    identity::catalogue::Service,
 };
 
 /// Fields of a group and of a port that the driver requests.

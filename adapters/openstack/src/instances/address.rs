@@ -11,7 +11,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use ipnet::IpNet;
 
-use super::server::{NetworkAddress, Port, Server};
+use crate::api::server::{NetworkAddress, Port, Server};
 
 /// Key in a server's metadata whose value is its host name.
 const HOSTNAME: &str = "hostname";

@@ -7,32 +7,22 @@ use std::{
 
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
-use super::{
-    answers::{SecurityGroup, SecurityRule},
-    guards::{Guards, Rule, User},
+use super::guards::{Drift, Guards, Rule, User};
+use crate::{
+    api::answers::{SecurityGroup, SecurityRule},
+    ownership,
 };
-use crate::ownership;
 
-/// The differences that were found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Drift {
-    /// IDs of load balancers with missing or unneeded rules.
-    pub(crate) balancers: BTreeSet<String>,
-    /// Owners of deleted load balancers whose rules still exist although no load balancer needs them.
-    pub(crate) left: Vec<LoadBalancerKey>,
-}
-
-impl Drift {
-    pub(super) fn of(guards: &Guards) -> Self {
-        let mut drift = Self::default();
-        let users = guards.users.values().map(|user| user.cluster_id.as_str());
-        let groups = guards.groups.iter().filter_map(|group| ownership::cluster_of(&group.description));
-        let clusters: BTreeSet<String> = users.map(str::to_owned).chain(groups).collect();
-        for cluster_id in clusters {
-            Cluster::of(guards, &cluster_id).tell(&mut drift);
-        }
-        drift
+/// Compares the state with what load balancers need.
+pub(super) fn drift(guards: &Guards) -> Drift {
+    let mut drift = Drift::default();
+    let users = guards.users.values().map(|user| user.cluster_id.as_str());
+    let groups = guards.groups.iter().filter_map(|group| ownership::cluster_of(&group.description));
+    let clusters: BTreeSet<String> = users.map(str::to_owned).chain(groups).collect();
+    for cluster_id in clusters {
+        Cluster::of(guards, &cluster_id).tell(&mut drift);
     }
+    drift
 }
 
 /// A cluster's group, and the facts for a comparison with each load balancer.

@@ -1,5 +1,5 @@
 //! The state of security groups in a listing: the groups that clusters own, the ports of servers in these groups, and missing access. Pure
-//! functions, apart from the cache.
+//! functions.
 //!
 //! A cluster has one group for all its load balancers, and each rule names the load balancer that it was created for. Neutron refuses
 //! duplicate rules, so load balancers share rules, such as that of a health check port; a rule is deleted when no load balancer needs it.
@@ -9,18 +9,17 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Arc, Mutex, PoisonError},
 };
 
+use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    answers::{Balancer, GuardedPort, Member, SecurityGroup, SecurityRule, Subnet},
-    guard_drift::Drift,
-    requests::NewRule,
-};
 use crate::{
+    api::{
+        answers::{Balancer, GuardedPort, Member, SecurityGroup, SecurityRule},
+        requests::NewRule,
+    },
     ownership,
     port::{Port, Transport},
 };
@@ -46,6 +45,15 @@ pub(crate) struct Guards {
     pub(crate) drift: Drift,
 }
 
+/// The differences that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drift {
+    /// IDs of load balancers with missing or unneeded rules.
+    pub(crate) balancers: BTreeSet<String>,
+    /// Owners of deleted load balancers whose rules still exist although no load balancer needs them.
+    pub(crate) left: Vec<LoadBalancerKey>,
+}
+
 /// A user of a load balancer, with the properties that matter for security groups.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
@@ -56,54 +64,6 @@ pub(crate) struct User {
     pub(super) needs: Option<Needs>,
     /// The addresses of its members.
     pub(super) addresses: BTreeSet<IpAddr>,
-}
-
-/// The cached state of security groups.
-#[derive(Debug, Default)]
-pub(crate) struct KnownGuards {
-    last: Mutex<Option<Arc<Guards>>>,
-    /// CIDRs of subnets, which never change.
-    subnets: Mutex<Subnets>,
-    /// Locked during writes, because all load balancers of a cluster share a group, and a write replaces all groups of a port.
-    pub(super) turn: tokio::sync::Mutex<()>,
-}
-
-impl KnownGuards {
-    /// The state in the last listing. `None`: no listing has ended yet, or security groups are not managed.
-    pub(crate) fn last(&self) -> Option<Arc<Guards>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn learn(&self, found: Guards) {
-        let mut found = Guards { subnets: self.subnets(), ..found };
-        found.drift = Drift::of(&found);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.into());
-    }
-
-    /// Records the access that a load balancer has got. From now on it may rely on rules that were created for other load balancers.
-    pub(super) fn learn_user(&self, balancer: &str, cluster_id: &str, needs: &Needs) {
-        let subnets = self.subnets();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = Arc::make_mut(last.get_or_insert_default());
-        let (cluster_id, needs) = (cluster_id.to_owned(), Some(needs.clone()));
-        let user = User { cluster_id, is_active: true, needs, addresses: BTreeSet::new() };
-        last.balancers.insert(balancer.to_owned());
-        last.users.insert(balancer.to_owned(), user);
-        last.subnets = subnets;
-    }
-
-    pub(super) fn subnets(&self) -> Subnets {
-        self.subnets.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Records the CIDRs of subnets, and which subnets are not visible.
-    pub(super) fn learn_subnets(&self, asked: &[String], found: Vec<Subnet>) {
-        let mut known = self.subnets.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in asked {
-            known.entry(id.clone()).or_default();
-        }
-        known.extend(found.into_iter().map(|one| (one.id, Some(one.cidr))));
-    }
 }
 
 /// The source of packets to nodes.

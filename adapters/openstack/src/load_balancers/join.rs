@@ -15,14 +15,13 @@ use cloud_api_proto::v1alpha1::{
 
 use super::{
     Sweep,
-    answers::{Balancer, FloatingIp, Listener, Monitor},
     detail::{Detail, PENDING_DELETE, PoolTree},
     guards::Guards,
     known_members::KnownMembers,
 };
 use crate::{
+    api::answers::{Balancer, FloatingIp, Listener, Monitor},
     ownership::{self, Description, User},
-    plan,
     port::{Port, Transport},
 };
 
@@ -201,7 +200,7 @@ impl<'a> Own<'a> {
     }
 
     fn ports(&self) -> BTreeMap<Port, &'a Listener> {
-        self.listeners.iter().filter_map(|one| Some((plan::port_of(one)?, *one))).collect()
+        self.listeners.iter().filter_map(|one| Some((one.port()?, *one))).collect()
     }
 
     fn statuses(&self) -> impl Iterator<Item = &'a str> {
@@ -273,7 +272,7 @@ fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerStat
 
 /// Returns the floating IP of the load balancer's own IPv4 address.
 fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
-    let own = plan::ipv4(balancer)?;
+    let own = balancer.ipv4()?;
     let leads_there = |ip: &&FloatingIp| {
         ip.port_id.is_some()
             && ip.port_id == balancer.vip_port_id
@@ -285,7 +284,7 @@ fn public(balancer: &Balancer, detail: &Detail) -> Option<IpAddr> {
 /// Returns the addresses, in the order of the requested families. A public load balancer reports its floating IP instead of its own IPv4
 /// address, or no IPv4 address while it has no floating IP.
 fn addresses(balancer: &Balancer, parts: &Own<'_>, public: Option<IpAddr>) -> Vec<LoadBalancerAddress> {
-    let own = plan::ipv4(balancer);
+    let own = balancer.ipv4();
     let hidden = ownership::expects_floating_ip(&balancer.tags);
     let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let reported = balancer.vip_address.into_iter().chain(additional).filter_map(|vip| match public {

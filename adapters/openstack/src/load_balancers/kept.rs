@@ -8,10 +8,9 @@ use std::{
 
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 
-use super::{answers::FloatingIp, requests::NewFloatingIp};
 use crate::{
+    api::answers::FloatingIp,
     ownership::{Description, short_namespace},
-    step::Step,
 };
 
 /// Default maximum for a namespace.
@@ -47,16 +46,6 @@ impl Kept {
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)
-}
-
-/// Returns the record of the address that a step would keep.
-pub(crate) fn written_by(step: &Step) -> Option<Description> {
-    let (Step::CreateFloatingIp { new: NewFloatingIp { description, .. }, .. }
-    | Step::DescribeFloatingIp { description, .. }) = step
-    else {
-        return None;
-    };
-    Description::read(description).filter(|record| record.keep)
 }
 
 /// The state in the last listing, and the writes since. All Services of a namespace may be reconciled between two listings.

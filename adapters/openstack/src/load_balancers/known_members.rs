@@ -8,10 +8,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{
-    answers::{Member, Pool},
-    detail::ACTIVE,
-};
+use super::detail::ACTIVE;
+use crate::api::answers::{Member, Pool};
 
 /// Cached members, by the ID of the pool.
 #[derive(Debug, Default)]

@@ -12,7 +12,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Sweep, answers::Balancer, detail::PENDING};
+use super::{Sweep, detail::PENDING};
+use crate::api::answers::Balancer;
 
 /// Maximum age of the cache. It limits the effect of a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);

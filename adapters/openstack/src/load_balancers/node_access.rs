@@ -6,12 +6,10 @@
 use cloud_adapter::{driver::VendorError, vendor::Session};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
-use super::{
-    answers::{GuardedPort, SecurityGroup, SecurityRule},
-    guards::{Needs, Rule, in_use},
-};
+use super::guards::{Needs, Rule, in_use};
 use crate::{
     OpenStackDriver,
+    api::answers::{GuardedPort, SecurityGroup, SecurityRule},
     client::{Page, security_groups::GuardedPorts},
     ownership,
 };

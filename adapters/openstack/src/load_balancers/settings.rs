@@ -8,7 +8,7 @@ use super::{
     guards::Guards,
     kept::{self, Kept},
 };
-use crate::client::version::Version;
+use crate::api::version::Version;
 
 /// The provider OVN, which has neither proxies nor timeouts.
 const OVN: &str = "ovn";

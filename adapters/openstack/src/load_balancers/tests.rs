@@ -10,7 +10,8 @@ use cloud_adapter::driver::LoadBalancerRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Detail, Sweep, answers::Pool, join, kept::Kept, known_members::KnownMembers};
+use super::{Detail, Sweep, join, kept::Kept, known_members::KnownMembers};
+use crate::api::answers::Pool;
 
 /// The collections of the fake services, as JSON.
 #[derive(Clone, Debug, Default)]

@@ -14,17 +14,16 @@ use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
 use super::{
     go::{self, GoNames},
     tags::{
-        CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, TAG_MAX, is_former,
-        is_owners, is_reserved, owner, part_tag, read, value, write,
+        CLUSTER_ID, CLUSTER_NAME, FENCE, HASH, OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARER, TAG_MAX,
+        is_former, is_owners, owner, part_tag, read, sharer_of, value, write,
     },
 };
-use crate::load_balancers::answers::LiveBalancer;
+use crate::api::answers::LiveBalancer;
 
 /// Maximum number of Services that use a load balancer. Each of them costs tags in every listing, and its changes wait for those of the
 /// others.
 const SERVICES_MAX: usize = 16;
 
-const SHARER: &str = "sharer";
 /// Marks that the owner no longer needs the load balancer, but other users do.
 const LEFT: &str = "left";
 /// Marks that the former cloud controller manager already let this owner share the load balancer.
@@ -73,6 +72,11 @@ pub(crate) fn sharer_id(balancer: &str, key: &LoadBalancerKey) -> String {
     format!("{balancer}/{}", key.owner_uid)
 }
 
+/// Returns the user of a load balancer with this key.
+pub(crate) fn user(tags: &[String], key: Option<&LoadBalancerKey>) -> Option<User> {
+    users(tags).into_iter().find(|user| Some(&user.key) == key)
+}
+
 /// Returns the owner, unless it no longer needs the load balancer, and all owners that share it.
 pub(crate) fn users(tags: &[String]) -> Vec<User> {
     let owner = owner(tags).filter(|(key, _)| !is_given_up(tags) && !key.owner_uid.is_empty());
@@ -85,7 +89,7 @@ pub(crate) fn users(tags: &[String]) -> Vec<User> {
 pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     let uids: BTreeSet<&str> = tags
         .iter()
-        .filter_map(|tag| uid_of(tag))
+        .filter_map(|tag| sharer_of(tag))
         .filter(|uid| said(tags, uid, CLUSTER_ID).is_some())
         .collect();
     let sharer = |uid: &str| {
@@ -245,7 +249,7 @@ impl Sharing {
         }
         check_room(&live.id, &live.name, &live.tags, &self.key)?;
         let uid = &self.key.owner_uid;
-        let is_own = |tag: &&String| uid_of(tag) == Some(uid.as_str());
+        let is_own = |tag: &&String| sharer_of(tag) == Some(uid.as_str());
         let is_new = !live.tags.iter().any(|tag| is_own(&tag));
         if is_new {
             self.check_proof(&live.id, &live.name, &live.tags)?;
@@ -336,7 +340,10 @@ pub(crate) fn leave(
     };
     let others = there.iter().filter(|tag| **tag != user.go);
     if user.shares {
-        return Ok(others.filter(|tag| uid_of(tag) != Some(user.key.owner_uid.as_str())).cloned().collect());
+        return Ok(others
+            .filter(|tag| sharer_of(tag) != Some(user.key.owner_uid.as_str()))
+            .cloned()
+            .collect());
     }
     let own = go::tag_of(&live.name, there);
     let goes = |tag: &String| {
@@ -387,18 +394,6 @@ pub(crate) fn other_user<'a>(
         return None;
     }
     users.iter().filter(|user| Some(&user.key) != but).find(|user| user.has(balancer, (name, tags)))
-}
-
-/// Whether a tag belongs to a sharing owner.
-pub(super) fn is_sharers(tag: &str) -> bool {
-    is_reserved(tag) && uid_of(tag).is_some()
-}
-
-/// Returns the UID of the sharing owner to which a tag belongs.
-fn uid_of(tag: &str) -> Option<&str> {
-    let (word, _) = tag.split_once('=')?;
-    let rest = word.strip_prefix(cloud_api_proto::DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;
-    rest.strip_prefix('/')?.split_once('/').map(|(uid, _)| uid)
 }
 
 fn sharer_tag(uid: &str, word: &str, value: &str) -> String {

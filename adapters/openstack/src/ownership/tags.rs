@@ -11,7 +11,7 @@ use cloud_api_proto::{
     v1alpha1::{Fence, LoadBalancerKey, Owner},
 };
 
-use super::{go, sharers::is_sharers};
+use super::go;
 
 /// Maximum length of a tag in characters. Source: Octavia API reference.
 pub(super) const TAG_MAX: usize = 255;
@@ -41,6 +41,9 @@ const ADOPTED: &str = "adopted";
 /// Marks that the load balancer is not complete without its floating IP.
 const FLOATING_IP: &str = "floating-ip";
 const EXPECTED: &str = "expected";
+
+/// Begins the tags of owners that share the load balancer; the UID follows.
+pub(super) const SHARER: &str = "sharer";
 
 /// The tags of a load balancer, without hash and fence.
 pub(crate) type Tags = BTreeSet<String>;
@@ -232,10 +235,17 @@ pub(crate) fn is_part_of(key: &LoadBalancerKey, balancer: &str, (name, tags): (&
 
 /// Whether a tag belongs to the owner. Excludes tags of a sharing owner and the consent to adopt.
 pub(super) fn is_owners(tag: &str) -> bool {
-    is_reserved(tag) && !is_sharers(tag) && value(tag, ADOPT).is_none()
+    is_reserved(tag) && sharer_of(tag).is_none() && value(tag, ADOPT).is_none()
 }
 
-pub(super) fn is_reserved(tag: &str) -> bool {
+/// Returns the UID of the sharing owner to which a tag belongs.
+pub(super) fn sharer_of(tag: &str) -> Option<&str> {
+    let (word, _) = tag.split_once('=')?;
+    let rest = word.strip_prefix(DOMAIN)?.strip_prefix('/')?.strip_prefix(SHARER)?;
+    rest.strip_prefix('/')?.split_once('/').map(|(uid, _)| uid)
+}
+
+fn is_reserved(tag: &str) -> bool {
     tag.strip_prefix(DOMAIN).is_some_and(|rest| rest.starts_with(['/', '=']))
 }
 

@@ -17,12 +17,11 @@ use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRete
 
 use super::wanted::{Public, Wanted};
 use crate::{
-    load_balancers::{
+    api::{
         answers::{Balancer, FloatingIp},
-        detail::Detail,
         requests::{Former, NewFloatingIp, Target},
-        settings::Site,
     },
+    load_balancers::{detail::Detail, settings::Site},
     ownership::{self, Claim, Description},
     step::Step,
 };
@@ -243,13 +242,7 @@ pub(super) fn releases_of_go(observed: &LoadBalancerRecord<Detail>) -> Vec<Step>
 /// Returns the port and address for IPv4 packets.
 fn target(balancer: &Balancer) -> Option<Target> {
     let port_id = balancer.vip_port_id.clone()?;
-    Some(Target { port_id, address: ipv4(balancer)? })
-}
-
-/// Returns the load balancer's own IPv4 address.
-pub(crate) fn ipv4(balancer: &Balancer) -> Option<IpAddr> {
-    let additional = balancer.additional_vips.iter().filter_map(|vip| vip.ip_address);
-    balancer.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
+    Some(Target { port_id, address: balancer.ipv4()? })
 }
 
 /// Records the owner of a floating IP that the former cloud controller manager created. This comes before all other changes, because the

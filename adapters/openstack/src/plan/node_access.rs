@@ -10,15 +10,16 @@ use std::{
 
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 
-use super::{shared, wanted::Wanted};
+use super::wanted::Wanted;
 use crate::{
+    api::answers::{Balancer, Member, SecurityRule},
     load_balancers::{
-        answers::{Balancer, Member, SecurityRule},
         detail::Detail,
         guards::{Guards, Needs},
         node_access::{Closing, Opening},
         settings::Site,
     },
+    ownership,
     step::Step,
 };
 
@@ -103,7 +104,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let (guards, key) = (guards?, observed.summary.key.as_ref()?);
     let cluster_id = &key.cluster_id;
     let there = observed.detail.balancer.as_ref();
-    let balancer = there.map(|one| match shared::user(one, Some(key)) {
+    let balancer = there.map(|one| match ownership::user(&one.tags, Some(key)) {
         Some(user) => user.id(&one.id),
         None => one.id.clone(),
     });

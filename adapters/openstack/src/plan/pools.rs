@@ -6,11 +6,11 @@ use cloud_adapter::kit::Part;
 
 use super::wanted::WantedPool;
 use crate::{
-    load_balancers::{
+    api::{
         answers::{Member, Monitor, Persistence},
-        detail::PoolTree,
         requests::{NewMember, NewMonitor, NewPersistence, NewPool, NullOr, UpdatePool},
     },
+    load_balancers::detail::PoolTree,
     port::Port,
     step::Step,
 };

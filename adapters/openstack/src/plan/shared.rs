@@ -12,10 +12,10 @@ use std::{
 use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
 use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::Scheme};
 
-use super::{floating_ips, node_access, port_of, wanted::WantedPort};
+use super::{floating_ips, node_access, wanted::WantedPort};
 use crate::{
+    api::answers::{Balancer, FloatingIp, Listener},
     load_balancers::{
-        answers::{Balancer, FloatingIp, Listener},
         detail::{ACTIVE, Detail, PENDING},
         guards::Guards,
     },
@@ -121,7 +121,7 @@ pub(super) fn leave_taken_ports(
 ) -> Option<VendorError> {
     let (mut fields, mut texts) = (Vec::new(), Vec::new());
     for listener in &tree.listeners {
-        let Some(port) = port_of(listener).filter(|port| wanted.contains_key(port)) else { continue };
+        let Some(port) = listener.port().filter(|port| wanted.contains_key(port)) else { continue };
         let Some(whose) = taken_by(desired, unmarked, there, listener) else { continue };
         wanted.remove(&port);
         let mut asked = desired.spec.listeners.iter();
@@ -175,7 +175,7 @@ fn transport(protocol: i32) -> &'static str {
 pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Vec<Step>> {
     let balancer = observed.detail.balancer.as_ref()?;
     let key = observed.summary.key.as_ref();
-    let user = user(balancer, key);
+    let user = ownership::user(&balancer.tags, key);
     let shares = user.as_ref().is_some_and(|user| user.shares);
     // A load balancer without an owner stays. A guest leaves the deletion to Services of the owner's namespace.
     let is_guest =
@@ -208,7 +208,7 @@ pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
 pub(super) fn closing(observed: &LoadBalancerRecord<Detail>) -> Option<Step> {
     // Octavia does not change tags of a load balancer in ERROR.
     let balancer = observed.detail.balancer.as_ref().filter(|one| one.provisioning_status == ACTIVE)?;
-    let owner = user(balancer, observed.summary.key.as_ref()).filter(|user| !user.shares)?;
+    let owner = ownership::user(&balancer.tags, observed.summary.key.as_ref()).filter(|user| !user.shares)?;
     let shared = ownership::is_used_by_others(&balancer.name, &balancer.tags, Some(&owner.key));
     shared.then(|| Step::LeaveLoadBalancer { id: balancer.id.clone(), whose: Some(owner.key) })
 }
@@ -233,7 +233,7 @@ pub(super) fn own_parts(
 ) -> Vec<Step> {
     let (mut steps, mut kept) = (Vec::new(), BTreeSet::new());
     for listener in &observed.detail.listeners {
-        match port_of(listener) {
+        match listener.port() {
             Some(port) if is_own(&listener.name, &listener.tags) => {
                 steps.push(Step::DeleteListener { id: listener.id.clone(), port });
             }
@@ -253,7 +253,7 @@ pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
         return Vec::new();
     };
     let is_at_home = |user: &User| ownership::is_at_home(&balancer.name, &balancer.tags, user);
-    let Some(user) = user(balancer, Some(key)).filter(is_at_home) else { return Vec::new() };
+    let Some(user) = ownership::user(&balancer.tags, Some(key)).filter(is_at_home) else { return Vec::new() };
     let others = left_addresses(observed).filter(|ip| !floating_ips::is_of(ip, key));
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
@@ -302,11 +302,6 @@ pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iter
         };
         goes && port.is_some() && ip.port_id.as_deref() == port
     })
-}
-
-/// Returns the user of a load balancer with this key.
-pub(super) fn user(balancer: &Balancer, key: Option<&LoadBalancerKey>) -> Option<User> {
-    ownership::users(&balancer.tags).into_iter().find(|user| Some(&user.key) == key)
 }
 
 /// Returns the ID that rules of security groups have for this key's share of a load balancer.

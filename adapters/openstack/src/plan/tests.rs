@@ -33,8 +33,8 @@ use serde_json::json;
 
 use self::bench::{Bench, Record, set};
 use crate::{
-    client::version::Version,
-    load_balancers::{answers::Listener, settings::Creation},
+    api::{answers::Listener, version::Version},
+    load_balancers::settings::Creation,
     ownership,
     step::Step,
 };

@@ -19,11 +19,11 @@ use ipnet::IpNet;
 use self::members::Hosts;
 pub(super) use self::vip::Vip;
 use crate::{
-    client::version::Version,
-    load_balancers::{
+    api::{
         requests::{ListenerSettings, NewMember, NewMonitor, NewPersistence, Timeouts},
-        settings::Site,
+        version::Version,
     },
+    load_balancers::settings::Site,
     ownership::{self, Expectation, Tags},
     parameters::{Parameters, within_max},
     port::{Port, Transport},

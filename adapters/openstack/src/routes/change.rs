@@ -16,10 +16,11 @@ use cloud_api_proto::v1alpha1::{Route, RouteState};
 use super::{
     Can, misnamed,
     plan::{self, Addition},
-    table::{self, ExtraRoute, Port, Table},
+    table::{self, Table},
 };
 use crate::{
     OpenStackDriver,
+    api::router::{ExtraRoute, Port},
     client::{self, routers::RouterPorts},
 };
 

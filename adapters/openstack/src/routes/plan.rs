@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use cloud_adapter::driver::{Fault, Location, RouteChanges, VendorError, WantedRoute};
 use ipnet::IpNet;
 
-use super::table::{AddressPair, ExtraRoute, Port, Table};
-use crate::provider_id;
+use super::table::Table;
+use crate::{
+    api::router::{AddressPair, ExtraRoute, Port},
+    provider_id,
+};
 
 /// The new address pairs of a port.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Routers and ports in Neutron's answers. Finds out which server has which address. Pure functions.
+//! Finds out which server has which address, and converts routes to the contract. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,107 +6,16 @@ use std::{
 };
 
 use cloud_api_proto::v1alpha1::{NextHop, Route, RouteState};
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 
 use super::Can;
-use crate::{instances::Shared, provider_id};
+use crate::{
+    api::router::{ExtraRoute, Port},
+    instances::Shared,
+    provider_id,
+};
 
 /// Prefix of the field `device_owner` of a server's port; the zone follows. Source: Nova.
 const MACHINE: &str = "compute:";
-/// Separator of the two parts of a route's ID; neither part contains it.
-const VIA: char = '=';
-
-/// A router.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Router {
-    pub(crate) routes: Vec<ExtraRoute>,
-    #[serde(default)]
-    pub(crate) revision_number: u64,
-}
-
-/// A route of a router, in Neutron's own spelling. Its destination and next hop are its only identity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ExtraRoute {
-    pub(crate) destination: String,
-    pub(crate) nexthop: String,
-}
-
-impl ExtraRoute {
-    /// Returns the ID of the route in the contract.
-    pub(super) fn id(&self) -> String {
-        format!("{}{VIA}{}", self.destination, self.nexthop)
-    }
-
-    /// Parses an ID. Returns `None` if this adapter did not create the ID.
-    pub(super) fn of(id: &str) -> Option<Self> {
-        let (destination, nexthop) = id.split_once(VIA)?;
-        Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
-    }
-
-    /// Whether both are the same route, even if they are spelled differently.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.destination() == other.destination() && self.hop() == other.hop()
-    }
-
-    pub(super) fn destination(&self) -> Option<IpNet> {
-        Some(self.destination.parse::<IpNet>().ok()?.trunc())
-    }
-
-    fn hop(&self) -> Option<IpAddr> {
-        self.nexthop.parse().ok()
-    }
-}
-
-/// A port, with the fields that the driver needs for routes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct Port {
-    pub(crate) id: String,
-    pub(super) device_id: String,
-    device_owner: String,
-    pub(super) fixed_ips: Vec<FixedIp>,
-    pub(super) allowed_address_pairs: Vec<AddressPair>,
-    /// Whether the port drops packets that a server sends from foreign addresses. Unset: Neutron does not support this.
-    port_security_enabled: Option<bool>,
-    pub(crate) revision_number: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct FixedIp {
-    pub(super) subnet_id: String,
-    pub(super) ip_address: String,
-}
-
-/// Additional addresses from which a server may send.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AddressPair {
-    /// An address, or a network as a CIDR.
-    pub(super) ip_address: String,
-    /// The MAC address of the port, which Neutron fills in. It carries no information.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mac_address: Option<String>,
-}
-
-impl AddressPair {
-    pub(super) fn of(network: IpNet) -> Self {
-        Self { ip_address: network.to_string(), mac_address: None }
-    }
-
-    pub(super) fn network(&self) -> Option<IpNet> {
-        let network: Option<IpNet> = self.ip_address.parse().ok();
-        network.or_else(|| Some(self.ip_address.parse::<IpAddr>().ok()?.into()))
-    }
-}
-
-impl Port {
-    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network also allows the packets.
-    pub(super) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
-        let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
-        self.port_security_enabled == Some(true) && !pairs.iter().any(allows)
-    }
-}
 
 /// The ports in the router's subnets, by address.
 pub(super) struct Table<'a> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     OpenStackDriver,
-    load_balancers::requests::{CreateLoadBalancer, Former, Neighbour, NewFloatingIp, Target},
+    api::requests::{CreateLoadBalancer, Former, Neighbour, NewFloatingIp, Target},
     ownership::{Claim, Description},
     step::Step,
     testing::{FakeCloud, PROJECT, session},

@@ -11,11 +11,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    client::version::Version,
-    load_balancers::{
-        Detail,
+    api::{
         answers::LiveBalancer,
         requests::{Former, NewFloatingIp},
+        version::Version,
+    },
+    load_balancers::{
+        Detail,
         settings::{LoadBalancerOptions, Site},
         tests::{Listings, kept, records},
     },

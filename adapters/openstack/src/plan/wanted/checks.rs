@@ -5,7 +5,7 @@ use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
 
 use super::{invalid, port as checked_port, seconds};
 use crate::{
-    load_balancers::requests::{MonitorSettings, NewMonitor},
+    api::requests::{MonitorSettings, NewMonitor},
     port::{Port, Transport},
 };
 

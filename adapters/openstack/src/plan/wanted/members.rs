@@ -6,7 +6,7 @@ use cloud_adapter::driver::VendorError;
 use cloud_api_proto::v1alpha1::{Backend, IpFamily};
 
 use super::invalid;
-use crate::{load_balancers::requests::NewMember, port::Transport};
+use crate::{api::requests::NewMember, port::Transport};
 
 /// The largest weight of a member. Source: Octavia, `MAX_WEIGHT`.
 const WEIGHT_MAX: u32 = 256;

@@ -7,11 +7,11 @@ use cloud_api_proto::v1alpha1::{Backend, IpFamily, LoadBalancerSpec, load_balanc
 
 use super::invalid;
 use crate::{
-    load_balancers::{
+    api::{
         answers::Balancer,
         requests::{Neighbour, NewVip},
-        settings::LoadBalancerOptions,
     },
+    load_balancers::settings::LoadBalancerOptions,
     parameters::{Parameters, network_field},
 };
 

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::port::{Port, Transport};
+
 /// A load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Balancer {
@@ -36,6 +38,14 @@ pub(crate) struct Balancer {
     pub(crate) availability_zone: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) tags: Vec<String>,
+}
+
+impl Balancer {
+    /// Returns the load balancer's own IPv4 address.
+    pub(crate) fn ipv4(&self) -> Option<IpAddr> {
+        let additional = self.additional_vips.iter().filter_map(|vip| vip.ip_address);
+        self.vip_address.into_iter().chain(additional).find(IpAddr::is_ipv4)
+    }
 }
 
 /// The fields of one load balancer that are read before its tags are written or it is deleted.
@@ -100,6 +110,13 @@ pub(crate) struct Listener {
     pub(crate) loadbalancers: Vec<Named>,
     #[serde(default, deserialize_with = "or_empty")]
     pub(crate) tags: Vec<String>,
+}
+
+impl Listener {
+    /// Returns the port. `None`: the protocol is unknown.
+    pub(crate) fn port(&self) -> Option<Port> {
+        Some(Port { transport: Transport::of(&self.protocol)?, number: self.protocol_port })
+    }
 }
 
 /// A pool of members.

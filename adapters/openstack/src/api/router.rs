@@ -1,0 +1,100 @@
+//! Routers, their routes, and ports in the requests and answers of Neutron.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// Separator of the two parts of a route's ID; neither part contains it.
+const VIA: char = '=';
+
+/// A router.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Router {
+    pub(crate) routes: Vec<ExtraRoute>,
+    #[serde(default)]
+    pub(crate) revision_number: u64,
+}
+
+/// A route of a router, in Neutron's own spelling. Its destination and next hop are its only identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ExtraRoute {
+    pub(crate) destination: String,
+    pub(crate) nexthop: String,
+}
+
+impl ExtraRoute {
+    /// Returns the ID of the route in the contract.
+    pub(crate) fn id(&self) -> String {
+        format!("{}{VIA}{}", self.destination, self.nexthop)
+    }
+
+    /// Parses an ID. Returns `None` if this adapter did not create the ID.
+    pub(crate) fn of(id: &str) -> Option<Self> {
+        let (destination, nexthop) = id.split_once(VIA)?;
+        Some(Self { destination: destination.to_owned(), nexthop: nexthop.to_owned() })
+    }
+
+    /// Whether both are the same route, even if they are spelled differently.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.destination() == other.destination() && self.hop() == other.hop()
+    }
+
+    pub(crate) fn destination(&self) -> Option<IpNet> {
+        Some(self.destination.parse::<IpNet>().ok()?.trunc())
+    }
+
+    pub(crate) fn hop(&self) -> Option<IpAddr> {
+        self.nexthop.parse().ok()
+    }
+}
+
+/// A port, with the fields that the driver needs for routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    pub(crate) id: String,
+    pub(crate) device_id: String,
+    pub(crate) device_owner: String,
+    pub(crate) fixed_ips: Vec<FixedIp>,
+    pub(crate) allowed_address_pairs: Vec<AddressPair>,
+    /// Whether the port drops packets that a server sends from foreign addresses. Unset: Neutron does not support this.
+    pub(crate) port_security_enabled: Option<bool>,
+    pub(crate) revision_number: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct FixedIp {
+    pub(crate) subnet_id: String,
+    pub(crate) ip_address: String,
+}
+
+/// Additional addresses from which a server may send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddressPair {
+    /// An address, or a network as a CIDR.
+    pub(crate) ip_address: String,
+    /// The MAC address of the port, which Neutron fills in. It carries no information.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mac_address: Option<String>,
+}
+
+impl AddressPair {
+    pub(crate) fn of(network: IpNet) -> Self {
+        Self { ip_address: network.to_string(), mac_address: None }
+    }
+
+    pub(crate) fn network(&self) -> Option<IpNet> {
+        let network: Option<IpNet> = self.ip_address.parse().ok();
+        network.or_else(|| Some(self.ip_address.parse::<IpAddr>().ok()?.into()))
+    }
+}
+
+impl Port {
+    /// Whether the port would drop packets from a network if it had these pairs. A pair with a wider network also allows the packets.
+    pub(crate) fn drops(&self, network: IpNet, pairs: &[AddressPair]) -> bool {
+        let allows = |pair: &AddressPair| pair.network().is_some_and(|wide| wide.contains(&network));
+        self.port_security_enabled == Some(true) && !pairs.iter().any(allows)
+    }
+}
