@@ -24,7 +24,6 @@ mod limiter;
 mod load_balancers;
 pub mod model;
 mod operation;
-mod perform;
 mod quota;
 pub mod requests;
 mod routes;

@@ -1,5 +1,6 @@
 //! The cloud as one value: each call is counted, authenticated, limited, subjected to fault rules, executed and logged.
 
+mod perform;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use self::perform::Done;
 use super::Moment;
 use super::call::{Call, CallResponse, Ending};
 use super::counts::{Counts, Log, LogEntry, millis};
@@ -20,7 +22,6 @@ use super::limiter::{Limiter, Standing};
 use super::load_balancers::{LoadBalancers, Outcome};
 use super::model::Project;
 use super::operation::Operation;
-use super::perform::Done;
 use super::routes::Routes;
 use super::settings::Settings;
 use super::table::Write;

@@ -15,7 +15,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde_json::Value;
 
 use super::SharedCloud;
-use super::admin;
 use super::call::{Call, CallResponse, Ending};
 use super::cloud::error_body;
 use super::error::ApiError;
@@ -25,8 +24,8 @@ use super::operation::Operation;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CloseConnection;
 
-/// Builds the router with all paths of the cloud.
-pub(super) fn router(cloud: SharedCloud) -> Router {
+/// Builds the router with all paths of the cloud. `admin`: the paths of the admin API.
+pub(super) fn router(cloud: SharedCloud, admin: Router<SharedCloud>) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter<SharedCloud>> = BTreeMap::new();
     // Operations that differ only by a query parameter share method and path: the handler of the first one selects the right operation.
     for operation in Operation::ALL.into_iter().filter(|operation| operation.selector().is_none()) {
@@ -37,11 +36,7 @@ pub(super) fn router(cloud: SharedCloud) -> Router {
         paths.insert(path, methods.on(filter(method), handler));
     }
     let router = paths.into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods));
-    router
-        .merge(admin::router())
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(unknown_path)
-        .with_state(cloud)
+    router.merge(admin).fallback(unknown_path).method_not_allowed_fallback(unknown_path).with_state(cloud)
 }
 
 fn filter(method: &str) -> MethodFilter {

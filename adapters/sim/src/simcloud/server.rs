@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
-use super::SharedCloud;
 use super::http::{CloseConnection, router};
+use super::{SharedCloud, admin};
 
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Cost: one task per connection. Failed accepts are logged and retried.
 pub async fn serve(listener: TcpListener, cloud: SharedCloud, shutdown: CancellationToken) -> io::Result<()> {
     let address = listener.local_addr()?;
-    let router = router(cloud);
+    let router = router(cloud, admin::router());
     let connections = TaskTracker::new();
     debug!(%address, "Serving");
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {

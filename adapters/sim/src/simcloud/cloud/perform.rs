@@ -4,15 +4,15 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Moment;
-use super::call::Call;
-use super::cloud::Cloud;
-use super::error::ApiError;
-use super::load_balancers::{Children, LoadBalancers, Order, Outcome};
-use super::model::{Project, RouteStatus};
-use super::operation::Operation;
-use super::routes::RouteRules;
-use super::table::PageRequest;
+use super::Cloud;
+use crate::simcloud::Moment;
+use crate::simcloud::call::Call;
+use crate::simcloud::error::ApiError;
+use crate::simcloud::load_balancers::{Children, LoadBalancers, Order, Outcome};
+use crate::simcloud::model::{Project, RouteStatus};
+use crate::simcloud::operation::Operation;
+use crate::simcloud::routes::RouteRules;
+use crate::simcloud::table::PageRequest;
 
 /// The result of a call, for the response.
 pub(super) struct Done {
@@ -24,7 +24,6 @@ impl Cloud {
     pub(super) fn perform(&mut self, call: &Call, now: Moment, outcome: Outcome) -> Result<Done, ApiError> {
         call.check_query(parameters(call.operation))?;
         let id = call.id();
-        let at = (now, outcome);
         match call.operation {
             Operation::GetProject => self.get_project(call),
             Operation::ListInstances => self.list_instances(call, now),
@@ -33,36 +32,47 @@ impl Cloud {
             Operation::GetInstance => done(&self.instances.get(id, now)?),
             Operation::ListLoadBalancers => self.list_load_balancers(call, now),
             Operation::GetLoadBalancer => done(&self.load_balancers.get(id, now)?),
-            Operation::CreateLoadBalancer => self.accept(at, |all, order| all.create(call.parsed()?, order)),
+            Operation::CreateLoadBalancer => {
+                self.accept(now, outcome, |all, order| all.create(call.parsed()?, order))
+            }
             Operation::UpdateLoadBalancer => {
-                self.accept(at, |all, order| all.update(id, call.parsed()?, order))
+                self.accept(now, outcome, |all, order| all.update(id, call.parsed()?, order))
             }
             Operation::DeleteLoadBalancer => {
-                self.accept(at, |all, order| all.delete(id, children(call)?, order))
+                self.accept(now, outcome, |all, order| all.delete(id, children(call)?, order))
             }
             Operation::CreateListener => {
-                self.accept(at, |all, order| all.create_listener(id, call.parsed()?, order))
+                self.accept(now, outcome, |all, order| all.create_listener(id, call.parsed()?, order))
             }
             Operation::UpdateListener => {
-                self.accept(at, |all, order| all.update_listener(id, call.parsed()?, order))
+                self.accept(now, outcome, |all, order| all.update_listener(id, call.parsed()?, order))
             }
-            Operation::DeleteListener => self.accept(at, |all, order| all.delete_listener(id, order)),
-            Operation::CreatePool => self.accept(at, |all, order| all.create_pool(id, call.parsed()?, order)),
-            Operation::UpdatePool => self.accept(at, |all, order| all.update_pool(id, call.parsed()?, order)),
-            Operation::DeletePool => self.accept(at, |all, order| all.delete_pool(id, order)),
-            Operation::SetMembers => self.accept(at, |all, order| all.set_members(id, call.parsed()?, order)),
+            Operation::DeleteListener => {
+                self.accept(now, outcome, |all, order| all.delete_listener(id, order))
+            }
+            Operation::CreatePool => {
+                self.accept(now, outcome, |all, order| all.create_pool(id, call.parsed()?, order))
+            }
+            Operation::UpdatePool => {
+                self.accept(now, outcome, |all, order| all.update_pool(id, call.parsed()?, order))
+            }
+            Operation::DeletePool => self.accept(now, outcome, |all, order| all.delete_pool(id, order)),
+            Operation::SetMembers => {
+                self.accept(now, outcome, |all, order| all.set_members(id, call.parsed()?, order))
+            }
             Operation::UpdateMembers => {
-                self.accept(at, |all, order| all.update_members(id, call.parsed()?, order))
+                self.accept(now, outcome, |all, order| all.update_members(id, call.parsed()?, order))
             }
             Operation::ListRoutes => self.list_routes(call, now),
-            Operation::BatchRoutes => self.batch_routes(call, at),
+            Operation::BatchRoutes => self.batch_routes(call, now, outcome),
         }
     }
 
     /// Writes to load balancers are accepted at once and completed later, hence 202.
     fn accept<T: Serialize>(
         &mut self,
-        (now, outcome): (Moment, Outcome),
+        now: Moment,
+        outcome: Outcome,
         write: impl FnOnce(&mut LoadBalancers, &Order<'_>) -> Result<T, ApiError>,
     ) -> Result<Done, ApiError> {
         let wall = self.wall(now);
@@ -104,7 +114,7 @@ impl Cloud {
         done(&json!({ "routes": routes, "next": next }))
     }
 
-    fn batch_routes(&mut self, call: &Call, (now, outcome): (Moment, Outcome)) -> Result<Done, ApiError> {
+    fn batch_routes(&mut self, call: &Call, now: Moment, outcome: Outcome) -> Result<Done, ApiError> {
         let rules = RouteRules {
             quota: self.settings.quotas.routes,
             created_at: self.wall(now),
