@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use doc_tools::pages::{Block, How, alike, blocks, entries, resolve, says};
+use e2e_tools::pages::{Block, How, alike, blocks, entries, resolve, says};
 use tempfile::TempDir;
 
 use crate::eventually::{WITHIN, eventually};

@@ -134,12 +134,12 @@ mod tests {
         let mut all = vec![synced(), failed, refused(&old, &Refusal::Foreign)];
         all.extend(refusals.iter().map(|refusal| refused(&new, refusal)));
         all.extend(lifecycle::examples(&old));
-        let event = |Notice { kind, reason, note, .. }| doc_tools::reference::Event {
+        let event = |Notice { kind, reason, note, .. }| test_support::reference::Event {
             reason,
             kind: kind.word(),
             words: note,
         };
         let all: Vec<_> = all.into_iter().map(event).collect();
-        doc_tools::reference::assert_events_up_to_date("node-controller", &all);
+        test_support::reference::assert_events_up_to_date("node-controller", &all);
     }
 }

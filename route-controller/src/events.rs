@@ -155,7 +155,7 @@ mod tests {
             (ROUTE_REMOVAL_HELD, held.to_string()),
         ];
         let event =
-            |(reason, words)| doc_tools::reference::Event { reason, kind: Kind::Warning.word(), words };
-        doc_tools::reference::assert_events_up_to_date("route-controller", &all.map(event));
+            |(reason, words)| test_support::reference::Event { reason, kind: Kind::Warning.word(), words };
+        test_support::reference::assert_events_up_to_date("route-controller", &all.map(event));
     }
 }

@@ -99,6 +99,6 @@ mod tests {
         metrics.created(&Outcome::Done);
         metrics.foreign(&[]);
         let page = render(&process.registry).expect("a page");
-        doc_tools::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
+        test_support::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
     }
 }

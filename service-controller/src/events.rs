@@ -219,10 +219,10 @@ mod tests {
     fn events_are_in_the_reference() {
         let event = |fact: Fact| {
             let Notice { kind, reason, note, .. } = notice(&fact);
-            doc_tools::reference::Event { reason, kind: kind.word(), words: note }
+            test_support::reference::Event { reason, kind: kind.word(), words: note }
         };
         let all: Vec<_> = all().into_iter().map(event).collect();
-        doc_tools::reference::assert_events_up_to_date("service-controller", &all);
+        test_support::reference::assert_events_up_to_date("service-controller", &all);
     }
 
     // Behaviour: S26

@@ -133,6 +133,6 @@ mod tests {
         metrics.hosts_updated(Duration::from_secs(1), Duration::from_secs(1));
         metrics.hosts_failed();
         let page = render(&registry).expect("a page");
-        doc_tools::reference::assert_up_to_date(CONTROLLER, &["every controller"], &page);
+        test_support::reference::assert_up_to_date(CONTROLLER, &["every controller"], &page);
     }
 }

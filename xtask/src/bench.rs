@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use doc_tools::bench::{Row, Verdict};
+use test_support::bench::{Row, Verdict};
 
 use crate::cargo;
 use crate::step::say;
@@ -57,7 +57,7 @@ fn runtime() -> anyhow::Result<()> {
         }
     }
     io::stdout()
-        .write_all(doc_tools::bench::table(&rows).as_bytes())
+        .write_all(test_support::bench::table(&rows).as_bytes())
         .context("cannot write to standard output")?;
     judge(&rows, &failed)
 }
@@ -75,7 +75,7 @@ fn measure(package: &str, bench: &str) -> anyhow::Result<Vec<Row>> {
     for line in text.lines() {
         match line.parse() {
             Ok(row) => rows.push(row),
-            Err(doc_tools::bench::NotARow) => others.push(line),
+            Err(test_support::bench::NotARow) => others.push(line),
         }
     }
     others.into_iter().for_each(say);
@@ -102,7 +102,7 @@ fn judge(rows: &[Row], failed: &[String]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use doc_tools::bench::Row;
+    use test_support::bench::Row;
 
     use super::judge;
 

@@ -10,7 +10,7 @@ use std::{
 use cloud_budget::{
     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
-use doc_tools::bench::{self, Row, time};
+use test_support::bench::{self, Row, time};
 
 /// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
 const QUEUED: u32 = 8192;

@@ -105,6 +105,6 @@ mod tests {
         metrics.ended(Ended::Aged);
         let mut page = String::new();
         encode(&mut page, &registry).expect("a page");
-        doc_tools::reference::assert_up_to_date("cloud-adapter, its port", &[], &page);
+        test_support::reference::assert_up_to_date("cloud-adapter, its port", &[], &page);
     }
 }

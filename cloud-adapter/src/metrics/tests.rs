@@ -290,5 +290,5 @@ fn the_chart_asks_for_metrics_that_there_are() {
 #[test]
 fn metrics_of_the_adapter_are_in_the_reference() {
     let page = eventful().render().expect("a page");
-    doc_tools::reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
+    test_support::reference::assert_up_to_date("cloud-adapter", &["cloud-adapter, its port"], &page);
 }

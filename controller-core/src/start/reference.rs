@@ -34,7 +34,7 @@ async fn metrics_of_every_controller_are_in_the_reference() {
     mirror.mark_fresh();
     mirror::register(process.metrics(), [mirror.measured()]);
     let page = render(&process.registry).expect("a page");
-    doc_tools::reference::assert_up_to_date("every controller", &[], &page);
+    test_support::reference::assert_up_to_date("every controller", &[], &page);
 }
 
 #[test]
@@ -52,7 +52,10 @@ fn events_of_every_controller_are_in_the_reference() {
             .to_owned(),
     );
     let notice = scope::notice(guard.readiness().expect_err("moved"));
-    let event =
-        doc_tools::reference::Event { reason: notice.reason, kind: notice.kind.word(), words: notice.note };
-    doc_tools::reference::assert_events_up_to_date("every controller", &[event]);
+    let event = test_support::reference::Event {
+        reason: notice.reason,
+        kind: notice.kind.word(),
+        words: notice.note,
+    };
+    test_support::reference::assert_events_up_to_date("every controller", &[event]);
 }

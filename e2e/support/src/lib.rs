@@ -1,7 +1,9 @@
-//! Helpers for the tests of several crates.
+//! Helpers for the tests and benchmarks of several crates.
 
+pub mod bench;
 pub mod chance;
 pub mod ports;
+pub mod reference;
 
 /// Environment variable with a factor for the number of cases of property tests. `cargo xtask test deep` sets it.
 const FACTOR: &str = "PROPERTY_FACTOR";

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use adapter_conformance::Options;
 use clap::Parser as _;
-use doc_tools::pages::How;
 use e2e::docs::{Command, Page, Terminal, pages, select};
 use e2e::{ControlPlane, Release, Simcloud, Values, binaries, node, tools};
+use e2e_tools::pages::How;
 use serde_json::json;
 
 use super::demo::Staying;

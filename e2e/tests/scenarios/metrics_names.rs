@@ -101,7 +101,7 @@ async fn former_metric_names_are_exported_by_the_controllers() {
                 missing.push(format!("{controller}: rest_client_requests_total {method} {code}"));
             }
         }
-        let unlisted = doc_tools::reference::unlisted(&["every controller", controller], &page);
+        let unlisted = test_support::reference::unlisted(&["every controller", controller], &page);
         missing.extend(
             unlisted.into_iter().map(|row| format!("docs/reference/metrics.md, {controller}: {row}")),
         );
@@ -110,7 +110,7 @@ async fn former_metric_names_are_exported_by_the_controllers() {
         }
     }
     let page = bed.cluster.pods.get(ADAPTER).unwrap().metrics().await.unwrap();
-    let unlisted = doc_tools::reference::unlisted(&["cloud-adapter", "cloud-adapter, its port"], &page);
+    let unlisted = test_support::reference::unlisted(&["cloud-adapter", "cloud-adapter, its port"], &page);
     missing.extend(unlisted.into_iter().map(|row| format!("docs/reference/metrics.md, {ADAPTER}: {row}")));
     assert!(missing.is_empty(), "{missing:#?}");
     assert!(asked.is_empty(), "not exported, but used by the chart's alerts and dashboard: {asked:?}");

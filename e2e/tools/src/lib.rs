@@ -14,6 +14,8 @@
 //!
 //! [`cluster`] runs a whole cluster on this host with them.
 //!
+//! [`pages`] parses the pages of the documentation.
+//!
 //! The command lines of the [`demo`] and of the [`mod@bench`] are in this crate, so that they can be checked before those programs are
 //! built.
 //!
@@ -27,6 +29,7 @@ pub mod demo;
 mod environment;
 mod error;
 mod locate;
+pub mod pages;
 mod progress;
 mod prometheus;
 mod recipe;

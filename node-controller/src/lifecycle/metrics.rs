@@ -90,6 +90,6 @@ mod tests {
         let nodes = Mirror::new("nodes", process.clock);
         crate::metrics::Metrics::register(&mut process, &nodes).refused(&crate::plan::Refusal::Foreign);
         let page = render(&process.registry).expect("a page");
-        doc_tools::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
+        test_support::reference::assert_up_to_date(NAMES.controller, &["every controller"], &page);
     }
 }

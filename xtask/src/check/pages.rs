@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use doc_tools::pages::{How, STAGES, anchors, blocks, entries, links, resolve};
+use e2e_tools::pages::{How, STAGES, anchors, blocks, entries, links, resolve};
 
 use super::behaviour::Known;
 use crate::cargo;
@@ -82,7 +82,7 @@ fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bo
         };
         anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that does not exist")
     };
-    let fault = |link: &doc_tools::pages::Link<'_>| {
+    let fault = |link: &e2e_tools::pages::Link<'_>| {
         dead(link.target).map(|why| format!("{path}:{}: {} {why}", link.line, link.target))
     };
     links(text).iter().filter_map(fault).collect()

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use doc_tools::pages::{Change, entries, relative, resolve, with_links};
+use e2e_tools::pages::{Change, entries, relative, resolve, with_links};
 
 /// The contents of the book, with relative paths.
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use adapter::Adapter;
 use cloud::BenchCloud;
-use doc_tools::bench::{Row, time};
+use test_support::bench::{Row, time};
 
 /// Number of objects in the cloud.
 const INSTANCES: u32 = 10_000;
@@ -40,15 +40,15 @@ async fn main() -> anyhow::Result<()> {
     cloud.load_balancers(LOAD_BALANCERS, 1..=BACKENDS).await?;
     let adapter = Adapter::start(&cloud.url).await?;
     let _watching = requests::watch_everything(&adapter).await?;
-    doc_tools::bench::print(&answers(&adapter).await?)?;
+    test_support::bench::print(&answers(&adapter).await?)?;
     let idle = adapter.memory()?;
     adapter.slow_down().await?;
     requests::order_all(&adapter, WAITING, 1..=BACKENDS).await?;
     let queued = adapter.queued().await?;
     let full = adapter.memory()?;
-    doc_tools::bench::print(&memory(idle, full, queued))?;
+    test_support::bench::print(&memory(idle, full, queued))?;
     drop(adapter);
-    doc_tools::bench::print(&[largest(&cloud).await?])?;
+    test_support::bench::print(&[largest(&cloud).await?])?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::vec::IntoIter;
 
-use doc_tools::pages::{Kind, lines};
+use e2e_tools::pages::{Kind, lines};
 
 use tempfile::TempDir;
 
