@@ -1,8 +1,7 @@
 //! Access to the API server: objects in the cluster, and port-forwards to pods.
 
-use std::{error::Error, iter::successors, path::Path, sync::OnceLock, time::Duration};
+use std::{path::Path, sync::OnceLock, time::Duration};
 
-use cloud_lease::without_secrets;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -21,15 +20,14 @@ use kube::{
 use tokio::time::timeout;
 
 use crate::{
+    errors::{CONNECT_TIMEOUT, chain, root},
     http::{self, HttpResponse},
-    kubeconfig::config,
+    kubeconfig::{Unconnected, config},
     missing::Missing,
 };
 
 /// Time limit for a request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a connection to the API server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
 const CHART_LABEL: &str = "app.kubernetes.io/name=cloud-controllers";
 
@@ -40,15 +38,6 @@ const PODS: &str = "pods";
 
 /// The name of the API server in the list of what is missing.
 pub(crate) const API_SERVER: &str = "API server";
-
-/// Why the API server cannot be reached.
-#[derive(Debug)]
-pub(crate) enum Unconnected {
-    /// A flag has an invalid value.
-    Usage(String),
-    /// The address is not configured.
-    Missing(String),
-}
 
 /// A connection to the API server.
 pub(crate) struct Cluster {
@@ -217,35 +206,6 @@ fn refused(error: &kube::Error, namespace: &str) -> String {
     }
 }
 
-/// Formats an error with all its causes in one line, without repetitions and secrets.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    if let Some(words) = causes(error).find_map(without_secrets) {
-        return words;
-    }
-    let text = causes(error).skip(1).fold(error.to_string(), |text, cause| {
-        let said = cause.to_string();
-        if text.contains(&said) { text } else { format!("{text}: {said}") }
-    });
-    in_time(&text).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the root cause, because the outer errors only wrap it.
-fn root(error: &(dyn Error + 'static)) -> String {
-    if let Some(words) = causes(error).find_map(without_secrets) {
-        return words;
-    }
-    http::plain(in_time(&causes(error).last().unwrap_or(error).to_string()))
-}
-
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(Some(error), |error| (*error).source())
-}
-
-/// Replaces the text of an expired deadline by a text that names the time limit.
-fn in_time(text: &str) -> String {
-    text.replace("deadline has elapsed", &format!("no answer within {}s", CONNECT_TIMEOUT.as_secs()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -261,12 +221,5 @@ mod tests {
         assert_eq!(cluster.leases("ccm").await.map_err(why).expect_err("refused"), wanted);
         let pods = cluster.pods(Some("ccm")).await.map_err(why).expect_err("refused");
         assert_eq!(pods, format!("{wanted}, or use --url COMPONENT=URL"));
-    }
-
-    #[test]
-    fn a_timeout_is_reported_with_its_duration() {
-        let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "deadline has elapsed");
-        assert_eq!(root(&late), "no answer within 5s");
-        assert_eq!(chain(&late), "no answer within 5s");
     }
 }

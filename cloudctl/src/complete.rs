@@ -106,7 +106,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::options::Options;
+    use crate::commands::Options;
 
     /// Returns the candidates without their help, and the directive.
     fn next(words: &[&str]) -> Vec<String> {

@@ -11,13 +11,19 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{
-    cluster::{Unconnected, chain},
-    http::plain,
-};
+use crate::{errors::chain, http::plain};
 
 /// Advice for a missing kubeconfig.
 const NAME_ONE: &str = "with --kubeconfig or KUBECONFIG";
+
+/// Why the API server cannot be reached.
+#[derive(Debug)]
+pub(crate) enum Unconnected {
+    /// A flag has an invalid value.
+    Usage(String),
+    /// The address is not configured.
+    Missing(String),
+}
 
 /// Reads the configuration from flags and environment, as kubectl does; in a pod also from its ServiceAccount.
 pub(crate) async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Unconnected> {

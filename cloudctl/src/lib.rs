@@ -13,7 +13,9 @@
 mod adopt;
 mod cluster;
 mod clusters;
+mod commands;
 mod complete;
+mod errors;
 mod explain;
 mod gaps;
 mod http;

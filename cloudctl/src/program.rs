@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    adopt, clusters, complete, explain,
-    options::{Command, EXAMPLES, Options},
+    adopt, clusters,
+    commands::{Command, EXAMPLES, Options},
+    complete, explain,
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
     plan,

@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use self::pages::{Signed, read};
 use crate::{
-    cluster::{API_SERVER, Cluster, Unconnected},
+    cluster::{API_SERVER, Cluster},
     http::{self, HttpResponse},
+    kubeconfig::Unconnected,
     missing::Missing,
     options::{Common, Component, PagesUrl},
 };

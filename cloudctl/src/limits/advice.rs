@@ -12,9 +12,8 @@ use serde::Serialize;
 use crate::limits::{
     Question, Steady,
     cases::Case,
-    quantiles::rounded,
+    quantiles::{rounded, span},
     report::{Listed, bucket_key},
-    scenarios::span,
 };
 
 /// If listings use more than this share of a family's rate, too little is left for changes.

@@ -9,6 +9,8 @@ use crate::limits::{
 
 /// A case that takes longer gets advice.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+/// Number of Services that users create during the start, at equal intervals.
+pub(crate) const USERS: u32 = 20;
 /// Margin of an advised rate, so that some of it remains for other calls.
 const HEADROOM: f64 = 1.1;
 /// In effect unlimited: a file must not contain a higher rate.

@@ -17,7 +17,8 @@ use self::{balancers::Balancer, listings::Listing};
 use crate::limits::{
     Question,
     cloud::{Collection, Model, Stock},
-    world::{Caller, Request, World},
+    tally::Caller,
+    world::{Request, World},
 };
 
 /// A run that takes longer than this in virtual time is aborted.

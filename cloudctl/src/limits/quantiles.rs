@@ -1,4 +1,4 @@
-//! Three quantiles of a set of durations.
+//! Three quantiles of a set of durations, and how durations are written.
 
 use std::time::Duration;
 
@@ -37,6 +37,21 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 /// Rounds to a multiple of 1 divided by this number.
 pub(crate) fn rounded(number: f64, parts: f64) -> f64 {
     (number * parts).round() / parts
+}
+
+/// Formats a duration in the largest suitable unit.
+pub(crate) fn in_words(time: f64) -> String {
+    match time {
+        short if short < 1.0 => format!("{} ms", (short * 1_000.0).round()),
+        some if some < 120.0 => format!("{} s", rounded(some, 10.0)),
+        long if long < 7_200.0 => format!("{} min", rounded(long / 60.0, 10.0)),
+        longest => format!("{} h", rounded(longest / 3_600.0, 10.0)),
+    }
+}
+
+/// Like [`in_words`], for a [`Duration`].
+pub(crate) fn span(time: Duration) -> String {
+    in_words(seconds(time))
 }
 
 #[cfg(test)]

@@ -7,15 +7,13 @@ use cloud_budget::Time;
 use crate::limits::{
     Advice, Question,
     advice::{self, advise},
-    cases::{Case, Kind, PATIENCE},
+    cases::{Case, Kind, PATIENCE, USERS},
     cloud::{Collection, Stock},
     cluster::{Cluster, LONGEST, Setup, settings},
-    quantiles::{Quantiles, rounded, seconds},
+    quantiles::{Quantiles, rounded},
     report::{FamilyShare, Listed, Report, Scenario, Steady, Users},
 };
 
-/// Number of Services that users create during the start, at equal intervals.
-pub(crate) const USERS: u32 = 20;
 /// Duration that is long enough for listings in progress at its end not to matter.
 const DAY: Duration = Duration::from_hours(24);
 
@@ -150,19 +148,4 @@ fn joins(question: &Question) -> Scenario {
 
 fn settled(question: &Question) -> Stock {
     Stock { nodes: question.nodes, balancers: question.services, routes: question.routes, unread: 0 }
-}
-
-/// Formats a duration in the largest suitable unit.
-pub(crate) fn in_words(time: f64) -> String {
-    match time {
-        short if short < 1.0 => format!("{} ms", (short * 1_000.0).round()),
-        some if some < 120.0 => format!("{} s", rounded(some, 10.0)),
-        long if long < 7_200.0 => format!("{} min", rounded(long / 60.0, 10.0)),
-        longest => format!("{} h", rounded(longest / 3_600.0, 10.0)),
-    }
-}
-
-/// Like [`in_words`], for a [`Duration`].
-pub(crate) fn span(time: Duration) -> String {
-    in_words(seconds(time))
 }

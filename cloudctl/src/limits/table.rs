@@ -1,6 +1,6 @@
 //! The human-readable result, with headings at the margin and their contents indented.
 
-use super::{Quantiles, Report, Scenario, Steady, scenarios::in_words};
+use super::{Quantiles, Report, Scenario, Steady, quantiles::in_words};
 use crate::{
     missing::Missing,
     output::{self, Paper, Tone},

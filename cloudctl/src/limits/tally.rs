@@ -1,11 +1,21 @@
 //! Counters of a run.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cloud_adapter::vendor::{Family, Operation};
 use cloud_budget::Class;
 
-use crate::limits::world::Caller;
+/// The caller of a vendor call.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) class: Class,
+    pub(crate) controller: &'static str,
+    pub(crate) object: Arc<str>,
+    /// Whether the waits of these calls are also counted separately, as waits of users.
+    pub(crate) user: bool,
+    /// Whether the call belongs to a periodic listing, which nothing waits for.
+    pub(crate) periodic: bool,
+}
 
 /// Number of calls that were sent.
 #[derive(Clone, Debug, Default)]

@@ -6,23 +6,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use cloud_adapter::vendor::Operation;
 use cloud_budget::{Call, CallResult, Class, Config, Decision, Outcome, Report, Scheduler, Ticket, Time};
 
-use crate::limits::tally::Tally;
+use crate::limits::tally::{Caller, Tally};
 
 /// Latency of a read and of a write.
 pub(crate) const READ: Duration = Duration::from_millis(200);
 pub(crate) const WRITE: Duration = Duration::from_millis(500);
-
-/// The caller of a vendor call.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) class: Class,
-    pub(crate) controller: &'static str,
-    pub(crate) object: Arc<str>,
-    /// Whether the waits of these calls are also counted separately, as waits of users.
-    pub(crate) user: bool,
-    /// Whether the call belongs to a periodic listing, which nothing waits for.
-    pub(crate) periodic: bool,
-}
 
 /// A requested call.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use cloud_budget::RateLimit;
 use super::{Advice, Change, figure, with_burst, written};
 use crate::limits::{
     Question,
-    cases::{Case, Kind, PATIENCE},
+    cases::{Case, Kind, PATIENCE, USERS},
+    quantiles::{in_words, span},
     report::{bucket_key, most_in_flight},
-    scenarios::{USERS, in_words, span},
     world::WRITE,
 };
 

@@ -9,10 +9,7 @@ use super::{
     Cluster, ClusterEvent, Setup,
     listings::{Reader, tick_after},
 };
-use crate::limits::{
-    cloud::Collection,
-    world::{Caller, Request},
-};
+use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
 /// Number of Services that the service-controller reconciles at once, and how long it waits for each at most before it takes the next one.
 /// Source: `--concurrent-service-syncs`, and the longest wait in the contract.

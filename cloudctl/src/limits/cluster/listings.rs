@@ -7,10 +7,7 @@ use cloud_adapter::vendor::Operation;
 use cloud_budget::{Class, Ticket, Time};
 
 use super::{Cluster, ClusterEvent, adapter, page_size, settings};
-use crate::limits::{
-    cloud::Collection,
-    world::{Caller, Request},
-};
+use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
 /// The adapter's listing of a collection.
 #[derive(Debug, Default)]

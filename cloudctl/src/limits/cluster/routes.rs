@@ -5,10 +5,7 @@ use std::sync::Arc;
 use cloud_budget::Class;
 
 use super::{Cluster, ClusterEvent, listings::Reader};
-use crate::limits::{
-    cloud::Collection,
-    world::{Caller, Request},
-};
+use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 
 impl Cluster {
     /// Begins with the first batch.
