@@ -22,7 +22,7 @@ use tower::{Service, ServiceExt as _};
 
 use crate::auth::{ServiceAccount, metrics::Ended};
 
-/// Limits of one connection. Source: docs/security.md, "Network".
+/// Limits of one connection. Source: docs/security.md, "What is checked, in this order".
 const STREAMS: u32 = 100;
 const HEADERS: u32 = 64 * 1024;
 /// Number of bytes that are buffered before the service reads them, per call and per connection.
