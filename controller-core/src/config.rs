@@ -61,7 +61,7 @@ pub struct CommonArgs {
     )]
     pub kube_api_burst: String,
 
-    /// Get the initial objects from the watch, one at a time, instead of pages of 500: uses less memory on both sides. Needs an API server
+    /// Get the initial objects from the watch, one at a time, instead of pages of 100: uses less memory on both sides. Needs an API server
     /// with the feature WatchList
     #[arg(long, default_value = "false", help_heading = "API server")]
     pub streaming_lists: bool,
