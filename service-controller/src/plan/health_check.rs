@@ -10,7 +10,6 @@ use super::{
         values::{HealthMode, HealthProtocol, Switch},
     },
     bounds::KUBE_PROXY_PORT,
-    features::{Need, name},
     listeners::protocol,
     service::{Port, Service, Traffic},
 };
@@ -19,28 +18,22 @@ use super::{
 /// node.
 const HEALTH_PATH: &str = "/healthz";
 
-/// The health check and the capability that it needs.
+/// The health check, and the setting that selected it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Probe {
     /// `None`: the driver chooses the health check.
     pub(crate) check: Option<HealthCheck>,
-    pub(crate) needs: Option<Need>,
-}
-
-/// The health check that the mode implies, and the setting that selected the mode.
-struct Basis {
-    check: Option<HealthCheck>,
     /// Names the setting if the health check uses HTTP.
-    field: String,
+    pub(crate) field: String,
 }
 
 /// Returns the health check of a Service.
 pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Refusal>> {
     if let Some(Wish { value: Switch::Off, .. }) = wishes.enabled {
         let none = HealthCheck { kind: Kind::None.into(), ..HealthCheck::default() };
-        return Ok(Probe { check: Some(none), needs: None });
+        return Ok(Probe { check: Some(none), ..Probe::default() });
     }
-    let Basis { check, mut field } = basis(service, wishes.mode.as_ref()).map_err(|refusal| vec![refusal])?;
+    let Probe { check, mut field } = basis(service, wishes.mode.as_ref()).map_err(|refusal| vec![refusal])?;
     let mut refusals = Vec::new();
     let mut chosen = check.clone().unwrap_or_default();
     if let Some(wish) = &wishes.protocol {
@@ -72,12 +65,11 @@ pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Ref
         (None, _) if !said => None,
         (None | Some(_), _) => Some(chosen),
     };
-    let http = check.as_ref().is_some_and(|check| check.kind() == Kind::Http);
-    Ok(Probe { check, needs: http.then(|| Need::new(field, name::HTTP_HEALTH_CHECK)) })
+    Ok(Probe { check, field })
 }
 
-/// With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node port accepts connections is healthy.
-fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Basis, Refusal> {
+/// The health check that the mode implies. With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node port accepts connections is healthy.
+fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Probe, Refusal> {
     let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
     let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
         (HealthMode::KubeProxy, _) => Some(http(KUBE_PROXY_PORT)),
@@ -96,7 +88,7 @@ fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Basis, Re
             }
         }
     };
-    Ok(Basis { check, field: place("spec.externalTrafficPolicy Local") })
+    Ok(Probe { check, field: place("spec.externalTrafficPolicy Local") })
 }
 
 fn http(port: u32) -> HealthCheck {

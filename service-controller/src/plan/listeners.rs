@@ -13,17 +13,15 @@ use super::{
     annotations::{
         PortWishes, Wish, Wishes, keys,
         settings::Origin,
-        values::{Algorithm, ListenerProtocol, ProxyProtocol, Word as _},
+        values::{Algorithm, ListenerProtocol, ProxyProtocol},
     },
-    features::{Need, name},
     service::{Port, Service, Transport},
 };
 
-/// Listeners in the Service's order, the capabilities that they need, and the refusals.
+/// Listeners in the Service's order, and the refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     pub(crate) all: Vec<Listener>,
-    pub(crate) needs: Vec<Need>,
     pub(crate) refusals: Vec<Refusal>,
 }
 
@@ -49,21 +47,13 @@ impl Listeners {
             idle_timeout: wishes.idle_timeout.as_ref().map(|wish| wish.value.into()),
             proxy_protocol: self.header(port, wishes, everybody).into(),
             tls_refs: self.certificates(application, wishes, everybody),
-            algorithm: self.algorithm(wishes).into(),
+            algorithm: algorithm(wishes).into(),
             application: application.into(),
-            connect_timeout: self
-                .needed(wishes.connect_timeout.as_ref(), name::CONNECT_TIMEOUT)
-                .map(Into::into),
-            connection_limit: self.needed(wishes.connection_limit.as_ref(), name::CONNECTION_LIMIT),
+            connect_timeout: wishes.connect_timeout.as_ref().map(|wish| wish.value.into()),
+            connection_limit: wishes.connection_limit.as_ref().map(|wish| wish.value),
             // The adapter interprets or ignores the application protocol, so no capability is needed.
             app_protocol: port.app_protocol.clone(),
         }
-    }
-
-    fn needed<T: Copy>(&mut self, wish: Option<&Wish<T>>, capability: &'static str) -> Option<T> {
-        let wish = wish?;
-        self.needs.push(Need::new(&wish.given.place, capability));
-        Some(wish.value)
     }
 
     fn header(&mut self, port: &Port, wishes: &PortWishes, everybody: Everybody) -> contract::ProxyProtocol {
@@ -76,19 +66,7 @@ impl Listeners {
         if !self.fits(wish, (here, everybody.has_tcp), why) {
             return contract::ProxyProtocol::Off;
         }
-        self.needs.push(Need::new(&wish.given.place, name::PROXY_PROTOCOL).of(wish.value.word()));
         header
-    }
-
-    fn algorithm(&mut self, wishes: &PortWishes) -> contract::Algorithm {
-        let Some(wish) = &wishes.algorithm else { return contract::Algorithm::Unspecified };
-        self.needs.push(Need::new(&wish.given.place, name::ALGORITHM).of(wish.value.word()));
-        match wish.value {
-            Algorithm::RoundRobin => contract::Algorithm::RoundRobin,
-            Algorithm::LeastConnections => contract::Algorithm::LeastConnections,
-            Algorithm::SourceIp => contract::Algorithm::SourceIp,
-            Algorithm::SourceIpPort => contract::Algorithm::SourceIpPort,
-        }
     }
 
     fn application(
@@ -103,11 +81,7 @@ impl Listeners {
         let why =
             format!("applies to {transport} ports only and the Service has none: remove the annotation");
         let fits = self.fits(wish, (port.transport == transport, anywhere), &why);
-        if !fits || application == contract::Application::Unspecified {
-            return contract::Application::Unspecified;
-        }
-        self.needs.push(Need::new(&wish.given.place, name::LISTENER_PROTOCOL).of(wish.value.word()));
-        application
+        if fits { application } else { contract::Application::Unspecified }
     }
 
     fn certificates(
@@ -123,7 +97,6 @@ impl Listeners {
                 if !self.fits(wish, (here, everybody.ends_tls), &why) {
                     return Vec::new();
                 }
-                self.needs.push(Need::new(&wish.given.place, name::TLS));
                 wish.value.clone()
             }
             (None, Some(wish)) if here => {
@@ -187,6 +160,16 @@ pub(crate) fn protocol(transport: Transport) -> Protocol {
         Transport::Tcp => Protocol::Tcp,
         Transport::Udp => Protocol::Udp,
         Transport::Sctp => Protocol::Sctp,
+    }
+}
+
+fn algorithm(wishes: &PortWishes) -> contract::Algorithm {
+    match wishes.algorithm.as_ref().map(|wish| wish.value) {
+        None => contract::Algorithm::Unspecified,
+        Some(Algorithm::RoundRobin) => contract::Algorithm::RoundRobin,
+        Some(Algorithm::LeastConnections) => contract::Algorithm::LeastConnections,
+        Some(Algorithm::SourceIp) => contract::Algorithm::SourceIp,
+        Some(Algorithm::SourceIpPort) => contract::Algorithm::SourceIpPort,
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use cloud_api_proto::v1alpha1::{
-    Adoption, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract,
-    session_affinity,
+use cloud_api_proto::{
+    features::needs,
+    v1alpha1::{
+        Adoption, IpFamily, Listener, LoadBalancerSpec, SessionAffinity, load_balancer_spec as contract,
+        session_affinity,
+    },
 };
 use ipnet::IpNet;
 use prost::Message as _;
@@ -16,11 +19,11 @@ use super::{
         Wish, Wishes,
         keys::{self, PREFIX},
         settings::{Defaults, Origin},
-        values::{Adopt, OnDelete, Switch},
+        values::{Adopt, OnDelete},
         wishes,
     },
     as_it_is::{self, Existing},
-    features::{self, Features, Need, Ranged, name},
+    features::{Features, name, places},
     health_check::{Probe, probe},
     listeners::{Listeners, protocol},
     members::check_ranges,
@@ -67,7 +70,7 @@ impl<'a> Checked<'a> {
     /// family is sufficient and the adapter cannot add the other.
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
-        let mut refusals = features::missing(&self.needs(families), features);
+        let mut refusals = self.missing(features, families);
         refusals.extend(self.requested.of_no_family(families, "the load balancer supports"));
         refusals.extend(self.for_others(features));
         if !refusals.is_empty() {
@@ -182,41 +185,32 @@ impl<'a> Checked<'a> {
         self.ranges.iter().filter(move |_| !open)
     }
 
-    fn needs(&self, families: &[Family]) -> Vec<Need> {
-        let Wishes {
-            internal,
-            share_with,
-            on_delete,
-            name: called,
-            addresses,
-            address_pool,
-            subnets,
-            size,
-            zone,
-            ..
-        } = &self.wishes;
-        let ranged = if self.ranges(families).next().is_none() { Ranged::Nobody } else { Ranged::Some };
-        let insists = |wish: &&Wish<String>| wish.given.origin != Origin::Default;
-        let keeps = on_delete.as_ref().filter(|wish| wish.value == OnDelete::KeepAddress);
-        let shared = self.wishes.id.as_ref().filter(|_| shares(&self.wishes));
-        let rows = [
-            (name::SHARED, place(shared)),
-            (name::SHARED, place(share_with.as_ref())),
-            (name::INTERNAL, place(internal.as_ref().filter(|wish| wish.value == Switch::On))),
-            (name::KEEP_ADDRESS, place(keeps)),
-            (name::NAME, place(called.as_ref().filter(insists))),
-            (name::RESERVED_IP, place(addresses.as_ref())),
-            (name::ADDRESS_POOL, place(address_pool.as_ref())),
-            (name::SUBNETS, place(subnets.as_ref())),
-            (name::SIZE, place(size.as_ref())),
-            (name::ZONE, place(zone.as_ref())),
-        ];
-        let of_wishes = rows.into_iter().filter_map(|(name, place)| Some(Need::new(place?, name)));
-        let mut needs = features::of_fields(self.service, ranged);
-        needs.extend(of_wishes);
-        needs.extend(self.listeners.needs.iter().cloned());
-        needs.extend(self.probe.needs.clone());
-        needs
+    /// Requested settings that the adapter does not support, without duplicates.
+    fn missing(&self, features: &Features, families: &[Family]) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        for need in needs(&self.asked(features, families)) {
+            let Some(why) = features.lack(&need) else { continue };
+            for place in places(&need, self.service, &self.wishes, &self.probe) {
+                let refusal = Refusal::new(place, &why);
+                if !refusals.contains(&refusal) {
+                    refusals.push(refusal);
+                }
+            }
+        }
+        refusals
+    }
+
+    /// The specification with everything that the user insists on, and with the listeners in the Service's order.
+    fn asked(&self, features: &Features, families: &[Family]) -> LoadBalancerSpec {
+        let Service { families: all, family_policy, .. } = self.service;
+        let both = *family_policy == FamilyPolicy::BothRequired;
+        let insists = |wish: &&Wish<String>| features.has(name::NAME) || wish.given.origin != Origin::Default;
+        LoadBalancerSpec {
+            ip_families: if both { all } else { families }.iter().map(family).collect(),
+            name: value(self.wishes.name.as_ref().filter(insists)),
+            listeners: self.listeners.all.clone(),
+            ..self.spec(features, families)
+        }
     }
 
     /// Refuses settings for the adapter of another vendor.
@@ -246,10 +240,6 @@ fn or_note<T: Default>(judged: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refus
 
 fn value<T: Clone + Default>(wish: Option<&Wish<T>>) -> T {
     wish.map(|wish| wish.value.clone()).unwrap_or_default()
-}
-
-fn place<T>(wish: Option<&Wish<T>>) -> Option<&str> {
-    wish.map(|wish| wish.given.place.as_str())
 }
 
 /// Refuses an ID without `adopt`. If the ID were ignored, a second load balancer would be created. Refuses `adopt: shared` without an ID

@@ -26,14 +26,9 @@ const CERTIFICATES_MAX: usize = 100;
 type Fault = String;
 
 /// A type with a fixed set of words.
-pub(crate) trait Word: Copy + PartialEq + 'static {
+pub(crate) trait Word: Copy + 'static {
     /// Each word and its value.
     const WORDS: &'static [(&'static str, Self)];
-
-    /// The word of this value.
-    fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
-    }
 }
 
 /// Defines a type with a fixed set of words.

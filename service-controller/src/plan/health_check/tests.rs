@@ -22,7 +22,6 @@ fn probed(traffic: Traffic, said: Said) -> Result<String, String> {
     let probe = probe(&service, &wishes.health)
         .map_err(|refusals| refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let check = probe.check.unwrap();
-    assert_eq!(probe.needs.is_some(), check.kind() == Kind::Http);
     let kind = check.kind().as_str_name().trim_start_matches("KIND_").to_lowercase();
     let port = check.port.map(|port| format!(" {port}")).unwrap_or_default();
     Ok(format!("{kind}{port} {}", check.path).trim_end().to_owned())

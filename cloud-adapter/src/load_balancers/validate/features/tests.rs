@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cloud_api_proto::v1alpha1::{Capability, IpFamily};
+use cloud_api_proto::v1alpha1::{
+    Capability, IpFamily, Listener, Protocol, health_check,
+    listener::{Algorithm, Application, ProxyProtocol, TargetKind},
+    load_balancer_spec::{AddressRetention, Scheme},
+    session_affinity,
+};
 
 use super::*;
 use crate::driver::{Driver as _, testing::WriteOnly};
