@@ -170,7 +170,7 @@ impl Executor {
     }
 
     /// Emits Events, and logs the same texts.
-    pub(crate) fn emit(&self, id: &ServiceId, facts: &[Fact]) {
+    pub(crate) fn emit<'a>(&self, id: &ServiceId, facts: impl IntoIterator<Item = &'a Fact>) {
         for fact in facts {
             self.recorder.emit(&events::about(id), events::notice(fact));
         }

@@ -309,8 +309,13 @@ impl Reconciler {
     /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
     fn report_wait(&self, id: &ServiceId, memory: &mut Memory, fact: &Fact) {
         let emitted = memory.reported.report_wait(fact.clone(), self.started.elapsed());
-        self.executor.ledger.record_wait(&id.object(), &explain::waiting(fact, !emitted.is_empty()));
-        self.executor.emit(id, &emitted);
+        self.waits(id, fact, emitted.as_ref());
+    }
+
+    /// Records a condition for the status page, and emits its Event if it is due.
+    fn waits(&self, id: &ServiceId, fact: &Fact, due: Option<&Fact>) {
+        self.executor.ledger.record_wait(&id.object(), &explain::waiting(fact, due.is_some()));
+        self.executor.emit(id, due);
     }
 
     /// Emits the informational Events of a Service that this adapter serves.
@@ -339,7 +344,7 @@ impl Reconciler {
             memory.pacing.hold(now, delay);
         }
         let lasts = error.failed_call().is_some_and(|call| memory.pacing.lasts(call));
-        let mut emitted = Vec::new();
+        let mut emitted = None;
         match error.reporting(lasts, self.clock.now(), |call| self.executor.is_refused(call)) {
             Reporting::Stop => {
                 if !self.stop.is_cancelled() {
@@ -361,7 +366,7 @@ impl Reconciler {
             }
         }
         // A reminder repeats the text of an earlier Event.
-        ledger.record_wait(&object, &explain::failing(error, emitted.contains(&error.fact())));
+        ledger.record_wait(&object, &explain::failing(error, emitted == Some(error.fact())));
         self.executor.emit(id, &emitted);
         error.again()
     }

@@ -156,8 +156,7 @@ impl Reconciler {
         let (name, now) = (given.clone(), self.started.elapsed());
         let refused = Fact::ReleaseRefused(given, id.clone());
         let emitted = memory.reported.report(Topic::Release, &name, refused.clone(), now);
-        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&refused, !emitted.is_empty()));
-        self.executor.emit(id, &emitted);
+        self.waits(id, &refused, emitted.as_ref());
     }
 
     async fn remove(
@@ -242,9 +241,8 @@ impl Reconciler {
         self.brakes.holds(BRAKE, vec![why.clone()]);
         let held = Fact::OrphanHeld(why);
         let emitted = memory.reported.report_wait(held.clone(), self.started.elapsed());
-        self.executor.ledger.record_wait(&id.object(), &explain::waiting(&held, !emitted.is_empty()));
         emitted.iter().for_each(|fact| self.executor.emit_for_cluster(fact));
-        self.executor.emit(id, &emitted);
+        self.waits(id, &held, emitted.as_ref());
     }
 
     /// Load balancers that this process created, whose Services are gone, and that this process did not delete.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use controller_core::events::REMIND;
+use controller_core::events::{REMIND, Repeat};
 
 use super::super::{Fact, Operation, compat::Foreign, members::Members, wanted::Judged};
 
@@ -26,6 +26,8 @@ pub(crate) enum Topic {
     Release,
     /// Not a failure: creating or deleting a load balancer takes long.
     Progress,
+    /// Not a failure: the work in progress waits for the call budget.
+    Budget,
 }
 
 impl Topic {
@@ -50,52 +52,67 @@ pub(crate) struct Reported {
     unnamed: Remark<bool>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Condition {
     /// Identifies the current condition, because its text may vary.
     name: String,
-    /// The emitted Events by the name of their condition, each with the time of its last emission since the start of the process.
-    /// Conditions that alternate are emitted once each.
-    emitted: BTreeMap<String, (Fact, Duration)>,
-    /// Set while the last round saw the condition; seeing it again is not a change.
+    /// The first Event of each condition by its name. Conditions that alternate are emitted once each.
+    facts: BTreeMap<String, Fact>,
+    /// Times since the start of the process.
+    emitted: Repeat<String, Duration>,
+    /// Set while the last round saw the condition; seeing it again is not a change. Never set for work in progress.
     lasts: bool,
 }
 
 impl Condition {
-    fn current(&self) -> Option<&(Fact, Duration)> {
-        self.emitted.get(&self.name)
+    fn new() -> Self {
+        Self {
+            name: String::new(),
+            facts: BTreeMap::new(),
+            emitted: Repeat::every(REMIND),
+            lasts: false,
+        }
     }
 
-    fn current_mut(&mut self) -> Option<&mut (Fact, Duration)> {
-        self.emitted.get_mut(&self.name)
+    /// Returns the Event of the current condition if it must be emitted now.
+    fn emit(&mut self, now: Duration) -> Option<Fact> {
+        if !self.emitted.is_due(&self.name, now) {
+            return None;
+        }
+        self.emitted.reported(self.name.clone(), now);
+        self.facts.get(&self.name).cloned()
+    }
+
+    fn current(&self) -> Option<(&Fact, Duration)> {
+        self.facts.get(&self.name).zip(self.emitted.last(&self.name))
     }
 }
 
 impl Reported {
     /// Returns the Event to emit about a condition: because it was not reported recently, or as a reminder. `name` identifies the condition.
-    pub(crate) fn report(&mut self, topic: Topic, name: &str, fact: Fact, now: Duration) -> Vec<Fact> {
-        let condition = self.conditions.entry(topic).or_default();
-        condition.emitted.retain(|known, (_, at)| known == name || now.saturating_sub(*at) < REMIND);
-        (condition.name, condition.lasts) = (name.to_owned(), true);
-        if condition.current().is_some() {
-            return self.remind(topic, now).into_iter().collect();
-        }
-        condition.emitted.insert(name.to_owned(), (fact.clone(), now));
-        vec![fact]
+    pub(crate) fn report(&mut self, topic: Topic, name: &str, fact: Fact, now: Duration) -> Option<Fact> {
+        let condition = self.conditions.entry(topic).or_insert_with(Condition::new);
+        condition.name = name.to_owned();
+        condition.lasts = !matches!(topic, Topic::Progress | Topic::Budget);
+        let Condition { facts, emitted, .. } = condition;
+        emitted.end(now, |known| known == name, |_alternates| true);
+        facts.retain(|known, _fact| emitted.last(known).is_some());
+        facts.entry(name.to_owned()).or_insert(fact);
+        condition.emit(now)
     }
 
     /// Like [`Self::report`], for a failure that is identified by its text.
-    pub(crate) fn report_failure(&mut self, step: &Operation, text: &str, now: Duration) -> Vec<Fact> {
+    pub(crate) fn report_failure(&mut self, step: &Operation, text: &str, now: Duration) -> Option<Fact> {
         self.report(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
     }
 
     /// Like [`Self::report`], for a condition that only a user, an operator or another controller can change.
-    pub(crate) fn report_wait(&mut self, fact: Fact, now: Duration) -> Vec<Fact> {
+    pub(crate) fn report_wait(&mut self, fact: Fact, now: Duration) -> Option<Fact> {
         self.report(Topic::Work, &format!("{fact:?}"), fact, now)
     }
 
     /// Reports work that may take long.
-    pub(super) fn begin(&mut self, fact: Fact, now: Duration) -> Vec<Fact> {
+    pub(super) fn begin(&mut self, fact: Fact, now: Duration) -> Option<Fact> {
         self.resolve(Topic::Progress);
         self.report(Topic::Progress, "", fact, now)
     }
@@ -103,22 +120,17 @@ impl Reported {
     /// Returns the Events about the work in progress that are due. `budget`: the adapter's text if the load balancer waits for the call
     /// budget.
     pub(super) fn progress(&mut self, budget: Option<String>, now: Duration) -> Vec<Fact> {
-        let waits = self.budget.answered(budget, now).map(Fact::WaitsForBudget);
-        self.remind(Topic::Progress, now).into_iter().chain(waits).collect()
+        let progress = self.conditions.get_mut(&Topic::Progress).and_then(|condition| condition.emit(now));
+        let text = self.budget.answered(budget, now);
+        let waits = text.and_then(|text| self.report(Topic::Budget, "", Fact::WaitsForBudget(text), now));
+        progress.into_iter().chain(waits).collect()
     }
 
     /// Records the end of the work in progress.
     pub(super) fn end(&mut self) {
         self.resolve(Topic::Progress);
+        self.resolve(Topic::Budget);
         self.budget = BudgetWaits::default();
-    }
-
-    /// Returns the last Event of this topic if it must be re-emitted by now.
-    fn remind(&mut self, topic: Topic, now: Duration) -> Option<Fact> {
-        let current = self.conditions.get_mut(&topic)?.current_mut();
-        let (fact, at) = current.filter(|(_, at)| now.saturating_sub(*at) >= REMIND)?;
-        *at = now;
-        Some(fact.clone())
     }
 
     /// Records that the condition is over, so that the next one is reported at once.
@@ -129,34 +141,29 @@ impl Reported {
     /// Begins a round. `reminded`: when conditions were re-emitted since the last round. A refusal by the adapter lasts until the next
     /// call, and so does a degraded state; this round must observe all other conditions again.
     pub(super) fn begin_round(&mut self, reminded: impl Iterator<Item = Duration>, degraded: bool) {
-        self.lasting_mut().zip(reminded).for_each(|((_, emitted), at)| *emitted = at);
+        let lasting = self.conditions.values_mut().filter(|condition| condition.lasts);
+        lasting.zip(reminded).for_each(|(it, at)| it.emitted.reported(it.name.clone(), at));
         for (topic, condition) in &mut self.conditions {
             condition.lasts &= match topic {
                 Topic::Wish | Topic::Members | Topic::Release => false,
                 Topic::Work => degraded,
-                Topic::Refused | Topic::Hosts | Topic::Progress => true,
+                Topic::Refused | Topic::Hosts | Topic::Progress | Topic::Budget => true,
             };
         }
     }
 
     /// All lasting conditions, and the time of the last report of each.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (&Fact, Duration)> {
-        let lasting = self.conditions.iter().filter(|(topic, it)| **topic != Topic::Progress && it.lasts);
-        lasting.filter_map(|(_, it)| it.current().map(|(fact, at)| (fact, *at)))
-    }
-
-    fn lasting_mut(&mut self) -> impl Iterator<Item = &mut (Fact, Duration)> {
-        let lasting = self.conditions.iter_mut().filter(|(topic, it)| **topic != Topic::Progress && it.lasts);
-        lasting.filter_map(|(_, it)| it.current_mut())
+        self.conditions.values().filter(|condition| condition.lasts).filter_map(Condition::current)
     }
 
     /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
-    pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Vec<Fact> {
-        if let Some(members) = members {
-            return self.report(Topic::Members, "", Fact::Grown(members), now);
-        }
-        self.resolve(Topic::Members);
-        Vec::new()
+    pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Option<Fact> {
+        let Some(members) = members else {
+            self.resolve(Topic::Members);
+            return None;
+        };
+        self.report(Topic::Members, "", Fact::Grown(members), now)
     }
 
     /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
@@ -181,29 +188,22 @@ impl Reported {
     }
 }
 
-/// Waits of the work in progress for the call budget. A wait is reported when it becomes long, and at intervals while it lasts.
+/// Waits of the work in progress for the call budget. A wait is reported when it becomes long.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct BudgetWaits {
     /// Time of the last call if the load balancer waited for the budget then, since the start of the process.
     since: Option<Duration>,
     waited: Duration,
-    /// Text and time of the last Event.
-    emitted: Option<(String, Duration)>,
 }
 
 impl BudgetWaits {
-    /// Processes an answer of the adapter; `text`: its text if the load balancer waits for the budget. Returns the text of an Event, if
-    /// one is due.
+    /// Processes an answer of the adapter; `text`: its text if the load balancer waits for the budget. Returns the text if the wait is long.
     fn answered(&mut self, text: Option<String>, now: Duration) -> Option<String> {
         if let Some(since) = self.since {
             self.waited = self.waited.saturating_add(now.saturating_sub(since));
         }
         self.since = text.as_ref().map(|_| now);
-        let text = text.filter(|_| self.waited >= LONG_WAIT)?;
-        let (text, at) = self.emitted.take().map_or((text, None), |(text, at)| (text, Some(at)));
-        let is_due = at.is_none_or(|at| now.saturating_sub(at) >= REMIND);
-        self.emitted = Some((text.clone(), at.filter(|_| !is_due).unwrap_or(now)));
-        is_due.then_some(text)
+        text.filter(|_| self.waited >= LONG_WAIT)
     }
 }
 
@@ -250,23 +250,22 @@ mod tests {
         let failed = |text: &str| Fact::Failed(Operation::Sync, text.to_owned());
         let mut report =
             |minutes: u32, name, text| reported.report(Topic::Work, name, failed(text), minute * minutes);
-        assert_eq!(report(0, "throttled", "wait 3 s"), [failed("wait 3 s")]);
-        assert_eq!(report(29, "throttled", "wait 5 s"), []);
-        assert_eq!(report(30, "throttled", "wait 7 s"), [failed("wait 3 s")]);
-        assert_eq!(report(59, "throttled", "wait 9 s"), []);
-        assert_eq!(report(59, "quota", "full"), [failed("full")]);
-        assert_eq!(report(60, "quota", "full"), []);
+        assert_eq!(report(0, "throttled", "wait 3 s"), Some(failed("wait 3 s")));
+        assert_eq!(report(29, "throttled", "wait 5 s"), None);
+        assert_eq!(report(30, "throttled", "wait 7 s"), Some(failed("wait 3 s")));
+        assert_eq!(report(59, "throttled", "wait 9 s"), None);
+        assert_eq!(report(59, "quota", "full"), Some(failed("full")));
+        assert_eq!(report(60, "quota", "full"), None);
         assert_eq!(reported.problems().count(), 1);
         reported.begin_round([].into_iter(), false);
         assert_eq!(reported.problems().count(), 0, "the round has not found it again");
         let mut report =
             |minutes: u32, name, text| reported.report(Topic::Work, name, failed(text), minute * minutes);
-        assert_eq!(report(61, "quota", "full"), [], "finding it again is not a change");
-        assert_eq!(report(62, "throttled", "wait 9 s"), [failed("wait 9 s")]);
-        assert_eq!(report(63, "quota", "full"), [], "conditions that alternate");
+        assert_eq!(report(61, "quota", "full"), None, "finding it again is not a change");
+        assert_eq!(report(62, "throttled", "wait 9 s"), Some(failed("wait 9 s")));
+        assert_eq!(report(63, "quota", "full"), None, "conditions that alternate");
         assert_eq!(reported.problems().next(), Some((&failed("full"), minute * 59)));
         reported.resolve(Topic::Work);
-        assert_eq!(reported.remind(Topic::Work, minute * 99), None);
         assert_eq!(reported.problems().count(), 0);
     }
 
