@@ -9,6 +9,7 @@
 //!
 //! Out of scope: node conditions, and the eviction of pods.
 
+mod absence;
 mod config;
 mod echo;
 mod error;
@@ -33,8 +34,9 @@ use controller_core::{
 };
 
 use self::{
+    absence::Signs,
     config::{Config, Settings},
-    lifecycle::{Ledgers, Signs},
+    lifecycle::Ledgers,
     reconcile::rehearse::Rehearsals,
 };
 

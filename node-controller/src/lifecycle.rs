@@ -4,7 +4,7 @@
 //! asks the cloud about the others with a live request, twice, some time apart, and in one call for all of them. It deletes only nodes
 //! whose instances are gone in both answers, with evidence, within the limit of the deletion brake.
 //!
-//! - [`absence`]: pure; keeps the answers about each instance, and decides whether they prove that the instance is gone.
+//! - [`crate::absence`]: pure; keeps the answers about each instance, and decides whether they prove that the instance is gone.
 //! - [`plan`]: pure; decides which nodes get or lose the taint, and about which nodes the controller asks the cloud.
 //! - [`gate`]: pure; decides which nodes with a proof of absence are deleted now.
 //! - [`question`], [`execute`]: make the calls to the cloud and to the API server.
@@ -13,7 +13,6 @@
 //! Taints and deletions have separate loops, so that a cloud that answers slowly does not delay the removal of a taint from a node that is
 //! ready again.
 
-mod absence;
 mod execute;
 mod gate;
 mod metrics;
@@ -27,7 +26,7 @@ pub(crate) use self::notices::examples;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
@@ -44,8 +43,8 @@ use telemetry::traces::{self, Origin};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, debug, warn};
 
+pub(crate) use self::notices::GOES;
 use self::{
-    absence::{Conclusion, Ledger, Shown, Subject},
     execute::{Ended, Executor},
     gate::{BrakeInput, Gate, Judgement},
     metrics::Metrics,
@@ -53,10 +52,10 @@ use self::{
     plan::{Facts, absence, taint},
     scheme::Scheme,
 };
-pub(crate) use self::{notices::GOES, plan::View};
 use crate::{
+    absence::{Conclusion, Ledger, Shown, Signs, Subject},
     mirror::{Found, Mirrors},
-    plan::{Instance, Node, Ready},
+    plan::{Instance, Node, Ready, View},
 };
 
 /// The component of these Events, as in the former cloud controller manager, which ran several controllers.
@@ -80,30 +79,6 @@ pub(crate) struct Settings {
     pub(crate) minimum_age: Duration,
     /// Limits of the deletion brake.
     pub(crate) limits: Limits,
-}
-
-/// Signs of life, which the caches report as they change, since a pass every few seconds would miss short ones. Clones share the state.
-#[derive(Clone, Debug)]
-pub(crate) struct Signs(Arc<Mutex<Ledger>>);
-
-impl Signs {
-    pub(crate) fn new(confirm_after: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Ledger::new(confirm_after))))
-    }
-
-    /// Records that a node is ready.
-    pub(crate) fn of_node(&self, uid: &str) {
-        self.ledger().forget(|subject| subject.uid == uid);
-    }
-
-    /// Records that the cloud lists an instance that is not ending.
-    pub(crate) fn of_machine(&self, provider_id: &str) {
-        self.ledger().forget(|subject| subject.provider_id == provider_id);
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The nodes that are not in sync, for the status pages.

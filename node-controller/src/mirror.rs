@@ -23,9 +23,9 @@ use k8s_openapi::api::core::v1 as core;
 use kube::{Api, ResourceExt as _};
 
 use crate::{
-    lifecycle::{Signs, View},
+    absence::Signs,
     plan::{
-        Instance, Life, Node, Ready, Sighting, Taint,
+        Instance, Life, Node, Ready, Sighting, Taint, View,
         labels::{self, Former},
     },
 };

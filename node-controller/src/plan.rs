@@ -17,6 +17,17 @@ use controller_core::{Again, node::UNINITIALISED};
 
 pub(crate) use self::{addresses::Address, labels::Withheld, pairs::Pairs};
 
+/// Reliability of the cache of the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum View {
+    /// The cache is incomplete, or the adapter is unavailable. Nothing can be concluded from the cache.
+    None,
+    /// The cache is complete, but the vendor's last listing is old: the instances in it existed, and may have changed since.
+    Old,
+    /// The cache is complete and recent.
+    Fresh,
+}
+
 /// Interval of reminders while the adapter is unavailable. When the adapter is available again, waiting nodes are woken.
 const REMIND: Duration = Duration::from_mins(5);
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use controller_core::ProviderId;
 use jiff::Timestamp;
 
-use super::absence::Conclusion;
-use crate::plan::{Instance, Node, Ready};
+use crate::{
+    absence::Conclusion,
+    plan::{Instance, Node, Ready, View},
+};
 
 /// What is known about a node's instance.
 #[derive(Clone, Copy, Debug)]
@@ -19,17 +21,6 @@ pub(super) struct Facts<'a> {
     pub(super) conclusion: Option<&'a Conclusion>,
     /// The provider ID scheme of this cloud, if it is known.
     pub(super) scheme: Option<&'a str>,
-}
-
-/// Reliability of the cache of the cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum View {
-    /// The cache is incomplete, or the adapter is unavailable. Nothing can be concluded from the cache.
-    None,
-    /// The cache is complete, but the vendor's last listing is old: the instances in it existed, and may have changed since.
-    Old,
-    /// The cache is complete and recent.
-    Fresh,
 }
 
 /// A change of the shutdown taint.

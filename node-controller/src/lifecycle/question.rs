@@ -7,8 +7,10 @@ use cloud_api_proto::{
 use controller_core::adapter::{Adapter, Call};
 use jiff::Timestamp;
 
-use super::absence::{Subject, Verdict};
-use crate::mirror::trim_instance;
+use crate::{
+    absence::{Subject, Verdict},
+    mirror::trim_instance,
+};
 
 /// Maximum number of references in one call. Source: contract.
 pub(super) const BATCH: usize = 500;

@@ -5,8 +5,8 @@ use controller_core::node::internal_ips;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
 
-use crate::plan::condition::{Condition, NETWORK_UNAVAILABLE, Network};
-use crate::plan::node::Node;
+use crate::plan::condition::{NETWORK_UNAVAILABLE, Network};
+use crate::plan::node::{Condition, Node};
 
 /// Keeps the fields that routes need. Returns `None` for a node without name or UID, which the API server never sends.
 pub(crate) fn trim(node: &api::Node) -> Option<Node> {

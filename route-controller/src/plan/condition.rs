@@ -11,13 +11,6 @@ use super::{Creation, Plan};
 /// The type of the condition.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// The fields of the condition that decide whether it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
-    pub(crate) status: String,
-    pub(crate) reason: String,
-}
-
 /// Returns the value of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {

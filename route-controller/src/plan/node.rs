@@ -7,8 +7,14 @@ use controller_core::ProviderId;
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use super::condition::Condition;
 use super::route::NextHop;
+
+/// The fields of the condition `NetworkUnavailable` that decide whether it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) status: String,
+    pub(crate) reason: String,
+}
 
 /// The fields of a node that routes need.
 #[derive(Clone, Debug, PartialEq, Eq)]

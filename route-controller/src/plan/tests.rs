@@ -11,8 +11,7 @@ use insta::assert_snapshot;
 use jiff::Timestamp;
 
 use super::claims::RouteState;
-use super::condition::Condition;
-use super::node::Node;
+use super::node::{Condition, Node};
 use super::record::Record;
 use super::route::{NextHop, Owner, Route, State};
 use super::{Plan, plan};

@@ -66,12 +66,7 @@ struct Condition {
 
 impl Condition {
     fn new() -> Self {
-        Self {
-            name: String::new(),
-            facts: BTreeMap::new(),
-            emitted: Repeat::every(REMIND),
-            lasts: false,
-        }
+        Self { name: String::new(), facts: BTreeMap::new(), emitted: Repeat::every(REMIND), lasts: false }
     }
 
     /// Returns the Event of the current condition if it must be emitted now.

@@ -339,10 +339,12 @@ fn failed_node_update_is_reported_beside_other_failures() {
     in_sync(&mut memory, false);
     let again = refusal(&mut memory, Topic::Wish, "a") + refusal(&mut memory, Topic::Refused, "c");
     assert_eq!(again, 0, "the replaced settings are still refused");
-    assert!(memory.reported.report_failure(&hosts, "b", Duration::ZERO).is_some(),
+    assert!(
+        memory.reported.report_failure(&hosts, "b", Duration::ZERO).is_some(),
         "the earlier failure is over, so a new one is reported"
     );
-    assert!(memory.reported.report_failure(&Operation::Sync, "d", Duration::ZERO).is_some(),
+    assert!(
+        memory.reported.report_failure(&Operation::Sync, "d", Duration::ZERO).is_some(),
         "the same for this step"
     );
     answered(&mut memory, &ask(Why::Changed), answer(State::Active, ""), None);

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -29,14 +30,14 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Durat
 
 /// A node and its instance. A recreated node of the same name has another UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Subject {
-    pub(super) uid: String,
-    pub(super) provider_id: String,
+pub(crate) struct Subject {
+    pub(crate) uid: String,
+    pub(crate) provider_id: String,
 }
 
 impl Subject {
     /// Returns `None` if the node has no provider ID.
-    pub(super) fn of(node: &Node) -> Option<Self> {
+    pub(crate) fn of(node: &Node) -> Option<Self> {
         let provider_id = node.provider_id.clone()?;
         Some(Self { uid: node.uid.clone(), provider_id })
     }
@@ -44,14 +45,14 @@ impl Subject {
 
 /// Whether the cache shows the instance, even if the instance is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     Yes,
     No,
 }
 
 /// The cloud's answer about an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The instance is gone, with evidence observed at this time of the adapter's clock.
     Gone { observed: Timestamp },
     /// The instance exists, and may be switched off.
@@ -66,7 +67,7 @@ pub(super) enum Verdict {
 
 /// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Conclusion {
+pub(crate) enum Conclusion {
     /// The cloud has not answered yet.
     Nothing,
     /// The cloud returned an error.
@@ -111,7 +112,7 @@ struct Case {
 
 /// The answers about each node.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     confirm_after: Duration,
     cases: BTreeMap<Subject, Case>,
     /// Nodes that the brake held and that have shown no sign of life since. A missing answer is not a sign of life.
@@ -119,12 +120,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(confirm_after: Duration) -> Self {
+    pub(crate) fn new(confirm_after: Duration) -> Self {
         Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
     /// Drops the state of all other nodes: a node that was ready in between, or whose instance was seen, needs two new answers.
-    pub(super) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
+    pub(crate) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
         let mut before = mem::take(&mut self.cases);
         for (subject, shown) in subjects {
             let mut case = before.remove(subject).unwrap_or_else(|| Case::new(shown, now));
@@ -134,38 +135,38 @@ impl Ledger {
     }
 
     /// Handles a sign of life: drops the answers about these nodes and ignores the answers to requests that are in progress.
-    pub(super) fn forget(&mut self, whom: impl Fn(&Subject) -> bool) {
+    pub(crate) fn forget(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.cases.retain(|subject, _| !whom(subject));
         self.release(whom);
     }
 
     /// Records that the brake holds these nodes.
-    pub(super) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
+    pub(crate) fn hold(&mut self, subjects: impl IntoIterator<Item = Subject>) {
         self.held.extend(subjects);
     }
 
     /// Records that the brake no longer holds these nodes.
-    pub(super) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
+    pub(crate) fn release(&mut self, whom: impl Fn(&Subject) -> bool) {
         self.held.retain(|subject| !whom(subject));
     }
 
     /// Returns the nodes that the brake holds.
-    pub(super) fn held(&self) -> BTreeSet<Subject> {
+    pub(crate) fn held(&self) -> BTreeSet<Subject> {
         self.held.clone()
     }
 
     /// Returns the nodes about which the controller must ask the cloud now.
-    pub(super) fn due(&self, now: Instant) -> Vec<Subject> {
+    pub(crate) fn due(&self, now: Instant) -> Vec<Subject> {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
 
     /// Whether the cloud failed to prove the absence of any of these instances: such requests need witnesses.
-    pub(super) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
+    pub(crate) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
         subjects.iter().filter_map(|subject| self.cases.get(subject)).any(|case| case.unproven)
     }
 
     /// Records an answer to a request that was sent at `asked`.
-    pub(super) fn record(&mut self, subject: &Subject, answer: &Verdict, asked: Instant, now: Instant) {
+    pub(crate) fn record(&mut self, subject: &Subject, answer: &Verdict, asked: Instant, now: Instant) {
         let confirm_after = self.confirm_after;
         if matches!(answer, Verdict::Exists { .. }) {
             self.held.remove(subject);
@@ -189,18 +190,18 @@ impl Ledger {
     }
 
     /// Records the deletion of a node. The controller ignores the node for a while, since a lagging cache may still show it.
-    pub(super) fn deleted(&mut self, subject: &Subject, now: Instant) {
+    pub(crate) fn deleted(&mut self, subject: &Subject, now: Instant) {
         if let Some(case) = self.cases.get_mut(subject) {
             *case = Case { conclusion: Conclusion::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
         }
     }
 
-    pub(super) fn conclusion(&self, subject: &Subject) -> Option<&Conclusion> {
+    pub(crate) fn conclusion(&self, subject: &Subject) -> Option<&Conclusion> {
         self.cases.get(subject).map(|case| &case.conclusion)
     }
 
     /// Whether the instance is proven to be gone.
-    pub(super) fn is_proven(&self, subject: &Subject, now: Instant) -> bool {
+    pub(crate) fn is_proven(&self, subject: &Subject, now: Instant) -> bool {
         match self.conclusion(subject) {
             Some(Conclusion::Gone { last, confirmed: true, .. }) => now.duration_since(*last) < KEEP,
             Some(_) | None => false,
@@ -251,6 +252,30 @@ impl Case {
         };
         self.conclusion = Conclusion::Gone { last, observed, confirmed };
         self.due = if confirmed { now + RENEW } else { last + confirm_after };
+    }
+}
+
+/// Signs of life, which the caches report as they change, since a pass every few seconds would miss short ones. Clones share the state.
+#[derive(Clone, Debug)]
+pub(crate) struct Signs(Arc<Mutex<Ledger>>);
+
+impl Signs {
+    pub(crate) fn new(confirm_after: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Ledger::new(confirm_after))))
+    }
+
+    /// Records that a node is ready.
+    pub(crate) fn of_node(&self, uid: &str) {
+        self.ledger().forget(|subject| subject.uid == uid);
+    }
+
+    /// Records that the cloud lists an instance that is not ending.
+    pub(crate) fn of_machine(&self, provider_id: &str) {
+        self.ledger().forget(|subject| subject.provider_id == provider_id);
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
