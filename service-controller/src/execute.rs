@@ -19,6 +19,7 @@ use controller_core::{
     explain::Ledger,
     kube_api::within,
     leadership::Shards,
+    start::Process,
 };
 use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
@@ -40,6 +41,7 @@ use crate::{
         annotations::settings::Defaults,
         cloud::{Balancer, EnsureResult, Removal},
         features::Features,
+        judged::Judged,
         left_over::Standing,
         memory::{Confirmed, Event, LAG, Memory, NextPass, Outcome, Write},
         plan,
@@ -47,7 +49,6 @@ use crate::{
         service::{Class, Ingress, Role, Service, ServiceId, manager},
         spec::Takeover,
         targets::Targets,
-        wanted::Judged,
     },
 };
 
@@ -134,14 +135,16 @@ impl From<Error> for Failed {
 }
 
 impl Executor {
-    pub(crate) fn new(
-        adapter: Adapter,
-        client: Client,
-        recorder: Recorder,
-        metrics: Metrics,
-        (shards, ledger): (Shards, Ledger),
-    ) -> Self {
-        Self { adapter, client, recorder, metrics, backends: Backends::default(), shards, ledger }
+    pub(crate) fn new(process: &Process, metrics: Metrics, ledger: Ledger) -> Self {
+        Self {
+            adapter: process.adapter.clone(),
+            client: process.kube.clone(),
+            recorder: process.recorder.clone(),
+            metrics,
+            backends: Backends::default(),
+            shards: process.shards.clone(),
+            ledger,
+        }
     }
 
     /// Executes the actions in order. The first action that fails or must wait ends the execution.

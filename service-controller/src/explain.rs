@@ -1,34 +1,15 @@
-//! Explains the state of a Service and what it waits for. The state comes from the caches at that moment, the texts are those of the
-//! Events.
+//! Explains what a Service waits for, with the texts of the Events.
 
 use controller_core::{
-    events::bounded,
-    explain::{Describe, Ledger, Object, ObjectKey, Seen, Waits, report::Orphan},
+    explain::{Ledger, Object, ObjectKey, Waits},
     mirror::ObjectName,
 };
 
-use jiff::Timestamp;
-
 use crate::{
     error::Error,
-    events::{matches_none, notice},
-    plan::{
-        Fact,
-        annotations::settings::Settings,
-        cloud::{Balancer, State},
-        left_over::Release,
-        memory::Outcome,
-        service::{Class, Port, Role, Service, ServiceId},
-        wanted::Judged,
-    },
-    reconcile::Reconciler,
+    events::notice,
+    plan::{Fact, memory::Outcome, service::ServiceId},
 };
-
-/// Shown while it is not known whether a load balancer is an orphan.
-const DOUBTED: &str = "not confirmed yet: its Service may still appear";
-
-/// Maximum length of a setting, in characters. An annotation may be much longer.
-const LINE_MAX: usize = 200;
 
 impl ServiceId {
     /// The key of the Service as all controllers use it.
@@ -71,127 +52,4 @@ pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
         let (text, topic) = (waits.clone(), "progress".to_owned());
         ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, reported: false });
     }
-}
-
-impl Describe for Reconciler {
-    fn uid(&self, name: &ObjectName) -> Option<String> {
-        self.mirrors.services.get(name).map(|service| service.id.uid.clone())
-    }
-
-    fn all(&self) -> Vec<Object> {
-        self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
-    }
-
-    /// Without load balancer support, the adapter has no listing to wait for.
-    fn listed(&self) -> bool {
-        let mirrors = &self.mirrors;
-        let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
-        both && (mirrors.has_load_balancers() == Some(false) || mirrors.cloud.is_synced())
-    }
-
-    fn describe(&self, object: &Object) -> Seen {
-        let id = ServiceId::of(object);
-        let cloud = match self.mirrors.balancers(&id.uid) {
-            Some(all) => all.iter().map(balancer).collect(),
-            None => vec!["not listed yet".to_owned()],
-        };
-        let service = self.mirrors.service(&id);
-        let apart = service.as_ref().is_some_and(|it| it.class == Class::Others);
-        let wanted = match service {
-            Some(service) => self.wanted(&service),
-            None => vec!["nothing: the Service does not exist any more".to_owned()],
-        };
-        Seen { wanted, cloud, unseen: false, apart }
-    }
-
-    /// Load balancers that were released or whose removal is not finished. A restart must not hide them from callers that wait for the
-    /// removal. Those not reported yet have no `since`.
-    fn orphans(&self) -> Vec<Orphan> {
-        let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
-            let released = self.mirrors.release(&id) == Release::Given;
-            let known = self.executor.ledger.waiting_since(&id.object());
-            let since =
-                known.as_ref().filter(|(_, waits)| released || waits.is_some()).map(|(since, _)| *since);
-            let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));
-            (released || known.is_some()).then(|| {
-                let doubted =
-                    || (!released && !self.remembers(&id).is_removing()).then(|| DOUBTED.to_owned());
-                let waits_for = known.and_then(|(_, waits)| waits).or_else(doubted);
-                let (key, uid) = (id.to_string(), id.uid);
-                Orphan { uid, key, vendor_ids, since, released, waits_for }
-            })
-        };
-        self.mirrors.without_service().into_iter().filter_map(orphan).collect()
-    }
-}
-
-impl Reconciler {
-    fn wanted(&self, service: &Service) -> Vec<String> {
-        match service.role() {
-            Role::Wanted => {
-                let (settings, _refusals) = Settings::of(service, &self.mirrors.reading.defaults);
-                let settings = settings.lines().into_iter().map(|line| bounded(&line, LINE_MAX));
-                [listeners(&service.ports)].into_iter().chain(settings).chain(self.nodes(service)).collect()
-            }
-            Role::Cleanup => vec!["no load balancer".to_owned()],
-            Role::Ignored if service.class == Class::Others => {
-                vec![self.mirrors.reading.classes.of_another(service.named_class.as_deref())]
-            }
-            Role::Ignored => {
-                vec!["nothing: the Service is not of type LoadBalancer, or is being deleted".to_owned()]
-            }
-        }
-    }
-
-    /// Number of nodes behind the load balancer. `None`: the settings in force are not known yet.
-    fn nodes(&self, service: &Service) -> Option<String> {
-        if !self.mirrors.nodes.is_synced() {
-            return None;
-        }
-        let (memory, now) = (self.remembers(&service.id), self.started.elapsed());
-        let (defaults, features) = (&self.mirrors.reading.defaults, self.mirrors.features());
-        let judged = Judged::of(service, &memory, defaults, features.as_deref(), now);
-        judged.wanted.as_ref()?;
-        let (targets, _since) = self.mirrors.targets(judged.selector());
-        let nodes = count(targets.len(), "node");
-        Some(match targets.unmatched() {
-            Some(selector) => format!("{nodes}: {}", matches_none(selector)),
-            None => nodes,
-        })
-    }
-}
-
-fn listeners(ports: &[Port]) -> String {
-    let word = |it: &Port| match it.node_port {
-        0 => format!("{} {}", it.transport, it.port),
-        node_port => format!("{} {} -> {node_port}", it.transport, it.port),
-    };
-    let words: Vec<String> = ports.iter().map(word).collect();
-    format!("{}: {}", count(words.len(), "listener"), words.join(", "))
-}
-
-fn balancer(it: &Balancer) -> String {
-    let mut line = format!("{} {}", it.vendor_id, state(it.state));
-    for address in &it.ingress {
-        line = format!("{line} {address}");
-    }
-    line = format!("{line}, {}", count(usize::try_from(it.backends).unwrap_or(usize::MAX), "backend"));
-    if it.listeners.is_empty() { line } else { format!("{line}, {}", it.listeners.join(" ")) }
-}
-
-/// Name of the state as the contract spells it.
-const fn state(state: State) -> &'static str {
-    match state {
-        State::Unknown => "UNKNOWN",
-        State::Pending => "PENDING",
-        State::Active => "ACTIVE",
-        State::Degraded => "DEGRADED",
-        State::Error => "ERROR",
-        State::Deleting => "DELETING",
-        State::Absent => "ABSENT",
-    }
-}
-
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

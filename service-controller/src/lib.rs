@@ -92,13 +92,7 @@ impl Rooms {
         process.health.ready_if("cloud", move || cloud.cloud_readiness());
         process.health.watches(&queue);
         let ledger = Ledger::new(process.clock);
-        let executor = Executor::new(
-            process.adapter.clone(),
-            process.kube.clone(),
-            process.recorder.clone(),
-            metrics,
-            (process.shards.clone(), ledger.clone()),
-        );
+        let executor = Executor::new(process, metrics, ledger.clone());
         let reconciler = Arc::new(Reconciler::new(mirrors.clone(), executor, orphans, process));
         let look = Arc::clone(&reconciler) as Arc<dyn Describe>;
         let sources = Sources::of_each(Kind::Service, look, vec![ledger], &queue);
@@ -112,7 +106,7 @@ impl Rooms {
         let (client, adapter, stop) = (process.kube.clone(), process.adapter.clone(), process.stop.clone());
         let (following, listing) = (mirrors.clone(), process.listing);
         process.background("mirrors", async move {
-            Box::pin(following.follow((&client, listing), &adapter)).await;
+            Box::pin(following.follow(&client, listing, &adapter)).await;
         });
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("reminders", reconciler.reminders.clone().run());

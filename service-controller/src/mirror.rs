@@ -114,7 +114,7 @@ impl Mirrors {
     }
 
     /// Keeps all caches up to date. Never returns; drop the future to stop.
-    pub(crate) async fn follow(&self, (client, listing): (&Client, Listing), adapter: &Adapter) {
+    pub(crate) async fn follow(&self, client: &Client, listing: Listing, adapter: &Adapter) {
         tokio::join!(
             self.services.follow_kubernetes(
                 (Api::<KubeService>::all(client.clone()), listing),

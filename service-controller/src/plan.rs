@@ -8,9 +8,12 @@ pub(crate) mod as_it_is;
 pub(crate) mod bounds;
 pub(crate) mod cloud;
 pub(crate) mod compat;
+mod digest;
 pub(crate) mod families;
 pub(crate) mod features;
+pub(crate) mod foreign;
 mod health_check;
+pub(crate) mod judged;
 pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod members;
@@ -34,12 +37,13 @@ use self::{
     annotations::{selector::Selector, settings::Defaults},
     cloud::{Balancer, State},
     features::{Features, name},
+    judged::Judged,
     members::Members,
     memory::Memory,
     service::{Class, Holder, Ingress, Role, Service, ServiceId, same_ingress},
     spec::Takeover,
     targets::{Hosts, Targets},
-    wanted::{Judged, Wanted},
+    wanted::Wanted,
 };
 
 /// Inputs of a plan other than the Service.

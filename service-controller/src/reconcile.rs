@@ -1,5 +1,6 @@
 //! Reconciles one Service: observes, plans, executes, and decides when to reconcile again. All decisions are made in the other modules.
 
+mod describe;
 mod left_over;
 mod rehearse;
 
@@ -29,12 +30,13 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Fact, Plan, Wait,
+        judged::Judged,
         left_over::Orphans,
+        members::Present,
         memory::{Event, Memory, NextPass},
         service::{Role, Service, ServiceId},
         stale_id::without,
         targets::Targets,
-        wanted::Judged,
     },
 };
 
@@ -237,7 +239,9 @@ impl Reconciler {
         };
         let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
         let (selector, mut targets) = (judged.selector().cloned(), targets_of(&judged));
-        let judged = judged.bounded((&service, defaults), targets.0.len(), (memory, seen.as_deref()));
+        let (nodes, accepted) = (targets.0.len(), memory.settings.accepted.as_ref());
+        let present = Present { nodes, accepted, seen: seen.as_deref() };
+        let judged = judged.bounded(&service, defaults, &present);
         if judged.selector() != selector.as_ref() {
             targets = targets_of(&judged);
         }
@@ -322,7 +326,8 @@ impl Reconciler {
     fn remark(&self, job: &mut Job<'_>, builds: bool) {
         if job.service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
             let reported = &mut job.memory.reported;
-            let mut facts = reported.remarks(&job.service.foreign, &job.judged, builds);
+            let unnamed = job.judged.wanted.as_ref().map(|wanted| wanted.unnamed);
+            let mut facts = reported.remarks(&job.service.foreign, unnamed, builds);
             facts.extend(reported.report_members(job.judged.grown, job.now));
             self.executor.emit(&job.service.id, &facts);
         }

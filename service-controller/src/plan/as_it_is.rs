@@ -23,6 +23,10 @@ pub(crate) struct Existing<'a> {
     /// Fields of the contract that cannot change.
     pub(crate) fixed: &'a BTreeSet<String>,
     pub(crate) addresses: &'a [IpAddr],
+    /// The last valid settings.
+    pub(crate) good: Option<&'a LoadBalancerSpec>,
+    /// The only family to request, if one is sufficient and the adapter cannot add the other.
+    pub(crate) only: Option<Family>,
 }
 
 /// Addresses of the existing load balancer, from the cache or else from the status.

@@ -9,10 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use telemetry::nearest;
 
-use super::Refusal;
-
-/// Prefix of all annotations of this controller.
-const PREFIX: &str = super::annotations::keys::PREFIX;
+use super::{Refusal, annotations::keys::PREFIX, foreign::Foreign};
 
 /// Adopts load balancers without an owner, because another controller already created one for the Service.
 const ADOPT: (&str, &str) = ("adopt", "owned");
@@ -69,29 +66,6 @@ pub(crate) struct Translation {
     pub(crate) annotations: BTreeMap<String, String>,
     /// The facts to report about annotations of other controllers.
     pub(crate) foreign: Foreign,
-}
-
-/// Annotations of another controller and how they were translated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Foreign {
-    /// The replacements, one line per key.
-    pub(crate) understood: Vec<String>,
-    /// Keys that are ignored because `--compat` is not set.
-    pub(crate) ignored: Vec<String>,
-    /// Annotations that cannot be translated or have an invalid value.
-    pub(crate) refusals: Vec<Refusal>,
-    /// The original key of each translated annotation.
-    pub(crate) from: BTreeMap<String, &'static str>,
-}
-
-impl Foreign {
-    /// Names an annotation in messages by the key that the user wrote.
-    pub(crate) fn place(&self, key: &str) -> String {
-        match self.from.get(key) {
-            Some(old) => format!("annotation {old} (new name: {key})"),
-            None => format!("annotation {key}"),
-        }
-    }
 }
 
 /// Prefixes of the annotations of known controllers that are never translated: hcloud, AWS, Azure, MetalLB with both of its domains.

@@ -63,7 +63,7 @@ impl Listeners {
         };
         let here = port.transport == Transport::Tcp;
         let why = "applies to TCP ports only and the Service has none: remove the annotation";
-        if !self.fits(wish, (here, everybody.has_tcp), why) {
+        if !self.fits(wish, here, everybody.has_tcp, why) {
             return contract::ProxyProtocol::Off;
         }
         header
@@ -80,7 +80,7 @@ impl Listeners {
         let anywhere = if transport == Transport::Tcp { everybody.has_tcp } else { everybody.has_udp };
         let why =
             format!("applies to {transport} ports only and the Service has none: remove the annotation");
-        let fits = self.fits(wish, (port.transport == transport, anywhere), &why);
+        let fits = self.fits(wish, port.transport == transport, anywhere, &why);
         if fits { application } else { contract::Application::Unspecified }
     }
 
@@ -94,7 +94,7 @@ impl Listeners {
         match (&wishes.certificates, &wishes.protocol) {
             (Some(wish), _) => {
                 let why = format!("no port terminates TLS: set {} to https or tls", keys::LISTENER_PROTOCOL);
-                if !self.fits(wish, (here, everybody.ends_tls), &why) {
+                if !self.fits(wish, here, everybody.ends_tls, &why) {
                     return Vec::new();
                 }
                 wish.value.clone()
@@ -112,7 +112,7 @@ impl Listeners {
     }
 
     /// Whether the setting applies to this port. A setting that must apply and does not is refused.
-    fn fits<T>(&mut self, wish: &Wish<T>, (here, anywhere): (bool, bool), nowhere: &str) -> bool {
+    fn fits<T>(&mut self, wish: &Wish<T>, here: bool, anywhere: bool, nowhere: &str) -> bool {
         match wish.given.origin {
             _ if here => (),
             Origin::Port => self.refuse(wish.given.refusal("does not apply to this port: remove it")),

@@ -1,14 +1,13 @@
-//! Limits the members of a Service's load balancer (listeners times nodes) and its source ranges (listeners times ranges).
+//! Limits the members of a Service's load balancer: listeners times nodes.
 //!
 //! The user chooses the ports, and the operator chooses the nodes. So the limit applies to new requests of the user: while its ports and
 //! its node selector do not change, an existing load balancer continues to follow the nodes, however many are added.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use super::{
     Refusal,
     cloud::{Balancer, listeners},
-    memory::Memory,
     service::Service,
     wanted::Wanted,
 };
@@ -61,20 +60,26 @@ pub(super) enum Verdict {
     Unlisted,
 }
 
-/// Checks the settings of a Service with this number of nodes. `seen`: its load balancers in the cache, `None` if the cache is not synced.
-/// Cost: no calls.
-pub(super) fn verdict(
-    service: &Service,
-    wanted: &Wanted,
-    (nodes, most): (usize, usize),
-    (memory, seen): (&Memory, Option<&[Balancer]>),
-) -> Verdict {
+/// The nodes of a Service, and what is known about its load balancer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Present<'a> {
+    /// Number of nodes that the selector of the Service matches.
+    pub(crate) nodes: usize,
+    /// The last settings that the adapter accepted.
+    pub(crate) accepted: Option<&'a Arc<Wanted>>,
+    /// The load balancers in the cache. `None`: the cache is not synced.
+    pub(crate) seen: Option<&'a [Balancer]>,
+}
+
+/// Checks the settings of a Service against this limit. Cost: no calls.
+pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: &Present<'_>) -> Verdict {
+    let Present { nodes, accepted, seen } = *present;
     let ports = listeners(&wanted.shape.spec);
     let members = Members { listeners: ports.len(), nodes, most };
     if members.all() <= most {
         return Verdict::Fits;
     }
-    let exists = match (&memory.settings.accepted, seen) {
+    let exists = match (accepted, seen) {
         (Some(good), _) => good.selector == wanted.selector && holds(&listeners(&good.shape.spec), &ports),
         (None, Some(seen)) => seen.iter().any(|balancer| is_of(balancer, &ports, members)),
         // The load balancer can exist only if this controller set its finalizer.
@@ -82,18 +87,6 @@ pub(super) fn verdict(
         (None, None) => false,
     };
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
-}
-
-/// Refuses source ranges above the limit on members. The cloud receives all ranges with each listener.
-pub(super) fn check_ranges(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
-    let all = ports.saturating_mul(ranges);
-    (all > most).then(|| {
-        let why = format!(
-            "{ranges} source ranges for each of {ports} ports make {all} entries, above the limit of {most} (--max-members-per-service): \
-             use fewer ranges, or fewer ports"
-        );
-        Refusal::new("spec.loadBalancerSourceRanges", why)
-    })
 }
 
 /// Whether a load balancer has these ports and was large before. Its node selector is not visible, and nodes may have been added while no

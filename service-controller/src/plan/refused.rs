@@ -68,8 +68,10 @@ pub(crate) fn react(
 fn replaces(service: &Service, memory: &mut Memory, facts: &Facts<'_>, ask: &Ask, refused: &Refused) -> bool {
     let Some(features) = facts.features.filter(|_| !refused.fixed.is_empty()) else { return false };
     let addresses = addresses_of(service, facts.cloud);
-    let existing = Existing { fixed: &refused.fixed, addresses: &addresses };
     memory.replace(&ask.wanted.shape, |memory| {
-        Wanted::as_it_is(service, facts.defaults, features, memory, &existing)
+        let good = memory.settings.accepted.as_ref().map(|good| &good.shape.spec);
+        let (fixed, only) = (&refused.fixed, memory.settings.family());
+        let existing = Existing { fixed, addresses: &addresses, good, only };
+        Wanted::as_it_is(service, facts.defaults, features, &existing)
     })
 }

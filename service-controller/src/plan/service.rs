@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Refusal, compat::Foreign, targets::short};
+use super::{Refusal, digest::short, foreign::Foreign};
 use crate::CONTROLLER;
 
 /// Maximum length of a field manager's name in the API server. Unit: bytes.

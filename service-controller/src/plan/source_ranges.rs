@@ -36,6 +36,18 @@ pub(crate) fn open_to_all(ranges: &BTreeSet<IpNet>, families: &[Family]) -> bool
     ranges.is_empty() || (!families.is_empty() && families.iter().all(everybody))
 }
 
+/// Refuses source ranges above the limit on members. The cloud receives all ranges with each listener.
+pub(super) fn check_number(ports: usize, ranges: usize, most: usize) -> Option<Refusal> {
+    let all = ports.saturating_mul(ranges);
+    (all > most).then(|| {
+        let why = format!(
+            "{ranges} source ranges for each of {ports} ports make {all} entries, above the limit of {most} (--max-members-per-service): \
+             use fewer ranges, or fewer ports"
+        );
+        Refusal::new("spec.loadBalancerSourceRanges", why)
+    })
+}
+
 fn parse<'a>(field: &str, entries: impl Iterator<Item = &'a str>) -> Result<BTreeSet<IpNet>, Refusal> {
     entries
         .map(|entry| {

@@ -23,14 +23,13 @@ use super::{
         wishes,
     },
     as_it_is::{self, Existing},
+    digest::short,
     features::{Features, name, places},
     health_check::{Probe, probe},
     listeners::{Listeners, protocol},
-    members::check_ranges,
     requested_address::Requested,
     service::{Affinity, Class, Family, FamilyPolicy, NodePorts, Port, Service, Traffic},
-    source_ranges::{open_to_all, source_ranges},
-    targets::short,
+    source_ranges::{check_number, open_to_all, source_ranges},
 };
 
 /// A Service with valid fields and annotations, independent of the adapter's capabilities.
@@ -53,7 +52,7 @@ impl<'a> Checked<'a> {
         let (wishes, faults) = wishes(service, defaults);
         refusals.extend(faults);
         let ranges = or_note(source_ranges(service).map_err(|fault| vec![fault]), &mut refusals);
-        refusals.extend(check_ranges(service.ports.len(), ranges.len(), defaults.bounds().members));
+        refusals.extend(check_number(service.ports.len(), ranges.len(), defaults.bounds().members));
         let requested = Requested::of(service, wishes.addresses.as_ref()).map_err(|fault| vec![fault]);
         let requested = or_note(requested, &mut refusals);
         let mut listeners = Listeners::of(service, &wishes);
@@ -81,14 +80,8 @@ impl<'a> Checked<'a> {
 
     /// Like [`Self::shape`], with the existing load balancer's values for these fields, and without ports that other users of it occupy:
     /// see [`as_it_is`]. `None`: the values are unknown.
-    pub(crate) fn shape_as_it_is(
-        &self,
-        features: &Features,
-        only: Option<Family>,
-        existing: &Existing<'_>,
-        good: Option<&Shape>,
-    ) -> Option<Shape> {
-        let Existing { fixed, addresses } = *existing;
+    pub(crate) fn shape_as_it_is(&self, features: &Features, existing: &Existing<'_>) -> Option<Shape> {
+        let Existing { fixed, addresses, good, only } = *existing;
         let families = if fixed.contains(as_it_is::FAMILIES) {
             as_it_is::families_of(addresses, &self.service.families)
         } else {
@@ -106,7 +99,7 @@ impl<'a> Checked<'a> {
         if spec.listeners.is_empty() {
             return None;
         }
-        as_it_is::keep(&mut spec, &fixed, addresses, good.map(|good| &good.spec))?;
+        as_it_is::keep(&mut spec, &fixed, addresses, good)?;
         Some(Shape::of(spec, Takeover::of(&self.wishes)))
     }
 

@@ -9,16 +9,13 @@ use cloud_api_proto::v1alpha1::{Backend, BackendDelta, BackendList};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
-use super::annotations::selector::Selector;
+use super::{annotations::selector::Selector, digest::short};
 
 /// Excludes a node from all load balancers. Its value is parsed like a Go bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// Set by the cluster autoscaler on a node that it is about to remove.
 pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
-
-/// Length of the ID of a set. Unit: bytes. 128 bits make collisions negligible.
-const ID_BYTES: usize = 16;
 
 /// Maximum number of node names in an Event.
 const NAMES_MAX: usize = 20;
@@ -184,11 +181,6 @@ fn backend(node: &Node) -> Option<Backend> {
 /// Digest of this list.
 fn digest(backends: Vec<Backend>) -> String {
     short(&Sha256::digest(BackendList { backends }.encode_to_vec()))
-}
-
-/// The first bytes of a digest, in hexadecimal.
-pub(crate) fn short(digest: &[u8]) -> String {
-    digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

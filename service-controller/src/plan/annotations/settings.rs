@@ -162,12 +162,12 @@ impl Settings {
             Ok(Name::Vendor { adapter, key }) => {
                 self.vendor.insert((adapter.to_owned(), key.to_owned()), given);
             }
-            Ok(Name::Port { port, key }) => return self.put_on_port((port, key), &given, ports),
+            Ok(Name::Port { port, key }) => return self.put_on_port(port, key, &given, ports),
         }
         None
     }
 
-    fn put_on_port(&mut self, (port, key): (&str, Key), given: &Given, ports: &[Port]) -> Option<Refusal> {
+    fn put_on_port(&mut self, port: &str, key: Key, given: &Given, ports: &[Port]) -> Option<Refusal> {
         let is_meant = |it: &Port| it.name == port || it.port.to_string() == port;
         let meant: Vec<usize> =
             ports.iter().enumerate().filter(|(_, it)| is_meant(it)).map(|(at, _)| at).collect();

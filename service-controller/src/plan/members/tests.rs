@@ -8,9 +8,10 @@ use super::{
         bounds::Bounds,
         cloud::State,
         features::{Features, name},
+        judged::Judged,
+        memory::Memory,
         service::{Kind, Port, Transport},
         spec::Checked,
-        wanted::Judged,
     },
     *,
 };
@@ -53,7 +54,12 @@ fn shown(listeners: &[&str], backends: u32) -> Vec<Balancer> {
 }
 
 fn judged(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balancer]>) -> &'static str {
-    match verdict(service, &wanted(service), (nodes, MOST), (memory, seen)) {
+    match verdict(
+        service,
+        &wanted(service),
+        MOST,
+        &Present { nodes, accepted: memory.settings.accepted.as_ref(), seen },
+    ) {
         Verdict::Fits => "fits",
         Verdict::Grown(_) => "grown",
         Verdict::Refused(_) => "refused",
@@ -68,7 +74,8 @@ fn member_limit_applies_to_new_load_balancers() {
         assert_eq!(judged(&two, nodes, &none, Some(&[])), want, "{nodes}");
         assert_eq!(judged(&two, nodes, &none, None), want, "{nodes}: its load balancer cannot exist yet");
     }
-    let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), (11, MOST), (&none, None)) else {
+    let present = Present { nodes: 11, accepted: None, seen: None };
+    let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), MOST, &present) else {
         panic!("not refused");
     };
     insta::assert_snapshot!(refusal, @"spec.ports: 2 listeners on 11 nodes make 22 members, above the limit of 20 (--max-members-per-service): use fewer ports, or select fewer nodes with node-selector");

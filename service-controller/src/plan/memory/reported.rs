@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use controller_core::events::{REMIND, Repeat};
 
-use super::super::{Fact, Operation, compat::Foreign, members::Members, wanted::Judged};
+use super::super::{Fact, Operation, foreign::Foreign, members::Members};
 
 /// Shorter waits for the call budget are not reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
@@ -163,7 +163,7 @@ impl Reported {
 
     /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
     /// other Events of the Service are emitted, too.
-    pub(crate) fn remarks(&mut self, foreign: &Foreign, judged: &Judged, builds: bool) -> Vec<Fact> {
+    pub(crate) fn remarks(&mut self, foreign: &Foreign, unnamed: Option<bool>, builds: bool) -> Vec<Fact> {
         let mut facts = Vec::new();
         let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
         if self.foreign.is_due(&foreign, builds) {
@@ -173,9 +173,9 @@ impl Reported {
                 rows.into_iter().filter(|(lines, _)| !lines.is_empty()).map(|(lines, fact)| fact(lines)),
             );
         }
-        if let Some(wanted) = &judged.wanted
-            && self.unnamed.is_due(&wanted.unnamed, builds)
-            && wanted.unnamed
+        if let Some(unnamed) = unnamed
+            && self.unnamed.is_due(&unnamed, builds)
+            && unnamed
         {
             facts.push(Fact::Unnamed);
         }

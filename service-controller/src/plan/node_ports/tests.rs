@@ -6,10 +6,11 @@ use super::*;
 use crate::plan::{
     annotations::keys::PREFIX,
     features::{Features, name},
+    judged::Judged,
     members::Members,
+    members::Present,
     memory::Memory,
     service::{Family, Kind as ServiceKind, NodePorts, Port, Traffic, Transport},
-    wanted::Judged,
 };
 
 type Change = fn(&mut Service);
@@ -176,7 +177,11 @@ fn settings_above_member_limit_release_node_ports() {
     let mut more = web();
     more.ports[0].node_port = 30_081;
     more.ports.push(Port::plain(Transport::Tcp, 81, 30_082));
-    let judged = judged(&more, &memory).bounded((&more, &Defaults::default()), 20_000, (&memory, None));
+    let judged = judged(&more, &memory).bounded(
+        &more,
+        &Defaults::default(),
+        &Present { nodes: 20_000, accepted: memory.settings.accepted.as_ref(), seen: None },
+    );
     assert_eq!(judged.refusals.len(), 1, "{judged:?}");
     assert_eq!(judged.grown, None::<Members>);
     assert_eq!(shown(&judged.wanted.expect("replacement settings exist")), "443 -> 30443, tcp");

@@ -483,8 +483,8 @@ fn replacement_omits_occupied_ports() {
     let stands_in = |fields: &[&str]| {
         let fixed = fields.iter().map(|field| (*field).to_owned()).collect();
         let checked = checked(&three).unwrap();
-        let shape =
-            checked.shape_as_it_is(&all(), None, &Existing { fixed: &fixed, addresses: &[] }, None)?;
+        let shape = checked
+            .shape_as_it_is(&all(), &Existing { fixed: &fixed, addresses: &[], good: None, only: None })?;
         let ports = shape.spec.listeners.iter().map(|it| (it.protocol(), it.port)).collect::<Vec<_>>();
         Some(ports)
     };

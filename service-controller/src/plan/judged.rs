@@ -1,0 +1,90 @@
+//! The settings in force for a Service: the requested ones if they are valid, otherwise the last valid ones, restricted to node ports that
+//! the Service still has (`node_ports.rs`).
+//!
+//! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force until the
+//! user corrects the mistake, and an Event reports it. These settings are kept in memory only: after a restart, the controller only emits
+//! the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings are in force
+//! (`as_it_is.rs`).
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Refusal,
+    annotations::{selector::Selector, settings::Defaults},
+    features::{Features, name},
+    members::{Members, Present, Verdict, verdict},
+    memory::Memory,
+    node_ports::still_held,
+    service::{Role, Service},
+    spec::Checked,
+    wanted::Wanted,
+};
+
+/// Result of validating a Service in one round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Judged {
+    /// The settings in force. `None`: there are none, or they are not known yet.
+    pub(crate) wanted: Option<Arc<Wanted>>,
+    /// Why the requested settings are not possible.
+    pub(crate) refusals: Vec<Refusal>,
+    /// The settings in force replace the requested ones.
+    pub(crate) stands_in: bool,
+    /// With added nodes, the load balancer has more members than a new one may have.
+    pub(crate) grown: Option<Members>,
+    /// The settings depend on whether the load balancer exists, which the adapter has not listed yet.
+    pub(crate) awaits_listing: bool,
+}
+
+impl Judged {
+    /// Validates a Service that needs a load balancer. Other Services need no settings. Cost: no calls.
+    pub(crate) fn of(
+        service: &Service,
+        memory: &Memory,
+        defaults: &Defaults,
+        features: Option<&Features>,
+        now: Duration,
+    ) -> Self {
+        if service.role() != Role::Wanted || features.is_some_and(|it| !it.has(name::LOAD_BALANCERS)) {
+            return Self::default();
+        }
+        let Some(features) = features else {
+            let refusals = Checked::new(service, defaults).err().unwrap_or_default();
+            return Self { refusals, ..Self::default() };
+        };
+        let accepted = memory.settings.accepted.as_ref();
+        match Wanted::of(service, defaults, features, memory.settings.family()) {
+            Err(refusals) => Self::refused(service, defaults, accepted, refusals),
+            // Refused settings are not retried in each round, because only a change or time can help.
+            Ok(wanted) if accepted.is_some() && memory.settings.is_refused(&wanted.shape, now) => {
+                Self::refused(service, defaults, accepted, Vec::new())
+            }
+            Ok(wanted) => Self { wanted: Some(Arc::new(wanted)), ..Self::default() },
+        }
+    }
+
+    /// Applies the limit on members. Replacement settings are in force already, so the limit does not apply to them.
+    pub(crate) fn bounded(self, service: &Service, defaults: &Defaults, present: &Present<'_>) -> Self {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| !self.stands_in) else { return self };
+        match verdict(service, wanted, defaults.bounds().members, present) {
+            Verdict::Fits => self,
+            Verdict::Grown(members) => Self { grown: Some(members), ..self },
+            Verdict::Refused(refusal) => Self::refused(service, defaults, present.accepted, vec![refusal]),
+            Verdict::Unlisted => Self { awaits_listing: true, ..Self::default() },
+        }
+    }
+
+    fn refused(
+        service: &Service,
+        defaults: &Defaults,
+        accepted: Option<&Arc<Wanted>>,
+        refusals: Vec<Refusal>,
+    ) -> Self {
+        let wanted = accepted.map(|good| still_held(good, service, defaults));
+        Self { wanted, refusals, stands_in: true, ..Self::default() }
+    }
+
+    /// Selector of the nodes behind the load balancer.
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        self.wanted.as_ref().and_then(|wanted| wanted.selector.as_ref())
+    }
+}
