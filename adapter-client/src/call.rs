@@ -94,7 +94,7 @@ struct Search<'a> {
     table: &'a Table,
     patience: Duration,
     deadline: Option<Instant>,
-    /// Time at which no replica could be called for the first time.
+    /// Time at which the search gives up. `None`: it has not had to wait for a replica yet.
     give_up: Option<Instant>,
     pause: Duration,
     tried: Tried,

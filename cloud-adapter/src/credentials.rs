@@ -96,7 +96,7 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
 ) {
     while content.changed().await.is_ok() {
         untried.set(true);
-        // The new content replaces a refused one, and may not be verified for a long time.
+        // The content that was refused is no longer in the file, so its metric is cleared now: the new content may be verified much later.
         rpc.metrics.config_refused(KIND, false);
         loop {
             // Only the leader may call the vendor.

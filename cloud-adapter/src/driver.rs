@@ -104,8 +104,8 @@ pub trait Driver:
         observed: Option<&LoadBalancerRecord<Self::Detail>>,
     ) -> Result<Vec<Self::Step>, VendorError>;
 
-    /// Returns the steps that create a load balancer to replace one that was deleted for this. Pure function. Default: [`Self::plan`]
-    /// without an observed load balancer.
+    /// Returns the steps that create a load balancer again after the runtime deleted it for that purpose. Pure function. Default:
+    /// [`Self::plan`] without an observed load balancer.
     ///
     /// `former` is already deleted. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime
     /// continues without them. Only the process that deleted `former` knows it.

@@ -381,7 +381,8 @@ impl<D: Driver> Finder<D> {
 }
 
 impl Known {
-    /// When the vendor did not return the instance, or returned it as terminated, unless its absence is proven already.
+    /// Time of the read that did not return the instance, or returned it as terminated. `None`: the absence is proven already, or is not in
+    /// question.
     fn needs_proof(&self) -> Option<Instant> {
         match self {
             Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),

@@ -179,8 +179,8 @@ impl<D: Driver> Applier<D> {
         session: &Session,
     ) -> Result<Vec<Verdict>, AdapterError> {
         let horizon = self.driver.describe().consistency_horizon;
-        // The refresher may take longer than the target age if its share of the budget is small. Another replica may have made changes
-        // since observations from before this term.
+        // The refresher may take longer than the target age if its share of the budget is small. Observations from before this term may
+        // lack changes that another replica has made.
         let trusted = Snapshot::<Route>::no_older_than(self.snapshot.target_age() * TRUSTED_AGES).max(since);
         let now = Instant::now();
         let certain = order.items.iter().filter_map(|item| self.doubts.at(item.destination()?));

@@ -138,8 +138,7 @@ impl Rpc {
         self.scope.borrow().clone()
     }
 
-    /// Starts a watch that waits until the adapter knows its cloud. This happens slightly before other calls are answered, because the
-    /// first answer needs the cloud.
+    /// The scope that requests may be served from. `None`: the scope is not known, or this replica leads but is still starting.
     pub(crate) fn served_scope(&self) -> Option<Scope> {
         let scope = self.scope();
         let starting = self.replica.leads() && !self_check::answers(self.health.borrow().as_ref());
@@ -199,7 +198,7 @@ fn next<F: Future>(name: &'static str, future: F) -> tracing::instrument::Instru
 
 #[cfg(test)]
 impl Rpc {
-    /// The readiness of a standby, which depends only on the health of the cloud.
+    /// Creates the common parts for tests, with this health of the cloud.
     pub(crate) fn testing(vendor: Arc<Vendor>, health: Option<VendorError>) -> Self {
         let metrics = Metrics::new();
         Self {

@@ -125,7 +125,7 @@ impl<T: Item> Snapshot<T> {
         }
     }
 
-    /// Lists, or waits for the reader that is listing. This has no deadline, because an error here applies to all waiting readers.
+    /// Lists, or waits for the reader that is listing. The listing has no deadline, because its error applies to all waiting readers.
     async fn share(
         &self,
         bound: Option<Instant>,

@@ -86,7 +86,7 @@ impl Cluster {
         RequestContext { max_staleness: Some(prost_types::Duration::default()), ..self.context() }
     }
 
-    /// A request context that accepts answers read since `since`.
+    /// A request context that accepts answers read at `then` or later.
     pub fn as_of(&self, then: Instant) -> RequestContext {
         let age = then.elapsed() + UNDER_WAY;
         // The conversion fails only for an age beyond the range of a protobuf duration.

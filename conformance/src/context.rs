@@ -430,7 +430,7 @@ impl Context {
         self.hook(Hook::DeleteInstances, &[("PROVIDER_IDS", &machine.provider_id)]).await.map(drop)
     }
 
-    /// The provider IDs of these instances.
+    /// Creates running instances with this name, and returns their provider IDs.
     async fn make_machines(&self, name: &str, count: usize) -> Result<Vec<String>, Stop> {
         let variables = [("NAME", name), ("COUNT", &count.to_string())];
         let printed = self.hook(Hook::CreateInstances, &variables).await?;

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Returns the time of day.
+/// A source of the time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Source);
 

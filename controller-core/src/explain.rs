@@ -314,7 +314,7 @@ pub enum Unexplained {
 }
 
 impl Explain {
-    /// Sets the sources for its objects. Only the first call has an effect.
+    /// Sets the sources of what is shown about the controller's objects. Only the first call has an effect.
     pub fn by(&self, sources: Sources) {
         let first = self.0.sources.set(sources).is_ok();
         debug_assert!(first, "a controller has one kind of objects");
@@ -405,7 +405,8 @@ impl Explain {
         Ok(Explanations { objects: objects?, more: many(more) })
     }
 
-    /// Returns the oldest of these, and why they wait. Objects that only exist in the cloud are in [`ControllerStatus::orphans`].
+    /// Returns the oldest of the unsettled objects, and why they wait. Objects that only exist in the cloud are in
+    /// [`ControllerStatus::orphans`].
     fn first(&self, unsettled: &BTreeSet<(Timestamp, Object)>) -> Result<Vec<Waiting>, Unexplained> {
         let sources = self.sources()?;
         let known = unsettled.iter().filter(|(_, object)| sources.knows(object)).take(NAMED);

@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Capacity of the buffer between two layers. No request waits for a slot, since the worker takes each request at once.
 const REQUESTS_WAITING: usize = 64;
-/// Time limit for a connection. It is shorter because a pod's address may lead nowhere.
+/// Time limit for a connection. It is shorter than the limit for a call, because a pod's address may lead nowhere.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The environment variables that a pod has and that name the API server. kube's error does not name missing ones.

@@ -59,7 +59,7 @@ impl Record {
     /// its duration is over (except one that was never held), so an epoch could repeat or decrease only if the clocks of two machines
     /// differ by more than that, and only for as long as they differ.
     ///
-    /// Earlier releases of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
+    /// Earlier versions of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         let second = |at: Option<Timestamp>| at.and_then(|at| u64::try_from(at.as_second()).ok());

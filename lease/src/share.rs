@@ -222,7 +222,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// FNV-1a hash: stable across releases, and sufficient to start at different seats.
+/// FNV-1a hash: the same in all versions of this program, and sufficient to start at different seats.
 fn first(name: &str, seats: usize) -> usize {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

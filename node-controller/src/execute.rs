@@ -119,7 +119,8 @@ pub(crate) fn patch_params() -> PatchParams {
     PatchParams { field_manager: Some(NAMES.controller.to_owned()), ..PatchParams::default() }
 }
 
-/// Builds a JSON patch that tests the UID and the observed taints. All taints are one list, so another client may have added a taint to it.
+/// Builds a JSON patch that tests the UID and the observed taints. The patch replaces the whole list of taints, so the test prevents the
+/// loss of a taint that another client has added since.
 fn initialising_patch(node: &Node, initialisation: &Initialisation) -> Value {
     let Initialisation { provider_id, labels, withheld: _, taints } = initialisation;
     let mut operations = vec![

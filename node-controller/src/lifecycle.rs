@@ -193,7 +193,7 @@ impl Lifecycle {
         self.facts_of(node, instance.as_deref(), decide)
     }
 
-    /// Like the function above, but for a node without a provider ID it uses the only instance with the node's name. A name is enough for a
+    /// Like [`Self::facts`], but for a node without a provider ID it uses the only instance with the node's name. A name is enough for a
     /// taint, which can be removed again, but never for a deletion.
     fn facts_for_the_taint<T>(&self, node: &Node, decide: impl FnOnce(&Facts<'_>) -> T) -> T {
         if node.provider_id.is_some() || node.life.ready == Ready::True {

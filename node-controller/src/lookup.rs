@@ -76,7 +76,7 @@ type Asker = (ObjectName, String);
 #[derive(Debug, Default)]
 struct State {
     wanted: BTreeMap<Asker, Arc<Node>>,
-    /// The trace of the last reconcile that added each of them.
+    /// For each node of `wanted`, the trace of the last reconcile that added the node.
     origins: BTreeMap<Asker, Origin>,
     under_way: BTreeMap<Asker, Arc<Node>>,
     answers: BTreeMap<Asker, (Instant, LookupResult)>,

@@ -122,8 +122,9 @@ impl Executor {
         Ok(false)
     }
 
-    /// Writes conditions, a few at a time, and starts no further write after [`SAY`], so that a hanging API server does not delay routes.
-    /// Nodes that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers its own pass.
+    /// Writes conditions, a few at a time, and starts no further write after [`CONDITION_WRITES`], so that a hanging API server does not
+    /// delay routes. Nodes that waited longest come first. A deleted node needs no condition, and a new node of the same name triggers its
+    /// own pass.
     ///
     /// Returns whether conditions were left for the next pass. After an error, the next pass also writes the remaining ones.
     pub(crate) async fn write_conditions(

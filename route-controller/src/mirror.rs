@@ -260,7 +260,7 @@ impl Deleted {
 }
 
 impl Tombs {
-    /// Forgets old entries here, too, since no pass runs while the adapter is unavailable or has no routes.
+    /// Adds the node with this UID. Also forgets old entries, since no pass runs while the adapter is unavailable or has no routes.
     fn put(&mut self, uid: &str) {
         self.forget();
         self.at.insert(uid.to_owned(), Instant::now());

@@ -281,8 +281,8 @@ impl Known<'_> {
         self.removal(Cause::Replaced)
     }
 
-    /// A cloud also reports a black hole for an instance that exists but does not accept such packets. Such a route is treated like any
-    /// other.
+    /// The removal of a route that no node needs. A black hole whose instance is known is treated like any other route: a cloud also
+    /// reports a black hole for an existing instance that does not accept such packets.
     fn unasked(&self) -> Removal {
         let leads_nowhere = self.route.state == State::Blackhole && self.route.next_hop.provider_id.is_none();
         self.removal(if leads_nowhere { Cause::LeadsNowhere } else { Cause::Unasked })

@@ -29,7 +29,7 @@ pub(crate) enum Reporting {
     Stop,
     /// The adapter is away for a short time.
     Quiet,
-    /// Another part of the controller will report it if it lasts.
+    /// Another part of the controller reports the error if it lasts.
     Elsewhere,
     Log,
     Event,

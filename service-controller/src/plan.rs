@@ -322,7 +322,7 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
             None if !refusals.is_empty() => None,
             None if undone => Some(Wait::Aloud),
             None => Some(Wait::Quietly),
-            // Whether the load balancer exists decides whether the settings are allowed.
+            // The settings are allowed only if the load balancer exists already, so the plan waits for the listing.
             Some(_) if facts.judged.awaits_listing => Some(Wait::Quietly),
             // Waiting does not help: the settings are invalid, or the adapter has no load balancers.
             Some(_) => None,

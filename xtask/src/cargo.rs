@@ -24,7 +24,8 @@ pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from))
 }
 
-/// The path of a program that cargo built for development. A later build may have replaced the file of this process.
+/// The path of a program that cargo built for development. Does not use the path of the running program, because a later build may have
+/// replaced that file.
 pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
 }

@@ -29,9 +29,9 @@ const DEFAULT_PORT: &str = "grpc";
 /// The API server ends a watch after this many seconds. kube replaces a watch that has been silent for 5 s longer than that. kube's default
 /// is 290.
 const WATCH_SECONDS: u32 = 30;
-/// First pause after a failed watch, doubled each time …
+/// First pause after a failed watch. The pause doubles after each failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// … up to this.
+/// Longest pause after a failed watch.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The addresses in each slice, by the name of the slice.

@@ -22,9 +22,9 @@ use crate::{
 
 /// The service whose health shows which replica leads. Any client may read this health.
 const SERVICE: &str = "cloudadapter.v1alpha1.AdapterService";
-/// First pause before the health of a replica is requested again. The pause doubles after each failure …
+/// First pause before the health of a replica is requested again. The pause doubles after each failure, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// … up to this value, so that a replica that is back is used within this time.
+/// Longest pause. A replica that is back is used within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Updates `table` from `found`. Never returns; the caller drops it to stop.

@@ -142,12 +142,12 @@ pub(crate) fn within_max(duration: Duration) -> Option<u32> {
     Some(duration).filter(|one| *one <= TIMEOUT_MAX).and_then(|one| u32::try_from(one.as_millis()).ok())
 }
 
-/// Field of the request with the key `network-id`.
+/// The path of the request field that contains the parameter `network-id`.
 pub(crate) fn network_field() -> String {
     field(NETWORK)
 }
 
-/// Field of the request with the key `floating-subnet-id`.
+/// The path of the request field that contains the parameter `floating-subnet-id`.
 pub(crate) fn floating_subnet_field() -> String {
     field(FLOATING_SUBNET)
 }

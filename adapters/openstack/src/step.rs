@@ -156,8 +156,8 @@ pub enum Step {
         address: Option<IpAddr>,
         description: String,
     },
-    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces it. That one must
-    /// exist and be free.
+    /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces the detached one.
+    /// It must exist and be free.
     DetachFloatingIp {
         id: String,
         address: IpAddr,

@@ -174,7 +174,7 @@ impl Client {
         self.write(session, call, change).await
     }
 
-    /// Reads a load balancer with all its listeners, pools and members.
+    /// Deletes a load balancer with all its listeners, pools and members.
     pub(crate) async fn delete_load_balancer(&self, session: &Session, id: &str) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}?cascade=true", encode(id));
         self.delete(session, DELETE_LOAD_BALANCER, &path).await

@@ -175,7 +175,7 @@ impl Tree {
         ids.iter().filter_map(|id| Some((*id, self.buckets.get(id.0)?)))
     }
 
-    /// Calls `action` for each bucket of a path.
+    /// Calls `act` for each bucket of a path.
     pub(crate) fn each(&mut self, path: PathId, mut act: impl FnMut(&mut Bucket)) {
         let ids = self.paths.get(path.0).map_or(&[][..], |path| &path.buckets);
         for id in ids {

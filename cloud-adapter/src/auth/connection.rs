@@ -46,7 +46,8 @@ pub struct Times {
     /// Age at which the peer is asked to reconnect, so that it must prove its identity again. Up to a tenth is added at random, so that
     /// connections opened together are not closed together.
     pub age: Duration,
-    /// Time that calls in flight have to finish after that. Watches that are still open are cut; clients resume them on a new connection.
+    /// Time after that age in which calls in flight must finish. Watches that are still open are cut; clients resume them on a new
+    /// connection.
     pub grace: Duration,
 }
 

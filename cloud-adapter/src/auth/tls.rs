@@ -63,7 +63,8 @@ pub struct TlsFiles {
 pub enum Occasion {
     /// The contents of the files changed.
     Changed,
-    /// The issued certificate is due for renewal. Its CA files are those that were last applied, which may differ from those on disk.
+    /// The issued certificate is due for renewal. The renewal uses the CA files that were last applied, which may differ from those on
+    /// disk.
     Due,
 }
 
@@ -243,7 +244,8 @@ fn verifier(pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     for certificate in certificates("the client CA", pem)? {
         roots.add(certificate).map_err(|error| unreadable("the client CA", &error))?;
     }
-    // The handshake accepts clients without a certificate, because only an answer of the contract can tell them the reason.
+    // The handshake accepts clients without a certificate, because only a gRPC response, not a failed handshake, can contain the reason of
+    // a refusal.
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
         .allow_unauthenticated()
         .build()

@@ -49,7 +49,7 @@ impl VendorLimit {
     }
 }
 
-/// A whole number of calls, at least 1.
+/// A share of a burst, rounded down to a whole number of calls, but at least 1.
 fn part_of(burst: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

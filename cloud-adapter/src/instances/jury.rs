@@ -10,7 +10,7 @@ use crate::snapshot::Departed;
 /// The instances that were shown by reads since a given time.
 #[derive(Debug, Default)]
 pub(crate) struct Jury {
-    /// The times since which each instance is seen, oldest first.
+    /// For each instance, the time since which reads have shown it. The oldest time comes first.
     all: Vec<Instant>,
     /// The same times, for instances of the cluster only.
     members: Vec<Instant>,

@@ -31,7 +31,8 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
-/// The assumed number of pages of a listing before the first one; this is the maximum number of batches.
+/// Number of pages that a listing is assumed to have before the first listing. More batches than this are never sent, because a listing is
+/// then cheaper.
 const PAGES: usize = 8;
 
 /// The requested IDs: vendor IDs by provider ID.

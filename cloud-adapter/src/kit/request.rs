@@ -46,7 +46,7 @@ pub fn encode(word: &str) -> String {
     encoded
 }
 
-/// The field of a vendor parameter in the request.
+/// The path of the request field that contains the vendor parameter with this key.
 pub fn parameter_field(key: &str) -> String {
     format!("spec.parameters[{key}]")
 }

@@ -95,7 +95,7 @@ impl<D> Candidates<D> {
                 .shares()
                 .and_then(|id| items.iter().find(|one| is_itself(one, id)).copied().cloned()),
         };
-        // This is expensive with thousands of load balancers, and most requests do not adopt.
+        // The check is skipped for requests that do not adopt, because it is expensive with thousands of load balancers.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
             found.inherit(driver.heritage(&goal.heir()), (removes, items.iter().copied()));
         }

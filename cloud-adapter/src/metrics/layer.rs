@@ -39,7 +39,7 @@ type Methods = Arc<BTreeMap<String, Method>>;
 struct Method {
     service: Arc<str>,
     name: Arc<str>,
-    /// Whether calls are part of a trace. Watches are not, because their duration depends on the reader.
+    /// Whether the method returns a stream. Watches are not traced, because their duration depends on the reader.
     streams: bool,
 }
 
@@ -57,7 +57,7 @@ impl RpcLayer {
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
 
-    /// Whether this is a unary call of the contract.
+    /// Starts the span of a unary call of the contract. Other calls have no span.
     fn span<B>(&self, request: &Request<B>, controller: &str) -> Span {
         let method = self.methods.get(request.uri().path()).filter(|method| !method.streams);
         let Some(Method { service, name, .. }) = method else { return Span::none() };

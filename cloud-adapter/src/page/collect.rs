@@ -219,7 +219,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A duration in whole milliseconds.
+/// A duration in seconds, rounded to milliseconds.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000.0).round() / 1_000.0
 }

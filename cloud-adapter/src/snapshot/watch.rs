@@ -75,7 +75,7 @@ pub(crate) struct Watcher<T: Item, M> {
     changed: signal::Receiver<u64>,
     options: WatchOptions,
     phase: Phase,
-    /// The progress of a watch.
+    /// The progress of the listing that is being sent.
     listed: Listed,
     ready: VecDeque<Frame<M>>,
     position: u64,

@@ -18,10 +18,10 @@ use crate::{
     missing::Missing,
 };
 
-/// Namespace and name of its Lease. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
+/// Namespace and name of the Lease of the other cloud controller manager. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-controller-manager";
-/// The finalizer that it adds to Services with a load balancer. The service-controller uses the same finalizer.
+/// The finalizer that cloud controller managers add to Services with a load balancer. The service-controller uses the same finalizer.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -38,7 +38,7 @@ pub(super) const NODES: &str = "nodes";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Former {
-    /// Its Lease `kube-system/cloud-controller-manager`.
+    /// The other cloud controller manager's Lease, `kube-system/cloud-controller-manager`.
     pub lease: Option<FormerLease>,
     /// Pods in `kube-system` that look like a cloud controller manager.
     pub pods: Vec<String>,

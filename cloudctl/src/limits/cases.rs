@@ -35,8 +35,8 @@ pub(crate) struct Case {
     pub(crate) late: bool,
     /// The limit that determines how long the case takes.
     pub(crate) bound_by: Option<Bound>,
-    /// All calls of the case. If the case never converges, the calls of a run with higher limits that does, because unsent calls are not
-    /// counted.
+    /// All calls of the case. For a case that never converges, these are the calls of a run that converges with higher limits, because
+    /// unsent calls are not counted.
     pub(crate) whole: Scenario,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Scenario {
     pub(crate) calls: Vec<CallCount>,
     /// How long calls waited, most urgent class first.
     pub(crate) waits: Vec<ClassWait>,
-    /// How long calls waited, with the most urgent class first.
+    /// The buckets, and how much of each was used.
     pub(crate) buckets: Vec<BucketUse>,
     /// Calls that the full queue refused at first.
     pub(crate) refused: u64,

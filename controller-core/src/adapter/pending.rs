@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const QUICK_RPCS: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The calls of [`PROMPT`] that are in progress, and when each began. Cloning gives another handle.
+/// The calls of [`QUICK_RPCS`] that are in progress, and when each began. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingCalls(Arc<Mutex<Begun>>);
 

@@ -88,12 +88,12 @@ pub(super) struct Entry {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Recorded {
-    /// It has recorded nothing.
+    /// The reconcile has recorded nothing.
     #[default]
     Nothing,
-    /// It has recorded that an action is pending.
+    /// The reconcile has recorded that an action is pending.
     Plan,
-    /// It has recorded what the object waits for.
+    /// The reconcile has recorded what the object waits for.
     Waits,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Explain, Unexplained};
 
-/// The requested page.
+/// The query parameters of `/explain`.
 #[derive(Debug, Deserialize)]
 struct Asked {
     key: Option<String>,

@@ -53,7 +53,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Returns a plan that is not known, for this reason.
+    /// Returns the result for an object whose plan is not known for this reason.
     #[must_use]
     pub fn trouble(trouble: Waits) -> Self {
         Self { trouble: Some(trouble), ..Self::default() }

@@ -113,7 +113,7 @@ impl Executor {
             let (key, effect) = (SHUTDOWN.to_owned(), NO_SCHEDULE.to_owned());
             wanted_taints.push(core::Taint { key, effect, ..core::Taint::default() });
         }
-        // All taints are one list, so the patch tests the resource version: another client may have added a taint.
+        // The patch replaces the whole list of taints. It tests the resource version, so that no taint of another client is lost.
         let patch = json!({
             "metadata": { "uid": node.uid, "resourceVersion": live.metadata.resource_version },
             "spec": { "taints": wanted_taints },

@@ -19,7 +19,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Scheme(Arc<Mutex<Option<Arc<str>>>>);
 
 impl Scheme {
-    /// Returns `None` until the adapter has reported it.
+    /// Returns `None` until the adapter has reported the scheme.
     pub(super) fn get(&self) -> Option<Arc<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

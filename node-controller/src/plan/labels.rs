@@ -157,7 +157,7 @@ fn is_label(key: &str, value: &str) -> bool {
     domain.is_none_or(is_domain) && !name.is_empty() && [name, value].into_iter().all(is_value)
 }
 
-/// Whether the API server accepts it as a label value.
+/// Whether the API server accepts the text as a label value.
 fn is_value(text: &str) -> bool {
     text.len() <= 63 && is_word(text)
 }

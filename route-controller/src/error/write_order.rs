@@ -53,7 +53,7 @@ impl WriteOrder {
         self.written.insert(change.node_uid.clone(), (change.network, now));
     }
 
-    /// Returns when the cache must show the writes. If it still differs then, another client has overwritten them.
+    /// Returns when the cache must show the writes. If the cache still differs then, another client has overwritten the writes.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         self.held_back.map(|written| (written + ECHO).duration_since(now))
     }

@@ -217,7 +217,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Each port has a copy of its list, so that the ports together have a limit.
+    /// The number of certificates of all ports together is limited, because each port stores a copy of its list.
     fn certificates(&mut self, at: usize) -> Option<Wish<Vec<String>>> {
         let room = self.certificates;
         let wish = self.read_port(at, keys::TLS_CERT_REFS, |text| {

@@ -139,7 +139,7 @@ impl From<EnsureLoadBalancerResponse> for EnsureResult {
 pub(crate) struct Removal {
     pub(crate) state: State,
     pub(crate) why: String,
-    /// As in [`Answer`].
+    /// As in [`EnsureResult`].
     pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }

@@ -199,7 +199,7 @@ impl Memory {
         true
     }
 
-    /// Replaces the refused settings. Each replacement is tried once. Returns whether it is.
+    /// Replaces the refused settings. Each replacement is tried once. Returns whether the replacement is tried now.
     pub(crate) fn replace(
         &mut self,
         refused: &Shape,

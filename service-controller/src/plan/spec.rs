@@ -328,7 +328,7 @@ impl Shape {
         Self { digest: short(&digest.finalize()), spec, takeover }
     }
 
-    /// The same takeover with another specification.
+    /// Returns the shape with another specification and the same takeover.
     pub(super) fn with_spec(&self, spec: LoadBalancerSpec) -> Self {
         Self::of(spec, self.takeover.clone())
     }

@@ -7,9 +7,9 @@ use http::Uri;
 
 /// The only supported protocol, which is also the default. Source: OpenTelemetry, "OTLP Exporter Configuration".
 const PROTOCOL: &str = "http/protobuf";
-/// The samplers of the SDK …
+/// All samplers of the SDK.
 const SAMPLERS: [&str; 4] = ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
-/// … and those samplers that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
+/// The samplers that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
 const SHARED_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
 /// Variables whose values are durations in milliseconds.
 const NUMBERS: [&str; 9] = [

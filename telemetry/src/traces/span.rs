@@ -77,8 +77,8 @@ impl Origin {
         Self(Context::map_current(|current| current.span().span_context().clone()))
     }
 
-    /// Links the current span of this task to the operation that it waits for. Not within the same trace, because the tree already shows
-    /// the relation there.
+    /// Links the current span of this task to the operation that it waits for. Adds no link within the same trace, because the tree already
+    /// shows the relation there.
     pub fn link(&self) {
         Context::map_current(|current| {
             let span = current.span();

@@ -65,12 +65,12 @@ impl<'a> Annotation<'a> {
         Ok(read)
     }
 
-    /// Whether it can be set for one port.
+    /// Whether the annotation can be set for one port.
     pub(crate) fn is_of_ports(&self) -> bool {
         self.reach == "port"
     }
 
-    /// Whether the cluster can have a default for it.
+    /// Whether the annotation can have a default value for the cluster.
     pub(crate) fn has_default(&self) -> bool {
         self.reach != "one"
     }

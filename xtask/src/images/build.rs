@@ -150,7 +150,7 @@ fn std_source() -> anyhow::Result<(PathBuf, String)> {
     Ok((Path::new(&sysroot).join("lib/rustlib/src/rust"), name))
 }
 
-/// Environment variables that configure compilers: cargo's profiles, and flags of crates with C code.
+/// Whether an environment variable configures compilers: a setting of cargo's profiles, or a flag of crates with C code.
 fn changes_what_is_built(variable: &str) -> bool {
     const NAMES: [&str; 10] = [
         "CFLAGS",

@@ -45,7 +45,7 @@ impl Built {
 #[derive(Debug)]
 pub(crate) struct Layout {
     files: BTreeMap<String, Vec<u8>>,
-    /// Annotation of the index: the image's name in registries and clusters.
+    /// The digest of the index, which identifies the image in registries and clusters.
     pub(crate) digest: String,
 }
 

@@ -187,7 +187,7 @@ pub(crate) struct Member {
 pub(crate) struct FloatingIp {
     pub(crate) id: String,
     pub(crate) floating_ip_address: IpAddr,
-    /// The port that the floating IP is attached to. `None`: it is unattached.
+    /// The address of the port that the floating IP is attached to. `None`: the floating IP is unattached.
     #[serde(default)]
     pub(crate) fixed_ip_address: Option<IpAddr>,
     #[serde(default, deserialize_with = "absent_if_empty")]

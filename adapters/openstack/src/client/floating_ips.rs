@@ -160,7 +160,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Detaches a floating IP. `for_reserved` is the floating IP that replaces it: if set, checks first that this one is available.
+    /// Detaches a floating IP. If `for_reserved` is set, it is the floating IP that replaces the detached one, and this method first checks
+    /// that `for_reserved` is available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,

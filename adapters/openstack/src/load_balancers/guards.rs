@@ -24,7 +24,8 @@ use crate::{
     port::{Port, Transport},
 };
 
-/// Neutron creates a group together with its initial rules, in one transaction, before any other client sees the group.
+/// A rule that is created within this time of its group was created with the group: Neutron creates a group and its initial rules in one
+/// transaction, before any other client sees the group.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
 /// Subnets that have been read, by their IDs. `None`: the subnet is not visible to this project.

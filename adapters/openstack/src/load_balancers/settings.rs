@@ -27,7 +27,8 @@ pub(crate) struct LoadBalancerOptions {
     /// ID of the network for their IPv4 addresses, in which Octavia chooses the subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) network_id: Option<String>,
-    /// ID of the subnet through which load balancers reach the nodes. Without this flag, they use the subnet of their address or its router
+    /// ID of the subnet through which load balancers reach the nodes. Without this flag, they use the subnet of their own address, or the
+    /// router of that subnet
     #[arg(long, value_name = "ID", help_heading = "Load balancers")]
     pub(crate) member_subnet_id: Option<String>,
     /// ID of the external network of floating IPs. Without this flag, the only external network is used, which costs a call for each

@@ -207,7 +207,7 @@ impl Description {
         }
     }
 
-    /// Whether the former cloud controller manager created it for a load balancer.
+    /// Whether the former cloud controller manager created the floating IP with this description for a load balancer.
     pub(crate) fn is_of_go(text: &str) -> bool {
         text.starts_with(GO_DESCRIPTION)
     }

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 use cloud_adapter::driver::{Heir, Heritage, Inheritance};
 
-/// Prefix of its names for load balancers, and of its tags.
+/// Prefix of that controller's names for load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
-/// Maximum length of its names, in bytes.
+/// Maximum length of that controller's names, in bytes.
 const NAME_MAX: usize = 255;
-/// Maximum length of its names before 2019, in bytes.
+/// Maximum length of that controller's names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
-/// The names that it gives to the load balancer of an heir.
+/// The names that the former controller gives to the load balancer of an heir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
     /// `kube_service_<cluster>_<namespace>_<name>`. It is also the tag of the Service.

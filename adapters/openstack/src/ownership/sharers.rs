@@ -260,8 +260,8 @@ impl Sharing {
         Ok(others.chain(&self.tags).chain(self.of_go(&live.name)).cloned().chain(mark).collect())
     }
 
-    /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: what that Service has would be taken
-    /// for its own.
+    /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: the parts of that Service would
+    /// count as those of the new sharer.
     pub(crate) fn check_proof(&self, id: &str, name: &str, there: &[String]) -> Result<(), VendorError> {
         if self.is_proven || !(name == self.go || there.contains(&self.go)) {
             return Ok(());

@@ -32,8 +32,8 @@ const USER_TAG: &str = "user-tag";
 const ADOPT: &str = "adopt";
 /// Names a namespace whose Services may share the load balancer. If it has an owner, there is one such tag for each namespace.
 const SHARE: &str = "share";
-/// The same consent, from the user that created an adopted load balancer. It is valid in addition to the owner's consent, and stays after a
-/// release.
+/// Names a namespace whose Services may share an adopted load balancer, by consent of the user that created it. This consent is valid in
+/// addition to the owner's, and stays when the owner releases the load balancer.
 const SHARE_BEFORE: &str = "share-before";
 /// Marks that the load balancer existed before its owner.
 const ORIGIN: &str = "origin";

@@ -225,9 +225,9 @@ impl OpenStackDriver {
         failed
     }
 
-    /// Adds routes and returns one result for each. If Neutron refuses a call, which has then no effect, each half of its routes is tried,
-    /// until it is clear which routes are invalid, or how many fit into the quota. `halt`: error with which all remaining routes are
-    /// refused without being sent.
+    /// Adds routes and returns one result for each. A call that Neutron refuses has no effect. Each half of its routes is then tried, until
+    /// it is clear which routes are invalid, or how many fit into the quota. `halt`: error with which all remaining routes are refused
+    /// without being sent.
     async fn lay(
         &self,
         session: &Session,

@@ -91,7 +91,7 @@ pub enum Fault {
     HashInMemory,
     /// The owner of a load balancer is stored in memory, not in tags
     ForgetsTags,
-    /// Names are random, and tags are written at the end: a crash before leaks a load balancer
+    /// Names are random, and tags are written at the end: a crash before the tags are written leaks a load balancer
     LeaksOnCrash,
     /// An Ensure during another change of the load balancer is refused
     RefusesWhileBusy,

@@ -101,7 +101,7 @@ struct Pools<'a> {
     allowed: BTreeSet<IpNet>,
     persistence: Option<Persistence>,
     check: Option<&'a contract::HealthCheck>,
-    /// The load balancer with its own settings; its ports are added later.
+    /// The members of every pool. Their ports are set later, for each pool.
     members: Vec<Member>,
 }
 

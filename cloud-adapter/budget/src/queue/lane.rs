@@ -33,7 +33,7 @@ impl Lane {
         Some((QueueHead { namespace: *namespace, object: *object }, head))
     }
 
-    /// Inserts the first call of the object with turn `object`. A namespace without calls in the lane gets the turn `fresh`.
+    /// Inserts an object's first call; `object` is the turn of that object. A namespace without calls in the lane gets the turn `fresh`.
     pub(super) fn insert(&mut self, namespace: &Arc<str>, (object, head): (i64, Head), fresh: i64) {
         if let Some(flow) = self.flows.get_mut(namespace) {
             flow.heads.insert(object, head);

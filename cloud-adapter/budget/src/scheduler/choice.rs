@@ -52,7 +52,8 @@ impl Scheduler {
         chosen.ok_or(wake)
     }
 
-    /// Keeps the candidates that may be sent if no reserve is kept; returns the time at which the next candidate may be sent.
+    /// Collects in `open` the candidates that could be sent now if no bucket kept a reserve; returns the time at which the next of the
+    /// others could be sent.
     fn find_open(&mut self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
         let mut openings = std::mem::take(&mut self.openings);

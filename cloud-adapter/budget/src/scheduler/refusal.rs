@@ -117,7 +117,7 @@ impl Scheduler {
         Refusal { reason, message, retry_after }
     }
 
-    /// Delay before the retry: after all refused callers of the same namespace.
+    /// Delay before the retry. It is longer than the delays of all callers of the namespace that were refused earlier.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
         if self.promised.len() >= PROMISES {

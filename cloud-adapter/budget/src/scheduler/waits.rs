@@ -13,7 +13,7 @@ use crate::{
     tree::{BucketId, PathId},
 };
 
-/// Number and oldest of the calls of a leaf that pay from the same buckets.
+/// The calls of one leaf that take tokens from the same buckets: their number, and the oldest of them.
 type Alike<'a> = BTreeMap<(PathId, Class, &'static str), (u64, &'a Waiting)>;
 
 impl Scheduler {

@@ -208,7 +208,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         let (steps, kind) = match decision {
             Decision::End(end) => {
                 if matches!(end, End::Absent) {
-                    // From now on, other keys may request its addresses.
+                    // From now on, other keys may request the addresses of the deleted load balancer.
                     self.history.former = None;
                 }
                 return State::Ending { result: Ok(end), not_before };

@@ -63,7 +63,7 @@ fn peak(steps: &[BucketSample], value: impl Fn(&BucketSample) -> f64) -> f64 {
     steps.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The horizontal position of a step, with the oldest at the left.
+/// The position of the point for each step, the oldest at the left.
 fn points(
     steps: &[BucketSample],
     value: impl Fn(&BucketSample) -> f64,

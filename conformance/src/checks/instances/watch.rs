@@ -23,7 +23,7 @@ struct Follower {
     keys: BTreeSet<String>,
     /// Whether the listing since the last Reset is complete.
     synced: bool,
-    /// Number of events since this watch began.
+    /// Number of Reset events since this watch began.
     resets: usize,
     token: String,
     bookmark: Option<Bookmark>,

@@ -15,8 +15,8 @@ use crate::{
 /// Tolerance for the number of planned steps, as a fraction of the writes that follow.
 const TOLERANCE: f64 = 0.2;
 
-/// load_balancer_service.proto, `LoadBalancer.applied_hash`: a release that computes the hash of a desired state differently compares field
-/// by field, and does not write because of the hash. It writes real changes.
+/// load_balancer_service.proto, `LoadBalancer.applied_hash`: an adapter version that computes the hash of a desired state differently
+/// compares field by field, and does not write because of the hash. It still writes real changes.
 pub(super) async fn hash_version(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();

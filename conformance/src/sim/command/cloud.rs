@@ -118,7 +118,7 @@ impl Cloud {
         self.delete("v1/listeners", listener).await
     }
 
-    /// Replaces the hashes of all load balancers, as if a release with another hash version had set them.
+    /// Replaces the hashes of all load balancers, as if an adapter with another hash version had set them.
     pub(super) async fn age_hashes(&self) -> anyhow::Result<()> {
         for balancer in self.load_balancers().await? {
             let mut tags = balancer.get("tags").and_then(Value::as_object).cloned().unwrap_or_default();

@@ -13,7 +13,7 @@ const LABEL_MAX: usize = 63;
 const GO_PREFIX: &str = "kube_service_";
 /// Digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;
-/// Maximum of concurrent connections. Source: contract, `Listener`.
+/// The longest timeout of a listener. Source: contract, `Listener`.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 /// Maximum threshold of health checks. A larger threshold would have no practical use.
 const PROBES_MAX: u32 = 100;

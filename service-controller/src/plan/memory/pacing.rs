@@ -125,7 +125,7 @@ impl Pacing {
         (self.held_until, self.failing) = (None, None);
     }
 
-    /// Forgets all but the last write and the pace of releases, because the load balancer is gone.
+    /// Forgets all but the last write and the pace of finalizer removals, because the load balancer is gone.
     pub(super) fn reset(&mut self) {
         let (written, release) = (self.written.take(), std::mem::take(&mut self.release));
         *self = Self { written, release, ..Self::default() };
@@ -165,7 +165,7 @@ impl Pace {
     }
 }
 
-/// The remaining time until then, if any.
+/// The time from `now` to `until`. `None`: `until` is over.
 pub(super) fn rest(until: Duration, now: Duration) -> Option<Duration> {
     until.checked_sub(now).filter(|rest| !rest.is_zero())
 }

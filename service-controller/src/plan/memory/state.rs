@@ -369,7 +369,7 @@ fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Step {
     }
 }
 
-/// The next failure is reported at once.
+/// After this event, the next failure is reported at once.
 fn in_sync(state: State, as_requested: bool) -> Step {
     let degraded = state.confirmed().is_some_and(Confirmed::is_degraded);
     let requested = as_requested.then_some([Topic::Wish, Topic::Refused]).into_iter().flatten();
