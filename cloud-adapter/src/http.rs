@@ -22,7 +22,7 @@ pub(crate) async fn serve(listener: Listener, pages: Pages, stop: CancellationTo
     }
 }
 
-/// Joins the pages that all callers may read with the status pages, which only `readers` may read.
+/// Combines the open pages, which all callers may read, and the status pages, which only `readers` may read.
 pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

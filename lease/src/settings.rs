@@ -13,7 +13,7 @@ const NAMESPACE_MAX: usize = 63;
 pub struct Settings {
     /// The namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Lease.
     pub name: String,
     /// Identifies this process uniquely: `holderIdentity` while it leads.
     pub identity: String,

@@ -48,7 +48,7 @@ pub(crate) enum CallFailure {
 }
 
 impl Error {
-    /// Whether the cloud was unavailable, so that nodes wait for it.
+    /// Whether the whole pass is blocked by the adapter or the cloud behind it, so that all nodes wait.
     pub(crate) fn is_of_the_cloud(&self) -> bool {
         match self {
             Self::Adapter { .. } | Self::Elsewhere { .. } | Self::Superseded { .. } => true,

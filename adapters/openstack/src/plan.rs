@@ -258,7 +258,7 @@ impl<'a> Goal<'a> {
             )?);
         }
         let fixed = fixed.or(with_person);
-        // An adopted load balancer keeps its name, by which its creator finds it.
+        // An adopted load balancer keeps its name, because the controller that created it finds it by this name.
         let adopts = tags.contains(&ownership::adopted());
         let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));

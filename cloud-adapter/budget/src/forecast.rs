@@ -24,7 +24,7 @@ pub(crate) struct View<'a> {
 pub(crate) struct Forecast {
     /// Time at which the call would be sent.
     pub(crate) at: Time,
-    /// Time that each further call like this one would be sent later.
+    /// Interval at which further calls like this one would be sent.
     pub(crate) step: Duration,
     /// End of the pause that the vendor requested, if any.
     pub(crate) paused_until: Option<Time>,

@@ -125,7 +125,7 @@ pub(super) fn terms(request: &EnsureLoadBalancerRequest) -> Result<Terms, Adapte
     Ok(Terms { recreate: request.recreate(), adoption, known })
 }
 
-/// What a deletion removes besides the load balancers that the key owns.
+/// The adoption of a deletion: whether the deletion also removes a load balancer that has no owner tag yet.
 ///
 /// # Errors
 /// Returns `FIELD_INVALID` for an unknown value.

@@ -22,8 +22,8 @@ const RETRY: Duration = Duration::from_secs(5);
 impl<T: Item> Snapshot<T> {
     /// Lists whenever a listing is due, provided that there are watches and this replica leads. Never ends.
     ///
-    /// `who` identifies the adapter among those that share the account, such as by the cluster. It shifts the ticks, so that these adapters
-    /// do not list simultaneously.
+    /// `who` identifies the adapter among those that share the account, such as by the cluster. It shifts the times of
+    /// listings, so that these adapters do not list simultaneously.
     pub(crate) async fn keep_fresh(
         &self,
         source: &impl Collection<T>,

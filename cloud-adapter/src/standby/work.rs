@@ -117,7 +117,7 @@ impl<D: Driver> Work<D> {
         D: Collection<T>,
     {
         let Rpc { vendor, replica, access, instance_id, .. } = &self.rpc;
-        // The ticks of a cluster stay the same after restarts.
+        // The cluster's ID shifts the listings by the same part of the period after each restart; `instance_id` is random.
         let who = access.cluster_id.as_deref().unwrap_or(instance_id);
         snapshot.keep_fresh(&*self.driver, vendor, replica, who).await;
     }

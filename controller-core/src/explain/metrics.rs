@@ -28,7 +28,7 @@ impl Collector for Shown {
         count.encode(encoder.encode_descriptor("unsettled", help, None, count.metric_type())?)?;
         let oldest = ConstGauge::new(oldest.as_secs_f64());
         let (name, help) =
-            ("unsettled_oldest_seconds", "Seconds since the first of them has not been in sync");
+            ("unsettled_oldest_seconds", "How long the oldest unsettled object is not in sync");
         oldest.encode(encoder.encode_descriptor(name, help, None, oldest.metric_type())?)
     }
 }
