@@ -133,7 +133,7 @@ pub struct Owner {
 /// Different scopes never exclude each other.
 ///
 /// The adapter keeps the highest fences in memory. If the vendor has tags, it also writes fences there, on creation, on adoption and when a
-/// change is complete. So another process does not know those of writers that only changed backends or only deleted.
+/// change is complete. So another process does not know the fences of writers that only changed backends or only deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Fence {
     /// The writer's shard, such as `service-controller/3`.
@@ -1249,7 +1249,7 @@ pub struct InstanceRef {
     /// A hint: `Node.status.nodeInfo.systemUUID`.
     #[prost(string, tag = "3")]
     pub system_uuid: ::prost::alloc::string::String,
-    /// Hints: those that the kubelet reports.
+    /// Hints: the addresses that the kubelet reports.
     #[prost(string, repeated, tag = "4")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(oneof = "instance_ref::Ref", tags = "1, 2")]
@@ -1931,10 +1931,10 @@ pub struct LoadBalancer {
     pub applied_hash: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "7")]
     pub vendor_ids: ::core::option::Option<VendorIds>,
-    /// As `tcp/443`, without those of other sharers.
+    /// As `tcp/443`, without the listeners of other sharers.
     #[prost(string, repeated, tag = "8")]
     pub listeners: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Number, without those of other sharers.
+    /// Number, without the backends of other sharers.
     #[prost(uint32, tag = "9")]
     pub backends: u32,
     #[prost(string, tag = "10")]
@@ -2021,7 +2021,8 @@ pub struct PortStatus {
 /// The desired state. Unless stated otherwise, an unset or empty field, here or in a contained message, means the vendor's default.
 ///
 /// Pools, subnets, certificates and some parameters may need the permission of the adapter's operator for the namespace. Without it:
-/// FIELD_INVALID if there is no load balancer yet; IMMUTABLE_FIELD if there is one that does not use them.
+/// FIELD_INVALID if there is no load balancer yet; IMMUTABLE_FIELD if there is one that does not use the pool, subnet, certificate or
+/// parameter.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoadBalancerSpec {
     /// The Service's loadBalancerClass. Unset: the default.
@@ -2089,8 +2090,9 @@ pub struct LoadBalancerSpec {
     /// The vendor's ID of an existing load balancer to share: the listeners are added to it. Empty: not shared. Needs `lb.shared`, but no
     /// adoption. RESOURCE_GONE if the ID does not exist. Changing or removing the ID gets IMMUTABLE_FIELD.
     ///
-    /// Sharing needs consent, otherwise OWNED_BY_OTHER. In the owner's cluster, the owner's namespace and those in its `shared_with` have it.
-    /// Without an owner, a tag (`cloudadapter.dev/share`) or the adapter's operator must name the namespace.
+    /// Sharing needs consent, otherwise OWNED_BY_OTHER. In the owner's cluster, the owner's namespace and the namespaces in the owner's
+    /// `shared_with` have this consent. For a load balancer without an owner, a tag (`cloudadapter.dev/share`) or the adapter's operator must
+    /// name the namespace.
     ///
     /// Addresses, name, size, zone, tags and retention remain those of the owner. FIELD_INVALID: INTERNAL if the load balancer is public,
     /// other requested addresses, or a first IP family that it lacks. A port that another sharer uses gets FIELD_INVALID with that sharer's
@@ -2098,8 +2100,8 @@ pub struct LoadBalancerSpec {
     ///
     /// The owner is the Service that adopted the load balancer or for which it was created. A deletion removes only the parts of its key. The
     /// load balancer and its addresses stay while any Service of the owner's namespace uses it, and never pass to another namespace. The last
-    /// Service of that namespace removes the load balancer, unless a user created it. One that the vendor's former CCM created for this owner
-    /// becomes owned by it.
+    /// Service of that namespace removes the load balancer, unless a user created it. If the vendor's former CCM created the load balancer for
+    /// the Service of this request, that Service becomes its owner.
     #[prost(string, tag = "19")]
     pub load_balancer_id: ::prost::alloc::string::String,
     /// Other namespaces of this cluster whose Services may share this load balancer. Each at most once. Needs `lb.shared`.
@@ -2728,7 +2730,8 @@ pub struct DeleteLoadBalancerRequest {
     /// Write nothing and return `plan`.
     #[prost(bool, tag = "6")]
     pub dry_run: bool,
-    /// IF_UNOWNED also deletes one that the vendor's former CCM created for this owner and that was not adopted. Otherwise it stays.
+    /// IF_UNOWNED also deletes a load balancer that the vendor's former CCM created for this owner and that was not adopted. Otherwise such a
+    /// load balancer stays.
     #[prost(enumeration = "Adoption", tag = "7")]
     pub adoption: i32,
 }
@@ -2875,7 +2878,7 @@ pub enum Adoption {
     /// the vendor's former CCM created it, but not for this owner only; RESOURCE_GONE if the ID does not exist.
     ///
     /// A deletion of an adopted load balancer removes the parts of the key and the tags and keeps the rest, unless the operator allows its
-    /// deletion. It is never recreated.
+    /// deletion. An adopted load balancer is never recreated.
     ById = 3,
 }
 impl Adoption {
@@ -3081,7 +3084,7 @@ pub mod load_balancer_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Converges one load balancer to the desired state. Repeat it until the state is ACTIVE.
+        /// Converges one load balancer to the desired state. Repeat the call until the state is ACTIVE.
         ///
         /// The adapter works in a task that outlives the call: a cancelled call interrupts nothing, and the same request joins the running task.
         /// The call waits at most 2 s, and never beyond its deadline minus 0.5 s; then it returns PENDING. If there is nothing to do, it costs 0
@@ -3193,7 +3196,7 @@ pub mod load_balancer_service_server {
             tonic::Response<super::PutBackendSetResponse>,
             tonic::Status,
         >;
-        /// Converges one load balancer to the desired state. Repeat it until the state is ACTIVE.
+        /// Converges one load balancer to the desired state. Repeat the call until the state is ACTIVE.
         ///
         /// The adapter works in a task that outlives the call: a cancelled call interrupts nothing, and the same request joins the running task.
         /// The call waits at most 2 s, and never beyond its deadline minus 0.5 s; then it returns PENDING. If there is nothing to do, it costs 0
@@ -3547,7 +3550,7 @@ pub struct RouteKey {
 pub struct NextHop {
     #[prost(string, tag = "1")]
     pub provider_id: ::prost::alloc::string::String,
-    /// One of the instance's, of the destination's family. Empty: the driver finds it.
+    /// An address of the instance, in the destination's family. Empty: the driver finds it.
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
     /// Empty: the driver finds it.
