@@ -75,19 +75,20 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let adapter = Adapter::bind(driver(stop.clone()).await?, options).await?;
+        // Signals are handled from the beginning: the first process of a container has no default action for them.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let signalled = async {
+        let on_signal = stop.clone();
+        tokio::spawn(async move {
             tokio::select! {
                 _ = term.recv() => (),
                 _ = int.recv() => (),
             }
-            stop.cancel();
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            served = adapter.serve_through(stop.clone(), front) => served,
-            () = signalled => Ok(()),
+            on_signal.cancel();
+        });
+        let bind = async { Adapter::bind(driver(stop.clone()).await?, options).await };
+        match stop.run_until_cancelled(bind).await {
+            Some(adapter) => adapter?.serve_through(stop.clone(), front).await,
+            None => Ok(()),
         }
     })
 }

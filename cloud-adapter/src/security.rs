@@ -1,24 +1,45 @@
 //! Sets up TLS and authentication from the flags, and keeps certificates and token keys current.
 
+mod ca;
 mod options;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
-pub use self::options::{AuthenticationKind, SecurityOptions};
-use self::options::{Callers, Settings, TokenKeys};
+use anyhow::Context as _;
+use backon::{ExponentialBuilder, Retryable as _};
+
+use self::{
+    ca::CaSecret,
+    options::{Callers, Served, Settings, TokenKeys},
+};
+pub use self::{
+    ca::SecretName,
+    options::{AuthenticationKind, SecurityOptions},
+};
 use crate::{
     auth::{
-        Address, ApiServer, Authentication, Bearers, Gate, KeySource, Keys, Occasion, Refusals, Terms, Times,
-        Tls,
+        Address, ApiServer, ApiServerError, Authentication, Bearers, Gate, KeySource, Keys, Occasion,
+        Refusals, Terms, Times, Tls,
     },
     clock::wall,
     metrics::Metrics,
     reload,
     wrong_usage::WrongUsage,
 };
+
+/// Delays between attempts to read from the API server at start, about 35 s in all: it may restart, or the permission may be created after
+/// the pod.
+const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_secs(5))
+    .with_max_times(11);
 
 /// The layers between the port and the services.
 #[derive(Debug)]
@@ -41,11 +62,12 @@ pub(crate) struct Access {
 #[derive(Debug)]
 pub(crate) struct Fresh {
     tls: Option<Tls>,
+    ca: Option<CaSecret>,
     keys: Option<Arc<Keys>>,
 }
 
 impl Security {
-    /// Reads the files that the flags name.
+    /// Reads the files that the flags name, and the Secret and the cluster ID from the API server where the flags ask for them.
     ///
     /// # Errors
     /// Returns [`WrongUsage`] for invalid flags or files.
@@ -55,10 +77,19 @@ impl Security {
         metrics: &Metrics,
     ) -> anyhow::Result<Self> {
         let settings = options.check(address).map_err(|faults| WrongUsage(faults.join("; ")))?;
-        let Settings { tls, callers, identities, cluster_id, kubeconfig } = settings;
+        let Settings { tls, callers, identities, served, kubeconfig } = settings;
         if matches!(callers, Callers::Anyone) && !address.is_local() {
             tracing::warn!(%address, "Callers are not authenticated: any client that reaches the \
                                       port may do everything");
+        }
+        let cluster_id = match served {
+            Served::Any => None,
+            Served::Given(id) => Some(id.into()),
+            Served::OfApiServer => Some(cluster_id(&ApiServer::new(kubeconfig.clone())).await?.into()),
+        };
+        let ca = ca_secret(options, kubeconfig.clone());
+        if let Some(ca) = &ca {
+            prepare(ca).await?;
         }
         let tls = tls
             .map(|files| Tls::start(files, wall))
@@ -81,9 +112,35 @@ impl Security {
             gate: Gate::new(authentication, identities, refusals.clone()),
             terms,
             access: Access { cluster_id, refusals },
-            fresh: Fresh { tls, keys },
+            fresh: Fresh { tls, ca, keys },
         })
     }
+}
+
+async fn cluster_id(api: &ApiServer) -> anyhow::Result<String> {
+    let report = |error: &ApiServerError, retry_in: Duration| {
+        tracing::warn!(%error, ?retry_in, "Cannot read the UID of the namespace kube-system");
+    };
+    (async || api.cluster_id().await).retry(DELAYS).notify(report).await.context(
+        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set --cluster-id",
+    )
+}
+
+fn ca_secret(options: &SecurityOptions, kubeconfig: Option<PathBuf>) -> Option<CaSecret> {
+    let secret = options.tls_ca_secret.clone()?;
+    let (certificate, key) = (options.tls_ca_cert.clone()?, options.tls_ca_key.clone()?);
+    Some(CaSecret::new(ApiServer::new(kubeconfig), secret, certificate, key))
+}
+
+async fn prepare(ca: &CaSecret) -> anyhow::Result<()> {
+    let report = |error: &anyhow::Error, retry_in: Duration| {
+        tracing::warn!(
+            error = format!("{error:#}"),
+            ?retry_in,
+            "Cannot prepare the CA of the adapter's certificates"
+        );
+    };
+    (async || ca.prepare(wall()).await).retry(DELAYS).notify(report).await.context("--tls-ca-secret")
 }
 
 async fn authentication(
@@ -114,7 +171,7 @@ async fn authentication(
 impl Fresh {
     /// Reads files and keys periodically; never ends.
     pub(crate) async fn keep(self, metrics: Metrics) {
-        let Self { tls, keys } = self;
+        let Self { tls, ca, keys } = self;
         let refused = AtomicBool::new(false);
         let report = |occasion, result: Result<(), String>| {
             count(&metrics, &refused, occasion, result.is_ok());
@@ -137,7 +194,13 @@ impl Fresh {
                 None => std::future::pending().await,
             }
         };
-        tokio::join!(certificates, keys);
+        let authority = async {
+            match ca {
+                Some(ca) => ca.keep().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::join!(certificates, authority, keys);
     }
 }
 

@@ -28,9 +28,9 @@ pub use self::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct CommonArgs {
-    /// UID of the namespace kube-system: identifies this cluster in the cloud
+    /// UID of the namespace kube-system, which identifies this cluster in the cloud [default: read from the API server]
     #[arg(long, value_name = "UID", help_heading = "Cluster")]
-    pub cluster_id: String,
+    pub cluster_id: Option<String>,
 
     /// Display name of this cluster: part of names and descriptions in the cloud. While load balancers are taken over from the former cloud
     /// controller manager, use the name configured there, by which the load balancers are found
@@ -110,8 +110,10 @@ fn switches(flag: Arg) -> Arg {
 /// The shared flags, checked.
 #[derive(Clone, Debug)]
 pub struct CommonConfig {
-    /// The identity of this cluster.
-    pub cluster: Cluster,
+    /// The identity of this cluster in the cloud. `None`: the UID of the namespace kube-system, read from the API server at start.
+    pub cluster_id: Option<String>,
+    /// The display name of this cluster.
+    pub cluster_name: String,
     /// Kubeconfig files, which are merged in this order. Empty: in-cluster configuration.
     pub kubeconfig: Vec<PathBuf>,
     /// Rate limit for requests to the API server. `None`: unlimited.
@@ -169,7 +171,10 @@ impl CommonArgs {
     ///
     /// Returns `None` if a flag is invalid; `faults` has the reasons.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
-        let id = faults.check("--cluster-id <UID>", &self.cluster_id, cluster_id(&self.cluster_id));
+        let cluster_id = match &self.cluster_id {
+            Some(id) => Some(faults.check("--cluster-id <UID>", id, cluster_id(id))),
+            None => None,
+        };
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
         let adapter = self.adapter.check(faults);
         let election = self.election.check(faults);
@@ -183,8 +188,13 @@ impl CommonArgs {
         let kubeconfig = self.kubeconfig(faults);
         let kube_api_rate = self.rate(faults);
         level?;
+        let cluster_id = match cluster_id {
+            Some(checked) => Some(checked?),
+            None => None,
+        };
         Some(CommonConfig {
-            cluster: Cluster { id: id?, name: name? },
+            cluster_id,
+            cluster_name: name?,
             kubeconfig: kubeconfig?,
             kube_api_rate,
             listing: if self.streaming_lists { Listing::Stream } else { Listing::Pages },
@@ -354,12 +364,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cluster_id_must_be_given() {
-        let config = parse(&["--cluster-id", "u-1"]).expect("the defaults are valid");
-        assert_eq!(config.cluster, Cluster { id: "u-1".to_owned(), name: "kubernetes".to_owned() });
+    fn no_flag_must_be_given() {
+        let config = parse(&[]).expect("the defaults are valid");
+        assert_eq!((config.cluster_id, config.cluster_name.as_str()), (None, "kubernetes"));
         assert_eq!(config.adapter.target().to_string(), "http://cloud-adapter:8443");
-        let error = parse(&[]).expect_err("the cluster ID is missing");
-        assert!(error.contains("--cluster-id <UID>"), "{error}");
     }
 
     // Behaviour: P1
@@ -446,14 +454,14 @@ mod tests {
     fn the_last_value_of_a_flag_counts() {
         let flags = ["--cluster-id=u", "--cluster-name=a", "--cluster-name=b", "--cluster-id", "v"];
         let config = parse(&flags).expect("as with the flags of Kubernetes' own programs");
-        assert_eq!(config.cluster, Cluster { id: "v".to_owned(), name: "b".to_owned() });
+        assert_eq!((config.cluster_id.as_deref(), config.cluster_name.as_str()), (Some("v"), "b"));
     }
 
     // Behaviour: P24
     #[test]
     fn an_underscore_in_the_name_of_a_flag_is_a_dash() {
         let config = parse(&["--cluster_id", "u_1", "--cluster_name=a_b=c_d"]).expect("good");
-        assert_eq!(config.cluster, Cluster { id: "u_1".to_owned(), name: "a_b=c_d".to_owned() });
+        assert_eq!((config.cluster_id.as_deref(), config.cluster_name.as_str()), (Some("u_1"), "a_b=c_d"));
         let error = parse(&["--cluster_id=u", "--cloud_provider=gce"]).expect_err("an unknown flag");
         assert!(error.contains("--cloud-provider': belongs to the adapter"), "{error}");
     }

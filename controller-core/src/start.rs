@@ -4,6 +4,7 @@
 //! process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
 //! taken its only Lease.
 
+mod cluster_id;
 mod metrics;
 mod pulse;
 mod scope;
@@ -32,7 +33,7 @@ use self::{pulse::Pulse, scope::Keeper, tasks::Tasks};
 use crate::{
     Clock,
     adapter::Adapter,
-    config::{CommonConfig, Listing, SecurePages},
+    config::{Cluster, CommonConfig, Listing, SecurePages},
     events::{self, Recorder},
     explain::{self, Explain, Identity},
     health::{self, Health},
@@ -287,20 +288,21 @@ where
         .build()
         .context("cannot start the tokio runtime")?;
     runtime.block_on(async {
-        let process = process(names, config).await?;
-        let stop = process.stop.clone();
-        let signals = stop_on_signal(stop)?;
-        let cluster_id = &config.cluster.id;
+        let stop = CancellationToken::new();
+        // Signals are handled from the beginning: the first process of a container has no default action for them.
+        tokio::spawn(stop_on_signal(stop.clone())?);
+        let Some(process) = stop.run_until_cancelled(process(names, config)).await.transpose()? else {
+            return Ok(());
+        };
+        let process = Process { stop, ..process };
+        let cluster_id = process.adapter.cluster_id();
         let endpoint = config.adapter.target();
         let version = env!("CARGO_PKG_VERSION");
         info!(controller = names.controller, version, cluster_id, %endpoint, "Starting the controller");
         if config.dry_run {
             warn!("Running with --dry-run: this controller changes nothing and shows its plans at /plan");
         }
-        tokio::select! {
-            ended = Box::pin(controller(process)) => ended?,
-            never = signals => match never {},
-        }
+        Box::pin(controller(process)).await?;
         info!(controller = names.controller, "Stopped the controller");
         Ok(())
     })
@@ -344,6 +346,11 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let clock = Clock::system();
     let kubeconfig = kube_api::config(&config.kubeconfig).await;
     let kubeconfig = kubeconfig.context("cannot configure the client for the API server")?;
+    let id = match &config.cluster_id {
+        Some(id) => id.clone(),
+        None => cluster_id::read(kube_api::plain_client(kubeconfig.clone())?).await?,
+    };
+    let cluster = Cluster { id, name: config.cluster_name.clone() };
     let candidate = match &config.election {
         None => None,
         Some(election) => {
@@ -353,7 +360,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     };
     let terms = match &candidate {
         Some(candidate) => candidate.terms.clone(),
-        None => vec![Term::of_one_process(&clock, &config.cluster.id)],
+        None => vec![Term::of_one_process(&clock, &cluster.id)],
     };
     let shards = Shards::new(names.controller, terms);
     let requests = Requests::new(shards.clone(), config.kube_api_rate);
@@ -361,7 +368,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let kube = kube_api::client(kubeconfig, &requests)?;
     let channel = config.adapter.clone().through(kube.clone()).open();
     let channel = channel.with_context(|| format!("--adapter-endpoint {}", config.adapter.target()))?;
-    let adapter = Adapter::over(channel, config.cluster.clone(), &clock).writing_in(shards.clone());
+    let adapter = Adapter::over(channel, cluster, &clock).writing_in(shards.clone());
     let address = config.http_address;
     let listener = Listener::bind(address).with_context(|| format!("--http-address {address}"))?;
     let secure = match &config.secure_pages {
@@ -379,7 +386,7 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
 }
 
 /// Cancels `stop` on SIGTERM and SIGINT.
-fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output = std::convert::Infallible>> {
+fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     Ok(async move {
@@ -389,7 +396,6 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
         };
         info!(signal = name, "Received a signal to stop; finishing the work in progress");
         stop.cancel();
-        std::future::pending().await
     })
 }
 

@@ -4,10 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair, KeyUsagePurpose,
 };
+use serde_json::json;
 
 /// Files of a control plane's identity.
 #[derive(Clone, Debug)]
@@ -58,6 +62,19 @@ impl Pki {
 pub fn new_authority() -> anyhow::Result<(String, String)> {
     let ca = authority().context("cannot create a certificate authority")?;
     Ok((ca.pem(), ca.key().serialize_pem()))
+}
+
+/// Puts a certificate authority into the Secret of the adapter, if the Secret has none.
+pub(crate) async fn fill_ca(client: &Client, namespace: &str) -> anyhow::Result<()> {
+    const SECRET: &str = "cloud-adapter-ca";
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let Some(secret) = secrets.get_opt(SECRET).await? else { return Ok(()) };
+    if secret.data.is_some_and(|data| data.contains_key("ca.crt")) {
+        return Ok(());
+    }
+    let (certificate, key) = new_authority()?;
+    let patch = Patch::Merge(json!({ "stringData": { "ca.crt": certificate, "ca.key": key } }));
+    secrets.patch(SECRET, &PatchParams::default(), &patch).await.context("cannot write the CA").map(drop)
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {

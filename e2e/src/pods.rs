@@ -16,23 +16,25 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use http::Method;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PodSpec, Service};
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 
 use crate::control_plane::ControlPlane;
 use crate::eventually::eventually;
 use crate::helm::Release;
 use crate::http::Http;
 use crate::metrics::by_label;
+use crate::pki;
 use crate::pod_ip::pod_ip;
 use crate::process::{Launch, Process, tail};
 
 use container::{Container, Ports, Surroundings};
 use endpoints::Replica;
+use volumes::Materialised;
 
 pub(crate) use identity::token;
 pub use once::run_pod;
@@ -49,6 +51,8 @@ pub struct Pod {
     container: Container,
     launch: Launch,
     source: Source,
+    /// The key that a volume lacks, as after the last look at the volumes. The pod cannot start.
+    missing: Option<String>,
     user: String,
     process: Option<Process>,
     http: Http,
@@ -62,9 +66,23 @@ struct Source {
     dir: PathBuf,
 }
 
+impl Source {
+    async fn materialise(&self, client: &Client) -> anyhow::Result<Materialised> {
+        volumes::materialise(client, &self.namespace, &self.spec, &self.dir).await
+    }
+}
+
 impl Pods {
     /// Reads the release's Deployments from the API server and prepares volumes and identities for their containers. Does not start them.
+    ///
+    /// The CA of the adapter exists already, as if an adapter had run before, so that tests can start the pods in any order.
     pub async fn from_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
+        pki::fill_ca(&control_plane.client(), &release.namespace).await?;
+        Self::from_new_release(control_plane, release).await
+    }
+
+    /// Does the same without the CA. The controllers start when the adapter has created the CA; see [`Pods::start_waiting`].
+    pub async fn from_new_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), &release.namespace);
@@ -90,15 +108,31 @@ impl Pods {
     /// Updates the volumes of all pods with changes of ConfigMaps and Secrets, and new tokens, as a kubelet does.
     pub async fn refresh_volumes(&self, control_plane: &ControlPlane) -> anyhow::Result<()> {
         for pod in self.pods.values() {
-            let Source { namespace, spec, dir } = &pod.source;
-            volumes::materialise(&control_plane.client(), namespace, spec, dir).await?;
+            pod.source.materialise(&control_plane.client()).await?;
         }
         Ok(())
     }
 
-    /// Starts all pods that do not run.
+    /// Starts all pods that do not run and whose volumes are complete.
     pub fn start(&mut self) -> anyhow::Result<()> {
-        self.pods.values_mut().filter(|pod| pod.process.is_none()).try_for_each(Pod::start)
+        let mut pods = self.pods.values_mut().filter(|pod| pod.process.is_none() && pod.missing.is_none());
+        pods.try_for_each(Pod::start)
+    }
+
+    /// Starts the pods whose volumes become complete while others run, as a kubelet does.
+    pub async fn start_waiting(&mut self, client: &Client, deadline: Duration) -> anyhow::Result<()> {
+        for pod in self.pods.values_mut().filter(|pod| pod.missing.is_some()) {
+            let source = &pod.source;
+            let complete = || async {
+                let missing = source.materialise(client).await?.missing;
+                ensure!(missing.is_none(), "the volumes have no key {missing:?}");
+                Ok(())
+            };
+            eventually("all keys of the volumes exist", deadline, complete).await?;
+            pod.missing = None;
+            pod.start()?;
+        }
+        Ok(())
     }
 
     /// Waits until all pods are ready.
@@ -135,11 +169,12 @@ impl Pod {
         let dir = control_plane.dir().join("pods").join(&name);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
 
-        let volumes = volumes::materialise(&control_plane.client(), &namespace, template, &dir).await?;
-        let identity = identity::of(control_plane, &namespace, template, &dir).await?;
+        let source = Source { namespace: namespace.clone(), spec: template.clone(), dir };
+        let Materialised { volumes, missing } = source.materialise(&control_plane.client()).await?;
+        let identity = identity::of(control_plane, &namespace, template, &source.dir).await?;
         let surroundings = Surroundings {
             pod: name.clone(),
-            namespace: namespace.clone(),
+            namespace,
             volumes,
             ip: pod_ip()?,
             ports: replica.ports.clone(),
@@ -154,8 +189,8 @@ impl Pod {
             env,
             log_dir: control_plane.log_dir(),
         };
-        let source = Source { namespace, spec: template.clone(), dir };
-        Ok(Self { container, launch, source, user: identity.user, process: None, http: Http::new()? })
+        let http = Http::new()?;
+        Ok(Self { container, launch, source, missing, user: identity.user, process: None, http })
     }
 
     /// The name of the Deployment, followed by a number for all replicas but the first.
@@ -195,6 +230,12 @@ impl Pod {
     /// Starts the program.
     pub fn start(&mut self) -> anyhow::Result<()> {
         ensure!(!self.is_running(), "{} already runs", self.name());
+        if let Some(key) = &self.missing {
+            bail!(
+                "{} waits for the key {key} of a volume: start what writes it, and call start_waiting",
+                self.name()
+            );
+        }
         let hint = "build the programs first: `cargo xtask test e2e` does this";
         self.process = Some(self.launch.start().context(hint)?);
         Ok(())

@@ -1,6 +1,7 @@
-//! Requests to the API server: reads the signing keys of tokens, and reviews tokens.
+//! Requests to the API server: reads the signing keys of tokens, the ID of the cluster and the CA, and reviews tokens.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     future::Future,
     iter::successors,
@@ -9,14 +10,23 @@ use std::{
 };
 
 use cloud_lease::without_secrets;
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
+        core::v1::{Namespace, Secret},
+    },
+};
 use kube::{
     Api, Client, Config,
-    api::PostParams,
+    api::{Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::Mutex;
+
+use crate::security::SecretName;
 
 /// Timeout of a request. Short, because callers wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -99,6 +109,34 @@ impl ApiServer {
             .ask(async |client| Api::<TokenReview>::all(client).create(&PostParams::default(), &review).await)
             .await?;
         Ok(answer.status.unwrap_or_default())
+    }
+
+    /// Reads the UID of the namespace kube-system, which identifies the cluster.
+    pub(crate) async fn cluster_id(&self) -> Result<String, ApiServerError> {
+        let namespace =
+            self.ask(async |client| Api::<Namespace>::all(client).get_metadata("kube-system").await).await?;
+        namespace.metadata.uid.ok_or_else(|| ApiServerError::Refused("the namespace has no UID".to_owned()))
+    }
+
+    /// Reads a Secret.
+    pub(crate) async fn secret(&self, of: &SecretName) -> Result<Secret, ApiServerError> {
+        self.ask(async |client| Api::<Secret>::namespaced(client, &of.namespace).get(&of.name).await).await
+    }
+
+    /// Writes the data of a Secret. The API server refuses the request if the Secret no longer has this resource version.
+    pub(crate) async fn fill_secret(
+        &self,
+        of: &SecretName,
+        data: BTreeMap<&str, ByteString>,
+        version: &str,
+    ) -> Result<(), ApiServerError> {
+        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "data": data }));
+        self.ask(async |client| {
+            let secrets = Api::<Secret>::namespaced(client, &of.namespace);
+            secrets.patch_metadata(&of.name, &PatchParams::default(), &patch).await
+        })
+        .await
+        .map(drop)
     }
 
     async fn ask<T>(

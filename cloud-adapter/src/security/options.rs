@@ -5,16 +5,20 @@ use std::{path::PathBuf, sync::Arc};
 use clap::{Args, ValueEnum};
 use telemetry::pages::Readers;
 
+use super::ca::SecretName;
 use crate::auth::{Address, Identities, Identity, ServerIdentity, TlsFiles};
 
 /// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";
 
+/// The default audience of tokens.
+const AUDIENCE: &str = "cloud-adapter";
+
 /// Flags for callers, their authentication, and the certificate of the port.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SecurityOptions {
-    /// UID of the namespace kube-system of the served cluster. Calls for other clusters are refused. Required unless --authentication is
-    /// none; without the UID, all clusters are then served
+    /// UID of the namespace kube-system of the served cluster. Calls for other clusters are refused [default: read from the API server;
+    /// with --authentication none, all clusters are served]
     #[arg(long, value_name = "UID", help_heading = "Callers")]
     pub cluster_id: Option<String>,
 
@@ -25,6 +29,11 @@ pub struct SecurityOptions {
     /// Key of the CA in --tls-ca-cert (PEM)
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_ca_key: Option<PathBuf>,
+
+    /// Secret that keeps the CA, in its keys ca.crt and ca.key. The adapter creates the CA if the Secret has no data, and writes both to the
+    /// files --tls-ca-cert and --tls-ca-key, which must be in memory. The Secret must exist; allow `get` and `patch` on this Secret only
+    #[arg(long, value_name = "NAMESPACE/NAME", help_heading = "TLS", requires_all = ["tls_ca_cert", "tls_ca_key"])]
+    pub tls_ca_secret: Option<SecretName>,
 
     /// DNS names or addresses in the certificates that the adapter issues for itself, as clients expect them [default: cloud-adapter]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "TLS")]
@@ -56,7 +65,7 @@ pub struct SecurityOptions {
     #[arg(long, value_name = "URL", help_heading = "Callers")]
     pub token_issuer: Option<String>,
 
-    /// Required audience of tokens, which must be their only one [default: cloudadapter.CLUSTER-ID]
+    /// Required audience of tokens, which must be their only one [default: cloud-adapter]
     #[arg(long, value_name = "AUDIENCE", help_heading = "Callers")]
     pub token_audience: Option<String>,
 
@@ -102,9 +111,19 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) callers: Callers,
     pub(crate) identities: Identities,
-    /// The cluster that is served. `None`: any cluster.
-    pub(crate) cluster_id: Option<Arc<str>>,
+    pub(crate) served: Served,
     pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// The clusters whose calls are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The cluster with this ID.
+    Given(String),
+    /// The cluster of the API server, whose ID is read at start.
+    OfApiServer,
+    /// All clusters.
+    Any,
 }
 
 /// The authentication of callers, with its settings.
@@ -146,24 +165,21 @@ impl SecurityOptions {
         }
         let kind = self.proof();
         let callers = self.callers(kind, plain, &mut faults);
-        if kind != AuthenticationKind::None && self.cluster_id.is_none() {
-            faults.push(
-                "--cluster-id: is missing: set the UID of the namespace kube-system, so that callers \
-                 cannot name another cluster"
-                    .to_owned(),
-            );
-        }
         self.unused(kind, &mut faults);
         let identities = Identities::new(&self.identity).unwrap_or_else(|fault| {
             faults.push(format!("--identity: {fault}"));
             Identities::default()
         });
-        let cluster_id = self.cluster_id.as_deref().map(Arc::from);
+        let served = match &self.cluster_id {
+            Some(id) => Served::Given(id.clone()),
+            None if kind == AuthenticationKind::None => Served::Any,
+            None => Served::OfApiServer,
+        };
         match (callers, faults.is_empty()) {
             (Some(callers), true) => {
                 // An empty variable is treated as unset.
                 let kubeconfig = self.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty());
-                Ok(Settings { tls, callers, identities, cluster_id, kubeconfig })
+                Ok(Settings { tls, callers, identities, served, kubeconfig })
             }
             _ => Err(faults),
         }
@@ -216,9 +232,9 @@ impl SecurityOptions {
             AuthenticationKind::None => Some(Callers::Anyone),
             AuthenticationKind::ServiceAccount => {
                 let keys = self.keys(faults)?;
-                Some(Callers::Offline { audience: self.audience()?, keys })
+                Some(Callers::Offline { audience: self.audience(), keys })
             }
-            AuthenticationKind::TokenReview => Some(Callers::Review { audience: self.audience()? }),
+            AuthenticationKind::TokenReview => Some(Callers::Review { audience: self.audience() }),
             AuthenticationKind::ClientCertificate => {
                 if plain {
                     faults.push(
@@ -241,10 +257,8 @@ impl SecurityOptions {
         }
     }
 
-    /// The required audience. `None`: there is no cluster ID either, which [`Self::check`] has already reported.
-    fn audience(&self) -> Option<String> {
-        let of = |cluster: &String| format!("cloudadapter.{cluster}");
-        self.token_audience.clone().or_else(|| self.cluster_id.as_ref().map(of))
+    fn audience(&self) -> String {
+        self.token_audience.clone().unwrap_or_else(|| AUDIENCE.to_owned())
     }
 
     fn keys(&self, faults: &mut Vec<String>) -> Option<TokenKeys> {
@@ -348,20 +362,30 @@ mod tests {
     fn tls_requires_authentication_by_default() {
         let settings = checked("0.0.0.0:8443", &format!("{TLS} {NODE} --cluster-id abc")).expect("complete");
         let keys = TokenKeys::Discovered { issuer: None };
-        assert_eq!(settings.callers, Callers::Offline { audience: "cloudadapter.abc".into(), keys });
+        assert_eq!(settings.callers, Callers::Offline { audience: AUDIENCE.into(), keys });
         let names = ["cloud-adapter".to_owned()].to_vec();
         let identity =
             ServerIdentity::Authority { certificate: "ca.crt".into(), key: "ca.key".into(), names };
         assert_eq!(settings.tls, Some(TlsFiles { identity, client_ca: None }));
-        assert_eq!(settings.cluster_id.as_deref(), Some("abc"));
+        assert_eq!(settings.served, Served::Given("abc".to_owned()));
         let anyone = checked("0.0.0.0:8443", &format!("{TLS} --authentication none")).expect("said");
-        assert_eq!(anyone.callers, Callers::Anyone);
+        assert_eq!((anyone.callers, anyone.served), (Callers::Anyone, Served::Any));
+    }
+
+    #[test]
+    fn cluster_of_authenticated_callers_is_read_from_the_api_server() {
+        for flags in [
+            format!("{TLS} {NODE}"),
+            format!("{NODE} --authentication token-review"),
+            format!("{TLS} {NODE} --authentication client-certificate --client-ca a --trust-domain b"),
+        ] {
+            assert_eq!(checked("127.0.0.1:0", &flags).expect(&flags).served, Served::OfApiServer);
+        }
     }
 
     #[test]
     fn authentication_kinds_require_their_flags() {
         for (flags, wanted) in [
-            (format!("{TLS} {NODE}"), "--cluster-id: is missing"),
             (format!("{TLS} --cluster-id abc"), "--identity: no ServiceAccount has a role"),
             (format!("{TLS} {NODE} --cluster-id a --token-jwks keys.json"), "--token-issuer: is missing"),
             (format!("{TLS} {NODE} --authentication client-certificate"), "--client-ca: is missing"),
@@ -369,12 +393,6 @@ mod tests {
             (
                 format!("{NODE} --authentication client-certificate --client-ca a --trust-domain b"),
                 "--authentication client-certificate: requires TLS",
-            ),
-            (format!("{NODE} --authentication token-review"), "--cluster-id: is missing"),
-            (format!("{NODE} --authentication token-review --token-audience x"), "--cluster-id: is missing"),
-            (
-                format!("{TLS} {NODE} --authentication client-certificate --client-ca a --trust-domain b"),
-                "--cluster-id: is missing",
             ),
         ] {
             let fault = checked("127.0.0.1:0", &flags).expect_err(&flags);
@@ -396,6 +414,8 @@ mod tests {
         for (flags, wanted) in [
             ("--tls-ca-cert a", "--tls-ca-key: is missing"),
             ("--tls-key a", "--tls-cert: is missing"),
+            ("--tls-ca-secret a/b", "--tls-ca-cert"),
+            (&format!("{TLS} --tls-ca-secret b"), "use NAMESPACE/NAME"),
             ("--tls-cert a --tls-key b --tls-ca-cert a --tls-ca-key b", "set only one pair"),
             ("--tls-server-names a", "--tls-server-names: applies to certificates"),
             ("--tls-cert a --tls-key b --insecure --authentication none", "--insecure: applies to plaintext"),

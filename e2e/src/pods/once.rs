@@ -27,7 +27,7 @@ pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) 
     let surroundings = Surroundings {
         pod: name.to_owned(),
         namespace: namespace.to_owned(),
-        volumes: volumes::materialise(&client, namespace, &spec, &dir).await?,
+        volumes: volumes::materialise(&client, namespace, &spec, &dir).await?.volumes,
         ip: pod_ip()?,
         ports: Ports::default(),
     };

@@ -16,6 +16,14 @@ use super::identity;
 /// The directories of a pod's volumes, by the volumes' names.
 pub(crate) type Volumes = BTreeMap<String, PathBuf>;
 
+/// The volumes of a pod, and what they lack.
+#[derive(Debug)]
+pub(crate) struct Materialised {
+    pub(crate) volumes: Volumes,
+    /// The first key that a Secret or ConfigMap does not have yet. A kubelet starts no container of the pod before the key exists.
+    pub(crate) missing: Option<String>,
+}
+
 /// The paths of volumes in a container and on the host. The longest are first, so that nested mounts are found.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
@@ -26,16 +34,19 @@ pub(crate) async fn materialise(
     namespace: &str,
     pod: &PodSpec,
     dir: &Path,
-) -> anyhow::Result<Volumes> {
-    let mut volumes = Volumes::new();
+) -> anyhow::Result<Materialised> {
+    let (mut volumes, mut missing) = (Volumes::new(), None);
     for volume in pod.volumes.iter().flatten() {
         let to = dir.join("volumes").join(&volume.name);
         fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
-        let files = files(client, namespace, pod, volume).await?;
-        publish(&to, &files).with_context(|| format!("cannot write volume {}", volume.name))?;
+        // The pod itself writes to an emptyDir.
+        if volume.empty_dir.is_none() {
+            let files = files(client, namespace, pod, volume, &mut missing).await?;
+            publish(&to, &files).with_context(|| format!("cannot write volume {}", volume.name))?;
+        }
         volumes.insert(volume.name.clone(), to);
     }
-    Ok(volumes)
+    Ok(Materialised { volumes, missing })
 }
 
 /// Replaces all files at once, as a kubelet does: `..data` links to a directory with this version, and each file is a link through
@@ -85,23 +96,30 @@ impl Mounts {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-async fn files(client: &Client, namespace: &str, pod: &PodSpec, volume: &Volume) -> anyhow::Result<Files> {
+async fn files(
+    client: &Client,
+    namespace: &str,
+    pod: &PodSpec,
+    volume: &Volume,
+    missing: &mut Option<String>,
+) -> anyhow::Result<Files> {
     let name = &volume.name;
     let found = if let Some(source) = &volume.config_map {
-        config_map(client, namespace, &source.name, source.items.as_deref()).await
+        let all = config_map(client, namespace, &source.name).await;
+        all.map(|files| select(files, source.items.as_deref(), missing))
     } else if let Some(source) = &volume.secret {
-        secret(client, namespace, source.secret_name.as_deref().unwrap_or_default(), source.items.as_deref())
-            .await
+        let all = secret(client, namespace, source.secret_name.as_deref().unwrap_or_default()).await;
+        all.map(|files| select(files, source.items.as_deref(), missing))
     } else if let Some(source) = &volume.projected {
         let mut files = Files::new();
         for source in source.sources.iter().flatten() {
             files.extend(
-                projected(client, namespace, pod, source).await.with_context(|| format!("volume {name}"))?,
+                projected(client, namespace, pod, source, missing)
+                    .await
+                    .with_context(|| format!("volume {name}"))?,
             );
         }
         Ok(files)
-    } else if volume.empty_dir.is_some() {
-        Ok(Files::new())
     } else {
         bail!("only configMap, secret, projected and emptyDir are supported here")
     };
@@ -113,12 +131,15 @@ async fn projected(
     namespace: &str,
     pod: &PodSpec,
     source: &VolumeProjection,
+    missing: &mut Option<String>,
 ) -> anyhow::Result<Files> {
     if let Some(source) = &source.config_map {
-        return config_map(client, namespace, &source.name, source.items.as_deref()).await;
+        let all = config_map(client, namespace, &source.name).await?;
+        return Ok(select(all, source.items.as_deref(), missing));
     }
     if let Some(source) = &source.secret {
-        return secret(client, namespace, &source.name, source.items.as_deref()).await;
+        let all = secret(client, namespace, &source.name).await?;
+        return Ok(select(all, source.items.as_deref(), missing));
     }
     let source = source.service_account_token.as_ref();
     let source = source.context("only configMap, secret and serviceAccountToken can be projected here")?;
@@ -129,38 +150,31 @@ async fn projected(
     Ok(Files::from([(source.path.clone(), token.into_bytes())]))
 }
 
-async fn config_map(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    items: Option<&[KeyToPath]>,
-) -> anyhow::Result<Files> {
+async fn config_map(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Files> {
     let objects: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let object = objects.get_opt(name).await?.with_context(|| format!("cannot read ConfigMap {name}"))?;
     let text = object.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
     let binary = object.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
-    select(text.chain(binary).collect(), items)
+    Ok(text.chain(binary).collect())
 }
 
-async fn secret(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    items: Option<&[KeyToPath]>,
-) -> anyhow::Result<Files> {
+async fn secret(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Files> {
     let objects: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let object = objects.get_opt(name).await?.with_context(|| format!("cannot read Secret {name}"))?;
-    select(object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect(), items)
+    Ok(object.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect())
 }
 
-/// Returns all keys, or the requested keys under their requested names.
-fn select(files: Files, items: Option<&[KeyToPath]>) -> anyhow::Result<Files> {
-    let Some(items) = items else { return Ok(files) };
-    let pick = |item: &KeyToPath| {
-        let content = files.get(&item.key).with_context(|| format!("unknown key {}", item.key))?;
-        Ok((item.path.clone(), content.clone()))
-    };
-    items.iter().map(pick).collect()
+/// Returns all keys, or the requested keys under their requested names. `missing` becomes the first requested key that is missing.
+fn select(mut files: Files, items: Option<&[KeyToPath]>, missing: &mut Option<String>) -> Files {
+    let Some(items) = items else { return files };
+    let mut selected = Files::new();
+    for item in items {
+        match files.remove(&item.key) {
+            Some(content) => drop(selected.insert(item.path.clone(), content)),
+            None => *missing = missing.take().or_else(|| Some(item.key.clone())),
+        }
+    }
+    selected
 }
 
 #[cfg(test)]

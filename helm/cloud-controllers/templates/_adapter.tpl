@@ -7,7 +7,7 @@ cloud-adapter
 
 {{/* Audience of the tokens for the adapter, which no other server accepts. Takes the root. */}}
 {{- define "cloud-controllers.adapterAudience" -}}
-cloudadapter.{{ include "cloud-controllers.clusterId" . }}
+{{ include "cloud-controllers.adapterName" . }}.{{ .Release.Namespace }}.svc
 {{- end }}
 
 {{/*
@@ -46,14 +46,26 @@ cloud-adapter-ca
 
 {{/* Volume with the certificate authority and the token; empty if neither is used. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientVolume" -}}
-{{- $secret := include "cloud-controllers.adapterTlsSecret" . -}}
-{{- $token := ne .Values.adapter.authentication "none" -}}
-{{- if or $secret $token -}}
+{{- include "cloud-controllers.adapterVolume" (dict "root" . "secret" (include "cloud-controllers.adapterTlsSecret" .)) -}}
+{{- end }}
+
+{{/*
+The same volume for a replica of the adapter. In mode generated it has no certificate authority, because the pod would wait for the Secret
+that the adapter itself fills; the adapter has the certificate authority already. Takes the root.
+*/}}
+{{- define "cloud-controllers.adapterPeerVolume" -}}
+{{- $secret := ternary "" (include "cloud-controllers.adapterTlsSecret" .) (eq .Values.adapter.tls.mode "generated") -}}
+{{- include "cloud-controllers.adapterVolume" (dict "root" . "secret" $secret) -}}
+{{- end }}
+
+{{- define "cloud-controllers.adapterVolume" -}}
+{{- $token := ne .root.Values.adapter.authentication "none" -}}
+{{- if or .secret $token -}}
 - name: adapter-client
   projected:
     sources:
-      {{- with $secret }}
-      # Only the certificate: the key is for the adapter alone.
+      {{- with .secret }}
+      # Only the certificate: the key is for the adapter alone. The pod starts when the adapter has created the certificate.
       - secret:
           name: {{ . | quote }}
           items:
@@ -63,7 +75,7 @@ cloud-adapter-ca
       {{- if $token }}
       - serviceAccountToken:
           path: token
-          audience: {{ include "cloud-controllers.adapterAudience" . }}
+          audience: {{ include "cloud-controllers.adapterAudience" .root }}
           expirationSeconds: 600
       {{- end }}
 {{- end -}}
@@ -72,10 +84,20 @@ cloud-adapter-ca
 {{/* Mount of the volume adapter-client; empty if the volume is. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientMount" -}}
 {{- if include "cloud-controllers.adapterClientVolume" . -}}
+{{- include "cloud-controllers.adapterMount" . -}}
+{{- end -}}
+{{- end }}
+
+{{- define "cloud-controllers.adapterPeerMount" -}}
+{{- if include "cloud-controllers.adapterPeerVolume" . -}}
+{{- include "cloud-controllers.adapterMount" . -}}
+{{- end -}}
+{{- end }}
+
+{{- define "cloud-controllers.adapterMount" -}}
 - name: adapter-client
   mountPath: /var/run/secrets/cloud-adapter
   readOnly: true
-{{- end -}}
 {{- end }}
 
 {{/* Flags of the adapter for its certificate and the authentication of its callers. Takes the root. */}}
@@ -83,6 +105,7 @@ cloud-adapter-ca
 {{- $tls := .Values.adapter.tls -}}
 {{- $namespace := .Release.Namespace -}}
 {{- if eq $tls.mode "generated" -}}
+- --tls-ca-secret={{ $namespace }}/{{ include "cloud-controllers.adapterTlsSecret" . }}
 - --tls-ca-cert=/var/run/secrets/cloud-adapter-tls/ca.crt
 - --tls-ca-key=/var/run/secrets/cloud-adapter-tls/ca.key
 - --tls-server-names={{ $tls.serverName }},{{ include "cloud-controllers.adapterName" . }}.{{ $namespace }}.svc
@@ -94,6 +117,7 @@ cloud-adapter-ca
 {{ end -}}
 - --authentication={{ .Values.adapter.authentication }}
 {{- if ne .Values.adapter.authentication "none" }}
+- --token-audience={{ include "cloud-controllers.adapterAudience" . }}
 {{- range $role := list "node-controller" "service-controller" "route-controller" }}
 - --identity={{ $role }}={{ $namespace }}/{{ include "cloud-controllers.serviceAccount" (dict "component" $role) }}
 {{- end }}

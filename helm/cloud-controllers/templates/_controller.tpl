@@ -62,7 +62,9 @@ containers:
   - name: {{ .component }}
     {{- include "cloud-controllers.containerSpec" (merge (dict "image" .component) .) | nindent 4 }}
     args:
-      - --cluster-id={{ include "cloud-controllers.clusterId" $root }}
+      {{- with include "cloud-controllers.clusterIdArg" $root }}
+      {{- . | nindent 6 }}
+      {{- end }}
       - --cluster-name={{ $root.Values.clusterName }}
       - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
       - --shards={{ int .values.shards }}
@@ -121,6 +123,7 @@ metadata:
   labels: {{- $labels }}
 rules:
   {{- toYaml .rules | nindent 2 }}
+  {{- include "cloud-controllers.clusterIdRule" .root | nindent 2 }}
   - apiGroups: [""]
     resources: [events]
     verbs: [create, patch]

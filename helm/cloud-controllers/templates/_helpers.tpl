@@ -26,13 +26,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}:{{ int .port }}
 {{- end }}
 
-{{/* Identity of the cluster: clusterId, else looked up, else empty. Takes the root. */}}
-{{- define "cloud-controllers.clusterId" -}}
-{{- if .Values.clusterId -}}
-{{ .Values.clusterId }}
-{{- else -}}
-{{- dig "metadata" "uid" "" (lookup "v1" "Namespace" "" "kube-system") -}}
+{{/* The flag with the identity of the cluster; empty if the programs read it from the API server. Takes the root. */}}
+{{- define "cloud-controllers.clusterIdArg" -}}
+{{- with .Values.clusterId -}}
+- --cluster-id={{ . }}
 {{- end -}}
+{{- end }}
+
+{{/* The rule by which a program reads the identity of the cluster: the UID of the namespace kube-system. Takes the root. */}}
+{{- define "cloud-controllers.clusterIdRule" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [kube-system]
+  verbs: [get]
 {{- end }}
 
 {{/*

@@ -2,9 +2,6 @@
 {{- define "cloud-controllers.validate" -}}
 {{- $faults := list -}}
 {{- $values := .Values -}}
-{{- if not (include "cloud-controllers.clusterId" .) -}}
-{{- $faults = append $faults "clusterId: cannot be looked up because the chart is rendered without a cluster; set it to the UID of the namespace kube-system (kubectl get namespace kube-system --output jsonpath='{.metadata.uid}')" -}}
-{{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
 {{- $faults = append $faults (printf "bindAddress: %s is not an IP address; set it to one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
@@ -82,8 +79,6 @@
 {{- if eq $tls.mode "generated" -}}
 {{- if eq $adapter.kind "external" -}}
 {{- $faults = append $faults "adapter.tls.mode: generated creates a certificate authority for the adapter of this chart, but adapter.kind is external; set it to secret (with the ca.crt of your adapter) or to off" -}}
-{{- else if not (lookup "v1" "Namespace" "" "kube-system") -}}
-{{- $faults = append $faults "adapter.tls.mode: generated looks up the certificate authority in the cluster to keep it over upgrades, but the chart is rendered without a cluster, so each rendering would create a new one; set it to secret, with a Secret as cert-manager creates it" -}}
 {{- end -}}
 {{- end -}}
 {{- if and (eq $adapter.replicas "active-standby") (ne $adapter.kind "external") -}}

@@ -41,9 +41,12 @@ impl Target {
             [root].into_iter().chain(segments.by_ref().take(n_prefix)).collect();
         let mut plural = segments.next().unwrap_or_default();
         let mut namespace = None;
+        let mut name = segments.next();
         if plural == "namespaces" {
-            namespace = segments.next();
-            plural = segments.next().unwrap_or_default();
+            // A path that continues names objects in the namespace.
+            if let Some(of_namespace) = segments.next() {
+                (namespace, name, plural) = (name, segments.next(), of_namespace);
+            }
         }
         collection.push(plural);
         let query = |key: &str| {
@@ -63,7 +66,7 @@ impl Target {
             path: path.to_owned(),
             collection: format!("/{}", collection.join("/")),
             namespace,
-            name: segments.next(),
+            name,
             subresource: segments.next(),
             watch: query("watch").is_some_and(|value| value != "false"),
             bookmarks: query("allowWatchBookmarks") == Some("true"),

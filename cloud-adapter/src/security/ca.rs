@@ -1,0 +1,172 @@
+//! The CA of the adapter's certificates in a Secret, so that its clients trust it over restarts, and replicas have the same CA.
+//!
+//! The adapter may read and fill this Secret, but may not create Secrets: whoever may create a Secret of the type
+//! `kubernetes.io/service-account-token` gets the token of any ServiceAccount of its namespace, whereas the type of a Secret that exists
+//! cannot change.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::ByteString;
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose};
+
+use crate::auth::ApiServer;
+
+/// The keys of the Secret.
+const CERTIFICATE: &str = "ca.crt";
+const KEY: &str = "ca.key";
+/// Lifetime of the CA: 20 years. It is replaced by emptying the Secret.
+const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
+/// Time before its creation from which the CA is valid, because clients' clocks may be slow.
+const EARLIER: Duration = Duration::from_hours(1);
+/// Interval between reads of the Secret.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The name of a Secret, as in the flag: `NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretName {
+    /// The namespace of the Secret.
+    pub namespace: String,
+    /// The name in the namespace.
+    pub name: String,
+}
+
+impl FromStr for SecretName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err("use NAMESPACE/NAME, such as kube-system/cloud-adapter-ca"),
+        }
+    }
+}
+
+impl std::fmt::Display for SecretName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A CA certificate and its key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+struct Ca {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// The Secret, and the files that its content is written to.
+#[derive(Debug)]
+pub(super) struct CaSecret {
+    api: ApiServer,
+    secret: SecretName,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl CaSecret {
+    pub(super) fn new(api: ApiServer, secret: SecretName, certificate: PathBuf, key: PathBuf) -> Self {
+        Self { api, secret, certificate, key }
+    }
+
+    /// Creates the CA if the Secret has no data, and writes the files.
+    pub(super) async fn prepare(&self, now: SystemTime) -> anyhow::Result<()> {
+        let ca = match self.read().await? {
+            Content::Ca(ca) => ca,
+            Content::Empty { version } => {
+                let ca = create(now).context("cannot create a CA")?;
+                let data = BTreeMap::from([
+                    (CERTIFICATE, ByteString(ca.certificate.clone())),
+                    (KEY, ByteString(ca.key.clone())),
+                ]);
+                // The version makes this request fail if another replica filled the Secret in the meantime.
+                self.api.fill_secret(&self.secret, data, &version).await?;
+                tracing::info!(secret = %self.secret, "Created the CA of the adapter's certificates");
+                ca
+            }
+        };
+        self.write(&ca)
+    }
+
+    /// Writes the files again when the Secret changes; never returns. What uses the files reports contents that it cannot use.
+    pub(super) async fn keep(self) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            let written = match self.read().await {
+                Ok(Content::Ca(ca)) => self.write(&ca),
+                Ok(Content::Empty { .. }) => self.prepare(crate::clock::wall()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = written {
+                tracing::warn!(secret = %self.secret, error = format!("{error:#}"), "Cannot read the CA again; continuing with the known CA");
+            }
+        }
+    }
+
+    async fn read(&self) -> anyhow::Result<Content> {
+        let secret = self.api.secret(&self.secret).await?;
+        let version = secret.metadata.resource_version.unwrap_or_default();
+        let mut data = secret.data.unwrap_or_default();
+        match (data.remove(CERTIFICATE), data.remove(KEY)) {
+            (Some(certificate), Some(key)) => Ok(Content::Ca(Ca { certificate: certificate.0, key: key.0 })),
+            (None, None) => Ok(Content::Empty { version }),
+            (certificate, _) => {
+                let missing = if certificate.is_some() { KEY } else { CERTIFICATE };
+                bail!(
+                    "Secret {} has no {missing}: add it, or remove both {CERTIFICATE} and {KEY}, so that the adapter creates a CA",
+                    self.secret
+                )
+            }
+        }
+    }
+
+    /// Writes the files whose content differs.
+    fn write(&self, ca: &Ca) -> anyhow::Result<()> {
+        for (path, content) in [(&self.key, &ca.key), (&self.certificate, &ca.certificate)] {
+            if fs::read(path).is_ok_and(|old| old == *content) {
+                continue;
+            }
+            replace(path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+enum Content {
+    Ca(Ca),
+    Empty { version: String },
+}
+
+/// Replaces a file as a whole, so that no reader sees a part of it.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(content)?;
+    fs::rename(new, path)
+}
+
+fn create(now: SystemTime) -> Result<Ca, rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "cloud-adapter-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = (now - EARLIER).into();
+    params.not_after = (now + LIFE).into();
+    let certificate = params.self_signed(&key)?;
+    Ok(Ca { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+}
+
+#[cfg(test)]
+mod tests;

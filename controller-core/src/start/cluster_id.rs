@@ -1,0 +1,65 @@
+//! Reads the identity of the cluster from the API server, where the flag does not set it.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use backon::{ExponentialBuilder, Retryable as _};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use tracing::warn;
+
+/// The namespace whose UID identifies the cluster. It exists in each cluster and is never deleted.
+const NAMESPACE: &str = "kube-system";
+/// Delays between attempts, about 35 s in all: the API server may restart, or the permission may be created after the pod.
+const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_secs(5))
+    .with_max_times(11);
+
+/// Returns the UID of the namespace kube-system.
+pub(super) async fn read(client: Client) -> anyhow::Result<String> {
+    let namespaces: Api<Namespace> = Api::all(client);
+    let attempt = async || {
+        let namespace = namespaces.get_metadata(NAMESPACE).await?;
+        namespace.metadata.uid.context("the API server returned the namespace without a UID")
+    };
+    let report = |error: &anyhow::Error, delay: Duration| {
+        warn!(error = format!("{error:#}"), retry_in = ?delay, "Cannot read the UID of the namespace kube-system");
+    };
+    attempt.retry(DELAYS).notify(report).await.context(
+        "cannot read the UID of the namespace kube-system: allow the ServiceAccount to get this namespace, or set --cluster-id",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+
+    use super::*;
+    use crate::testing::FakeKube;
+
+    fn namespace(uid: &str) -> Namespace {
+        let metadata = ObjectMeta {
+            name: Some(NAMESPACE.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        Namespace { metadata, ..Namespace::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cluster_id_is_the_uid_of_kube_system_once_it_can_be_read() {
+        let kube = FakeKube::new();
+        let reading = tokio::spawn(read(kube.client()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        kube.put::<Namespace>(namespace("u-1"));
+        assert_eq!(reading.await.expect("no panic").expect("an ID"), "u-1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_permission_is_an_error_with_the_fix() {
+        let error = read(FakeKube::new().client()).await.expect_err("there is no namespace");
+        let text = format!("{error:#}");
+        assert!(text.contains("--cluster-id") && text.contains("get this namespace"), "{text}");
+    }
+}
