@@ -19,6 +19,7 @@ mod metrics;
 mod port;
 mod refusals;
 pub mod rules;
+mod secret_name;
 mod spiffe;
 mod tls;
 mod token;
@@ -36,6 +37,7 @@ pub use self::{
     metrics::Metrics,
     port::{Address, Port, Terms},
     refusals::Refusals,
+    secret_name::SecretName,
     tls::{Occasion, ServerIdentity, Tls, TlsError, TlsFiles},
     token::{KeySet, KeySetError, TokenError, Verified},
 };

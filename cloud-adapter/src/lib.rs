@@ -49,7 +49,7 @@ pub use self::{
     grants::{Grant, Grants},
     load_balancers::rehearsal::{Foretold, Request, foretell},
     process::{run, run_through},
-    security::{AuthenticationKind, SecretName, SecurityOptions},
+    security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
     wrong_usage::WrongUsage,
 };

@@ -15,13 +15,10 @@ use std::{
 use anyhow::Context as _;
 use backon::{ExponentialBuilder, Retryable as _};
 
+pub use self::options::{AuthenticationKind, SecurityOptions};
 use self::{
     ca::CaSecret,
     options::{Callers, Served, Settings, TokenKeys},
-};
-pub use self::{
-    ca::SecretName,
-    options::{AuthenticationKind, SecurityOptions},
 };
 use crate::{
     auth::{

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::security::SecretName;
+use super::SecretName;
 
 /// Timeout of a request. Short, because callers wait for the answer.
 const LIMIT: Duration = Duration::from_secs(5);

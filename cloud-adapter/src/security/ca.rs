@@ -1,6 +1,6 @@
 //! The CA of the adapter's certificates in a Secret, so that its clients trust it over restarts, and replicas have the same CA.
 //!
-//! The adapter may read and fill this Secret, but may not create Secrets: whoever may create a Secret of the type
+//! The adapter may read and fill this Secret, but may not create Secrets: who may create a Secret of the type
 //! `kubernetes.io/service-account-token` gets the token of any ServiceAccount of its namespace, whereas the type of a Secret that exists
 //! cannot change.
 
@@ -10,7 +10,6 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    str::FromStr,
     time::{Duration, SystemTime},
 };
 
@@ -18,7 +17,7 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
-use crate::auth::ApiServer;
+use crate::auth::{ApiServer, SecretName};
 
 /// The keys of the Secret.
 const CERTIFICATE: &str = "ca.crt";
@@ -29,34 +28,6 @@ const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
 const EARLIER: Duration = Duration::from_hours(1);
 /// Interval between reads of the Secret.
 const EVERY: Duration = Duration::from_secs(10);
-
-/// The name of a Secret, as in the flag: `NAMESPACE/NAME`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretName {
-    /// The namespace of the Secret.
-    pub namespace: String,
-    /// The name in the namespace.
-    pub name: String,
-}
-
-impl FromStr for SecretName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
-            }
-            _ => Err("use NAMESPACE/NAME, such as kube-system/cloud-adapter-ca"),
-        }
-    }
-}
-
-impl std::fmt::Display for SecretName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// A CA certificate and its key, both PEM.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::{Args, ValueEnum};
 use telemetry::pages::Readers;
 
-use super::ca::SecretName;
-use crate::auth::{Address, Identities, Identity, ServerIdentity, TlsFiles};
+use crate::auth::{Address, Identities, Identity, SecretName, ServerIdentity, TlsFiles};
 
 /// The default server name that clients expect.
 const SERVER_NAME: &str = "cloud-adapter";

@@ -18,25 +18,8 @@ use syn::{Attribute, ItemMod, ItemUse, UseTree};
 use crate::cargo;
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 17] = [
-    ("adapters/openstack", "crate"),
-    ("adapters/openstack", "instances"),
-    ("adapters/openstack", "load_balancers"),
-    ("adapters/openstack", "ownership"),
-    ("adapters/openstack", "plan"),
-    ("adapters/sim", "simcloud"),
-    ("cloud-adapter/budget", "crate"),
-    ("cloud-adapter/budget", "queue"),
-    ("cloudctl", "crate"),
-    ("cloudctl", "limits"),
-    ("conformance", "crate"),
-    ("conformance", "proxy"),
-    ("node-controller", "crate"),
-    ("route-controller", "plan"),
-    ("service-controller", "crate"),
-    ("service-controller", "plan"),
-    ("xtask", "crate"),
-];
+const EXCEPTIONS: [(&str, &str); 3] =
+    [("cloud-adapter/budget", "crate"), ("cloud-adapter/budget", "queue"), ("xtask", "crate")];
 
 /// Path of a module from the root of its crate.
 type Module = Vec<String>;
