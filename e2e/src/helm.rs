@@ -85,9 +85,13 @@ impl Values {
         json!({
             "bindAddress": self.ip,
             "adapter": {
+                "kind": "sim",
                 "grpcPort": grpc,
                 "httpPort": adapter,
-                "sim": { "endpoint": self.simcloud.as_deref().unwrap_or_default() },
+                "sim": {
+                    "notForProduction": true,
+                    "endpoint": self.simcloud.as_deref().unwrap_or_default(),
+                },
             },
             "nodeController": { "httpPort": node },
             "serviceController": { "httpPort": service },

@@ -50,9 +50,8 @@ enum How {
     Function(fn() -> anyhow::Result<()>),
 }
 
-/// The values that the chart requires.
-const CHART_VALUES: &str = "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16,\
-                            adapter.tls.mode=secret,adapter.tls.secretName=cloud-adapter-tls";
+/// The only value that the chart requires.
+const CHART_VALUES: &str = "adapter.kind=openstack";
 
 /// All steps in their order, the fastest first.
 const CHECKS: [Check; 22] = [

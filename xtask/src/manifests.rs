@@ -1,5 +1,4 @@
-//! `cargo xtask manifests`: renders the chart to plain manifests, for users without Helm. The user must insert the values that the chart
-//! looks up in a cluster; each file begins with the steps to do so.
+//! `cargo xtask manifests`: renders the chart to plain manifests, for users without Helm. Each file begins with the steps to use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +14,6 @@ const CHART: &str = "helm/cloud-controllers";
 /// The folder of values files, one for each output.
 const BUNDLES: &str = "helm/manifests";
 const NAMESPACE: &str = "kube-system";
-/// Placeholder for the cluster ID: no namespace has this UID.
-const NO_CLUSTER: &str = "00000000-0000-0000-0000-000000000000";
-const TLS_SECRET: &str = "cloud-adapter-tls";
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -92,12 +88,7 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
     if !registry.is_empty() {
         helm.arg("--set-string").arg(format!("image.registry={registry}"));
     }
-    // These values come first, so that the user's values take precedence.
-    let defaults =
-        format!("{{clusterId: {NO_CLUSTER}, adapter: {{tls: {{mode: secret, secretName: {TLS_SECRET}}}}}}}");
-    let file = tempfile::NamedTempFile::new()?;
-    fs::write(file.path(), defaults)?;
-    helm.arg("--values").arg(file.path()).arg("--values").arg(values);
+    helm.arg("--values").arg(values);
     let output = helm.current_dir(cargo::root()).output().context("cannot start helm")?;
     if !output.status.success() {
         bail!("the chart does not render: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -108,23 +99,6 @@ fn rendered(values: &Path, registry: &str) -> anyhow::Result<String> {
 /// Returns the steps to do before these manifests are used.
 fn header(file: &str, manifests: &str) -> String {
     let mut steps = Vec::new();
-    if manifests.contains(NO_CLUSTER) {
-        steps.push(format!(
-            "Insert the ID of this cluster:\n\
-             id=$(kubectl get namespace kube-system --output jsonpath='{{.metadata.uid}}')\n\
-             sed -i \"s/{NO_CLUSTER}/$id/\" {file}"
-        ));
-    }
-    if manifests.contains(&format!("secretName: \"{TLS_SECRET}\"")) {
-        steps.push(format!(
-            "Create a certificate for the adapter, with cert-manager or as follows:\n\
-             openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \\\n  \
-             -subj /CN=cloud-adapter -addext subjectAltName=DNS:cloud-adapter \\\n  \
-             -addext basicConstraints=critical,CA:FALSE -keyout tls.key -out tls.crt\n\
-             kubectl --namespace {NAMESPACE} create secret generic {TLS_SECRET} \\\n  \
-             --from-file=tls.crt --from-file=tls.key --from-file=ca.crt=tls.crt"
-        ));
-    }
     if let Some(secret) = credentials(manifests) {
         let file = if manifests.contains("--clouds-file=") { "clouds.yaml" } else { "token" };
         steps.push(format!(
@@ -162,7 +136,7 @@ fn credentials(manifests: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NO_CLUSTER, bundles, header};
+    use super::{bundles, header};
 
     /// The volumes of the adapter in the chart.
     const MOUNTED: &str = "          - --clouds-file=/var/run/secrets/cloud/clouds.yaml
@@ -174,9 +148,6 @@ mod tests {
           secret:
             secretName: \"mine\"
             defaultMode: 0440
-        - name: tls
-          secret:
-            secretName: \"cloud-adapter-tls\"
 ";
 
     #[test]
@@ -184,9 +155,8 @@ mod tests {
         let numbered = |line: &&str| line.trim_start_matches("# ").starts_with(|c: char| c.is_ascii_digit());
         let steps = |manifests: &str| header("a.yaml", manifests).lines().filter(numbered).count();
         assert_eq!(steps("kind: Service"), 1, "it is only applied");
-        let all = format!("--cluster-id={NO_CLUSTER}\n{MOUNTED}");
-        assert_eq!(steps(&all), 4);
-        let header = header("a.yaml", &all);
+        assert_eq!(steps(MOUNTED), 2);
+        let header = header("a.yaml", MOUNTED);
         assert!(header.lines().all(|line| line.starts_with('#')), "{header}");
         assert!(header.ends_with("kubectl apply --filename a.yaml\n"), "{header}");
     }
@@ -197,12 +167,11 @@ mod tests {
             let header = header("a.yaml", manifests);
             header.lines().find_map(|line| line.split_once("secret generic ").map(|(_, it)| it.to_owned()))
         };
-        let only = MOUNTED.replace("cloud-adapter-tls", "given");
-        assert_eq!(asked(&only).as_deref(), Some("mine --from-file=clouds.yaml"));
-        let token = only.replace("--clouds-file", "--token-file");
+        assert_eq!(asked(MOUNTED).as_deref(), Some("mine --from-file=clouds.yaml"));
+        let token = MOUNTED.replace("--clouds-file", "--token-file");
         assert_eq!(asked(&token).as_deref(), Some("mine --from-file=token"));
         let made = "kind: Secret\nmetadata:\n  name: mine\nstringData:\n  clouds.yaml: x";
-        assert_eq!(asked(&format!("{made}\n---\n{only}")), None);
+        assert_eq!(asked(&format!("{made}\n---\n{MOUNTED}")), None);
         assert_eq!(asked("kind: Service"), None);
     }
 

@@ -12,9 +12,6 @@ use crate::cargo;
 use crate::check::tool::{Tool, quietly};
 
 const FOLDER: &str = "examples/python-adapter";
-/// The values that the chart requires.
-const CHART_VALUES: &str =
-    "clusterId=6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d,routeController.clusterCidr=10.244.0.0/16";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
 
 /// The environment: an interpreter with its packages, and the code of the contract.
@@ -109,7 +106,7 @@ pub(crate) fn chart() -> anyhow::Result<()> {
         "--show-only",
         "templates/cloud-adapter.yaml",
     ]);
-    helm.args(["--set", CHART_VALUES, "--values"]).arg(folder().join("values.yaml"));
+    helm.arg("--values").arg(folder().join("values.yaml"));
     let rendered = helm.current_dir(cargo::root()).output().context("cannot start helm")?;
     if !rendered.status.success() {
         bail!("the chart does not render: {}", String::from_utf8_lossy(&rendered.stderr).trim());

@@ -245,7 +245,7 @@ impl Bed {
     pub(crate) fn values(&self, change: &Value) -> Value {
         let mut values = json!({
             "image": { "registry": "localhost", "pullPolicy": "Never" },
-            "adapter": { "sim": { "endpoint": self.cloud.url() } },
+            "adapter": { "kind": "sim", "sim": { "notForProduction": true, "endpoint": self.cloud.url() } },
             "routeController": { "clusterCidr": e2e_tools::cluster::layout::PODS },
         });
         merge(&mut values, change);

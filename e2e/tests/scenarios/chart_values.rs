@@ -69,8 +69,8 @@ fn wrong_shapes() -> Vec<Wrong> {
 fn wrong_senses() -> Vec<Wrong> {
     vec![
         (
-            "metrics readers without a pod network",
-            json!({ "routeController": { "clusterCidr": "" } }),
+            "routes without a pod network",
+            json!({ "routeController": { "enabled": true, "clusterCidr": "" } }),
             "routeController.clusterCidr",
         ),
         ("an adapter without an image", json!({ "adapter": { "kind": "custom" } }), "adapter.image"),
@@ -203,14 +203,9 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
 fn wrong_senses_of_openstack() -> Vec<Wrong> {
     vec![
         (
-            "no credentials for OpenStack",
-            json!({ "adapter": { "kind": "openstack" } }),
-            "adapter.credentialsSecret: is required when adapter.kind is openstack",
-        ),
-        (
             "no router",
             json!({ "adapter": { "kind": "openstack", "credentialsSecret": "a" } }),
-            "adapter.openstack.routerId: is required when routeController.enabled",
+            "adapter.openstack.routerId: is required for the route-controller",
         ),
         (
             "credentials in two places",

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, from_value, json};
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
-const RIGHTS: &str = "cloud-controllers:node-controller";
+const RIGHTS: &str = "cloud-controllers:kube-system:node-controller";
 const LET_GO: &str = "cloudadapter.dev/delete-despite-brake";
 /// Number of attempts in which another writer is faster.
 const RACES: usize = 3;

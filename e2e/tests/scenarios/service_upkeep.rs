@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, from_value, json};
 
 const CONTROLLER: &str = "service-controller";
-const RIGHTS: &str = "cloud-controllers:service-controller";
+const RIGHTS: &str = "cloud-controllers:kube-system:service-controller";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Longer than the controller's own first backoff.
 const RETRY_AFTER_MS: u64 = 6000;

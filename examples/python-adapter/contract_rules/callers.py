@@ -1,4 +1,4 @@
-"""Authentication of callers in a cluster, by token reviews of the API server."""
+"""Calls of the API server: authentication of callers by token reviews, and the identity of the cluster."""
 
 import functools
 import json
@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 from .edge import Identify, unknown
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-REVIEWS = "https://kubernetes.default.svc/apis/authentication.k8s.io/v1/tokenreviews"
+API_SERVER = "https://kubernetes.default.svc"
 
 
 def token_review(audience: str, roles: Mapping[str, str]) -> Identify:
@@ -35,8 +35,18 @@ def token_review(audience: str, roles: Mapping[str, str]) -> Identify:
 def review(spec: dict[str, Any]) -> dict[str, Any]:
     """Returns the status of a TokenReview, created with the pod's own ServiceAccount."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    return dict(call("/apis/authentication.k8s.io/v1/tokenreviews", json.dumps(body).encode())["status"])
+
+
+def cluster_id() -> str:
+    """Returns the UID of the namespace kube-system, which the pod's own ServiceAccount may read."""
+    return str(call("/api/v1/namespaces/kube-system")["metadata"]["uid"])
+
+
+def call(path: str, body: bytes | None = None) -> dict[str, Any]:
+    """Sends a request to the API server."""
     token = (ACCOUNT / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    with urlopen(Request(REVIEWS, json.dumps(body).encode(), headers), timeout=5, context=trust) as answer:
-        return dict(json.load(answer)["status"])
+    with urlopen(Request(API_SERVER + path, body, headers), timeout=5, context=trust) as answer:
+        return dict(json.load(answer))

@@ -1,13 +1,13 @@
 {{/* Addresses, certificates and identities of the adapter and its clients. */}}
 
-{{/* Name in the adapter's certificate, and name of its Service, Lease and Deployment. */}}
+{{/* Name of the adapter's Service, Lease, Deployment and other objects. Takes the root. */}}
 {{- define "cloud-controllers.adapterName" -}}
-cloud-adapter
+{{- include "cloud-controllers.name" (dict "root" . "name" "cloud-adapter") -}}
 {{- end }}
 
 {{/* Audience of the tokens for the adapter, which no other server accepts. Takes the root. */}}
 {{- define "cloud-controllers.adapterAudience" -}}
-{{ include "cloud-controllers.adapterName" . }}.{{ .Release.Namespace }}.svc
+{{- .Values.adapter.tokenAudience | default (printf "%s.%s.svc" (include "cloud-controllers.adapterName" .) .Release.Namespace) -}}
 {{- end }}
 
 {{/*
@@ -26,7 +26,7 @@ kubernetes:///{{ .Release.Namespace }}/{{ include "cloud-controllers.adapterName
 {{- define "cloud-controllers.adapterTlsSecret" -}}
 {{- $tls := .Values.adapter.tls -}}
 {{- if eq $tls.mode "generated" -}}
-cloud-adapter-ca
+{{ include "cloud-controllers.name" (dict "root" . "name" "cloud-adapter-ca") }}
 {{- else if eq $tls.mode "secret" -}}
 {{ $tls.secretName }}
 {{- end -}}
@@ -75,7 +75,7 @@ that the adapter itself fills; the adapter has the certificate authority already
       {{- if $token }}
       - serviceAccountToken:
           path: token
-          audience: {{ include "cloud-controllers.adapterAudience" .root }}
+          audience: {{ include "cloud-controllers.adapterAudience" .root | quote }}
           expirationSeconds: 600
       {{- end }}
 {{- end -}}
@@ -117,10 +117,10 @@ that the adapter itself fills; the adapter has the certificate authority already
 {{ end -}}
 - --authentication={{ .Values.adapter.authentication }}
 {{- if ne .Values.adapter.authentication "none" }}
-- --token-audience={{ include "cloud-controllers.adapterAudience" . }}
+- {{ printf "--token-audience=%s" (include "cloud-controllers.adapterAudience" .) | quote }}
 {{- range $role := list "node-controller" "service-controller" "route-controller" }}
-- --identity={{ $role }}={{ $namespace }}/{{ include "cloud-controllers.serviceAccount" (dict "component" $role) }}
+- --identity={{ $role }}={{ $namespace }}/{{ include "cloud-controllers.serviceAccount" (dict "root" $ "component" $role) }}
 {{- end }}
-- --identity=adapter={{ $namespace }}/{{ include "cloud-controllers.adapterName" . }}
+- --identity=adapter={{ $namespace }}/{{ include "cloud-controllers.serviceAccount" (dict "root" . "component" "cloud-adapter") }}
 {{- end }}
 {{- end }}

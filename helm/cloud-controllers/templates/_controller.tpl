@@ -12,7 +12,7 @@ Takes {root, component, values, args, rules, localRules}: args, rules and localR
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .component }}
+  name: {{ include "cloud-controllers.name" (dict "root" $root "name" .component) }}
   namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
@@ -28,7 +28,7 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .component }}
+  name: {{ include "cloud-controllers.name" (dict "root" $root "name" .component) }}
   namespace: {{ $root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
@@ -44,8 +44,7 @@ spec:
       {{- $selector | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- $selector | nindent 8 }}
+      {{- include "cloud-controllers.podMetadata" . | nindent 6 }}
     spec:
       {{- include "cloud-controllers.controllerPod" . | nindent 6 }}
 {{- end }}
@@ -67,6 +66,9 @@ containers:
       {{- end }}
       - --cluster-name={{ $root.Values.clusterName }}
       - --leader-elect-resource-namespace={{ $root.Release.Namespace }}
+      {{- if $root.Values.fullnameOverride }}
+      - --leader-elect-resource-name={{ include "cloud-controllers.account" . }}
+      {{- end }}
       - --shards={{ int .values.shards }}
       {{- if $root.Values.dryRun }}
       - --dry-run=true
@@ -107,23 +109,23 @@ EndpointSlices of the adapter. Takes {root, component, rules, localRules}; local
 {{- $namespace := .root.Release.Namespace -}}
 {{- $labels := include "cloud-controllers.labels" . | nindent 4 -}}
 {{- $account := include "cloud-controllers.serviceAccount" . -}}
-{{- $clusterRole := printf "%s:%s" .root.Chart.Name .component -}}
-apiVersion: v1
-kind: ServiceAccount
-metadata:
-  name: {{ $account }}
-  namespace: {{ $namespace | quote }}
-  labels: {{- $labels }}
-automountServiceAccountToken: false
+{{- $name := include "cloud-controllers.name" (dict "root" .root "name" .component) -}}
+{{- $lease := include "cloud-controllers.account" . -}}
+{{- $clusterRole := include "cloud-controllers.clusterRole" . -}}
+{{- with include "cloud-controllers.serviceAccountObject" . }}
+{{- . }}
 ---
+{{ end -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ $clusterRole }}
+  name: {{ $clusterRole | quote }}
   labels: {{- $labels }}
 rules:
   {{- toYaml .rules | nindent 2 }}
-  {{- include "cloud-controllers.clusterIdRule" .root | nindent 2 }}
+  {{- with include "cloud-controllers.clusterIdRule" .root }}
+  {{- . | nindent 2 }}
+  {{- end }}
   - apiGroups: [""]
     resources: [events]
     verbs: [create, patch]
@@ -131,15 +133,15 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ $clusterRole }}
+  name: {{ $clusterRole | quote }}
   labels: {{- $labels }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: {{ $clusterRole }}
+  name: {{ $clusterRole | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ $account }}
+    name: {{ $account | quote }}
     namespace: {{ $namespace | quote }}
 {{- $localRules := default list .localRules -}}
 {{- if not .root.Values.adapter.endpoint -}}
@@ -147,32 +149,34 @@ subjects:
 {{- $localRules = prepend $localRules $slices -}}
 {{- end -}}
 {{- /* All possible shards, because replicas with different numbers of shards read the Leases of each other. */}}
-{{- $names := list $account -}}
-{{- range $shard := untilStep 1 64 1 }}{{ $names = append $names (printf "%s-%d" $account $shard) }}{{ end -}}
-{{- $lease := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" $names "verbs" (list "get" "watch" "patch") -}}
+{{- $names := list $lease -}}
+{{- range $shard := untilStep 1 64 1 }}{{ $names = append $names (printf "%s-%d" $lease $shard) }}{{ end -}}
+{{- $held := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" $names "verbs" (list "get" "watch" "patch") -}}
 {{- /* Kubernetes cannot restrict create to a name. The controller needs it to recreate a Lease that was deleted. */}}
 {{- $creation := dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create") -}}
-{{- $localRules = prepend (prepend $localRules $creation) $lease }}
+{{- $localRules = prepend (prepend $localRules $creation) $held }}
 {{- range $shard := until (int .values.shards) }}
 ---
 # The chart never changes the Lease after its creation; the controller writes the holder.
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata:
-  name: {{ $account }}{{ if $shard }}-{{ $shard }}{{ end }}
+  name: {{ $lease }}{{ if $shard }}-{{ $shard }}{{ end }}
   namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
   {{- if $shard }}
   annotations:
     # When the number of shards decreases, the old holder still runs and would recreate a deleted Lease, which Helm could not adopt later.
     helm.sh/resource-policy: keep
+    # Argo CD keeps it, too, and does not report it as a difference.
+    argocd.argoproj.io/compare-options: IgnoreExtraneous
   {{- end }}
 {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ .component }}
+  name: {{ $name }}
   namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 rules:
@@ -181,16 +185,15 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ .component }}
+  name: {{ $name }}
   namespace: {{ $namespace | quote }}
   labels: {{- $labels }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ .component }}
+  name: {{ $name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ $account }}
+    name: {{ $account | quote }}
     namespace: {{ $namespace | quote }}
 {{- end }}
-

@@ -5,6 +5,10 @@ Every template begins with it, because Helm may render any of them first. Takes 
 {{- define "cloud-controllers.defaults" -}}
 {{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
 {{- include "cloud-controllers.fill" (dict "into" .Values "from" $defaults) -}}
+{{- $route := .Values.routeController -}}
+{{- if eq (toString $route.enabled) "auto" -}}
+{{- $_ := set $route "enabled" (ne $route.clusterCidr "") -}}
+{{- end -}}
 {{- end }}
 
 {{/*

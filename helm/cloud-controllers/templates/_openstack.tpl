@@ -3,9 +3,9 @@
 {{/* Name of the Secret with the cloud credentials; empty without credentials. Takes the root. */}}
 {{- define "cloud-controllers.credentialsSecret" -}}
 {{- if and (eq .Values.adapter.kind "openstack") .Values.adapter.openstack.cloudsYaml -}}
-cloud-adapter-credentials
+{{ include "cloud-controllers.name" (dict "root" . "name" "cloud-adapter-credentials") }}
 {{- else -}}
-{{ .Values.adapter.credentialsSecret }}
+{{ .Values.adapter.credentialsSecret | default (ternary "cloud-credentials" "" (eq .Values.adapter.kind "openstack")) }}
 {{- end -}}
 {{- end }}
 

@@ -9,7 +9,7 @@ the controller, and a Job with the same identity deletes the load balancers. Tak
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .component }}
+  name: {{ include "cloud-controllers.name" (dict "root" .root "name" .component) }}
   namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
@@ -25,15 +25,14 @@ spec:
       {{- $selector | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- $selector | nindent 8 }}
+      {{- include "cloud-controllers.podMetadata" . | nindent 6 }}
     spec:
       {{- include "cloud-controllers.controllerPod" . | nindent 6 }}
 ---
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: {{ .component }}-removal
+  name: {{ include "cloud-controllers.name" (dict "root" .root "name" (printf "%s-removal" .component)) }}
   namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- $labels | nindent 4 }}
@@ -48,8 +47,7 @@ spec:
   backoffLimit: 6
   template:
     metadata:
-      labels:
-        {{- $selector | nindent 8 }}
+      {{- include "cloud-controllers.podMetadata" . | nindent 6 }}
     spec:
       restartPolicy: Never
       {{- include "cloud-controllers.controllerPod" $removal | nindent 6 }}

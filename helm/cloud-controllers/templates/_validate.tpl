@@ -1,7 +1,10 @@
 {{/* Checks that the schema cannot express. Reports all faults at once, each with its key and what to do. Takes the root. */}}
 {{- define "cloud-controllers.validate" -}}
-{{- $faults := list -}}
 {{- $values := .Values -}}
+{{- /* The other checks depend on the formats. */ -}}
+{{- include "cloud-controllers.refuse" (include "cloud-controllers.formatFaults" . | fromJsonArray) -}}
+{{- $faults := include "cloud-controllers.kindFaults" $values.adapter | fromJsonArray -}}
+{{- $faults = concat $faults (include "cloud-controllers.metadataFaults" . | fromJsonArray) -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
 {{- $faults = append $faults (printf "bindAddress: %s is not an IP address; set it to one such as 192.0.2.10 or fd00::10" $values.bindAddress) -}}
@@ -24,9 +27,95 @@
 {{- $faults = concat $faults (include "cloud-controllers.serviceFaults" . | fromJsonArray) -}}
 {{- end -}}
 {{- $faults = concat $faults (include "cloud-controllers.portFaults" . | fromJsonArray) -}}
-{{- if $faults -}}
-{{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " $faults)) -}}
+{{- include "cloud-controllers.refuse" $faults -}}
+{{- end }}
+
+{{/* Fails if there are faults. Takes the list. */}}
+{{- define "cloud-controllers.refuse" -}}
+{{- if . -}}
+{{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " .)) -}}
 {{- end -}}
+{{- end }}
+
+{{/* Returns a JSON list of faults of values that do not have the format of files/formats.yaml. Takes the root. */}}
+{{- define "cloud-controllers.formatFaults" -}}
+{{- $faults := list -}}
+{{- range $rule := .Files.Get "files/formats.yaml" | fromYamlArray -}}
+{{- range $key := $rule.keys -}}
+{{- $place := dict "value" $.Values "path" (splitList "." $key) "name" "" "rule" $rule -}}
+{{- $faults = concat $faults (include "cloud-controllers.formatFaultsBelow" $place | fromJsonArray) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* The same for one value, or those below it on a path. Takes {value, path, name, rule}. */}}
+{{- define "cloud-controllers.formatFaultsBelow" -}}
+{{- $faults := list -}}
+{{- $value := .value -}}
+{{- if not .path -}}
+{{- if and (kindIs "string" $value) (or $value .rule.required) (not (regexMatch (printf "^(%s)$" .rule.pattern) $value)) -}}
+{{- $shown := ternary "" (printf " %q" (trunc 200 $value)) (eq (toString .rule.secret) "true") -}}
+{{- $faults = list (printf "%s: invalid value%s; set it to %s" .name $shown .rule.says) -}}
+{{- end -}}
+{{- else -}}
+{{- $below := dict -}}
+{{- $key := first .path -}}
+{{- if kindIs "slice" $value -}}
+{{- range $index, $item := $value -}}{{- $_ := set $below (toString $index) $item -}}{{- end -}}
+{{- else if kindIs "map" $value -}}
+{{- $below = $value -}}
+{{- end -}}
+{{- range $name, $item := $below -}}
+{{- if has $key (list "*" $name) -}}
+{{- $place := dict "value" $item "path" (rest $.path) "name" (trimPrefix "." (printf "%s.%s" $.name $name)) "rule" $.rule -}}
+{{- $faults = concat $faults (include "cloud-controllers.formatFaultsBelow" $place | fromJsonArray) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* Returns a JSON list of faults of the choice of the adapter. Takes adapter. */}}
+{{- define "cloud-controllers.kindFaults" -}}
+{{- $faults := list -}}
+{{- $choices := "openstack, external (an adapter that runs elsewhere), custom (an adapter of your own, with adapter.image) or sim (a simulated cloud, to try it out)" -}}
+{{- if not .kind -}}
+{{- $faults = append $faults (printf "adapter.kind: has no default; set it to your cloud: %s" $choices) -}}
+{{- else if not (has .kind (list "openstack" "external" "custom" "sim")) -}}
+{{- $faults = append $faults (printf "adapter.kind: unknown adapter %q; set it to %s" .kind $choices) -}}
+{{- else if and (eq .kind "sim") (not .sim.notForProduction) -}}
+{{- $faults = append $faults "adapter.sim.notForProduction: must be true when adapter.kind is sim: the simulated cloud knows no instance of a real cluster, and its load balancers and routes exist nowhere; set it to true to try the chart out, or adapter.kind to your cloud" -}}
+{{- end -}}
+{{- toJson $faults -}}
+{{- end }}
+
+{{/* Returns a JSON list of faults of labels and ServiceAccounts. Takes the root. */}}
+{{- define "cloud-controllers.metadataFaults" -}}
+{{- $faults := list -}}
+{{- $labels := dict "commonLabels" .Values.commonLabels -}}
+{{- $accounts := dict -}}
+{{- range $component := list "cloud-adapter" "node-controller" "service-controller" "route-controller" -}}
+{{- $key := include "cloud-controllers.valuesKey" $component -}}
+{{- $values := get $.Values $key -}}
+{{- $_ := set $labels (printf "%s.podLabels" $key) $values.podLabels -}}
+{{- if and (not $values.serviceAccount.create) (not $values.serviceAccount.name) -}}
+{{- $faults = append $faults (printf "%s.serviceAccount.name: is required when %s.serviceAccount.create is false; set it to the ServiceAccount that you created" $key $key) -}}
+{{- end -}}
+{{- $account := include "cloud-controllers.serviceAccount" (dict "root" $ "component" $component) -}}
+{{- if hasKey $accounts $account -}}
+{{- $faults = append $faults (printf "%s.serviceAccount.name: %s is the ServiceAccount of %s, too, and would have the permissions of both; choose another" $key $account (get $accounts $account)) -}}
+{{- end -}}
+{{- $_ := set $accounts $account $key -}}
+{{- end -}}
+{{- range $place, $given := $labels -}}
+{{- range $label, $_ := $given -}}
+{{- if regexMatch "^(app[.]kubernetes[.]io/(name|instance|component|version|managed-by|part-of)|helm[.]sh/chart)$" $label -}}
+{{- $faults = append $faults (printf "%s: the chart sets the label %s itself; remove it" $place $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
 {{- end }}
 
 {{/* Returns a JSON list of faults of ports that two components share. Components that are not installed do not count. Takes the root. */}}
@@ -64,6 +153,7 @@
 {{- $faults := list -}}
 {{- $adapter := .Values.adapter -}}
 {{- $tls := $adapter.tls -}}
+{{- $name := include "cloud-controllers.adapterName" . -}}
 {{- if and (eq $adapter.kind "external") (not $adapter.endpoint) -}}
 {{- $faults = append $faults "adapter.endpoint: is required when adapter.kind is external; set it to the URL of the adapter, such as https://192.0.2.10:8443" -}}
 {{- end -}}
@@ -82,9 +172,9 @@
 {{- end -}}
 {{- end -}}
 {{- if and (eq $adapter.replicas "active-standby") (ne $adapter.kind "external") -}}
-{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace "cloud-adapter" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace $name -}}
 {{- if and $live (not (contains "--replicas=active-standby" (toJson $live.spec.template.spec))) (gt (int $live.spec.replicas) 0) -}}
-{{- $faults = append $faults (printf "adapter.replicas: the running adapter does not use a Lease, and both adapters would write to the cloud during the rollout; delete it with `kubectl --namespace %s delete deployment cloud-adapter --cascade=foreground --wait`, then run this command again" .Release.Namespace) -}}
+{{- $faults = append $faults (printf "adapter.replicas: the running adapter does not use a Lease, and both adapters would write to the cloud during the rollout; delete it with `kubectl --namespace %s delete deployment %s --cascade=foreground --wait`, then run this command again" .Release.Namespace $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if eq $tls.mode "off" -}}
@@ -137,6 +227,9 @@
 {{- $faults = append $faults (printf "serviceController.loadBalancerNameTemplate: %s gives two Services the same name; put a - or a _ between {namespace} and {service}" $template) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq $service.onUninstall "delete") (not (include "cloud-controllers.runsHooks" .)) -}}
+{{- $faults = append $faults "serviceController.onUninstall: delete needs Helm or Flux, which run the hooks of the chart when they uninstall the release, but the chart is only rendered here, as by `helm template` or Argo CD; set it to keep, and delete the Services before you delete the application" -}}
+{{- end -}}
 {{- $age := $service.orphanMinimumAge -}}
 {{- $unit := dict "s" 1 "m" 60 "h" 3600 -}}
 {{- $seconds := mul (trimSuffix (regexFind "[smh]$" $age) $age | atoi) (get $unit (regexFind "[smh]$" $age)) -}}
@@ -171,16 +264,14 @@
 {{- $adapter := .Values.adapter -}}
 {{- $openstack := $adapter.openstack -}}
 {{- if eq $adapter.kind "openstack" -}}
-{{- if and (not $adapter.credentialsSecret) (not $openstack.cloudsYaml) -}}
-{{- $faults = append $faults "adapter.credentialsSecret: is required when adapter.kind is openstack; set it to a Secret with the key clouds.yaml, or adapter.openstack.cloudsYaml to the file itself (--set-file adapter.openstack.cloudsYaml=clouds.yaml)" -}}
-{{- else if and $adapter.credentialsSecret $openstack.cloudsYaml -}}
+{{- if and $adapter.credentialsSecret $openstack.cloudsYaml -}}
 {{- $faults = append $faults "adapter.openstack.cloudsYaml: cannot be set together with adapter.credentialsSecret; remove one of them" -}}
 {{- end -}}
 {{- if and $openstack.ca (not $openstack.cloudsYaml) -}}
 {{- $faults = append $faults "adapter.openstack.ca: needs adapter.openstack.cloudsYaml; with adapter.credentialsSecret, put the certificates into that Secret as ca.crt" -}}
 {{- end -}}
 {{- if and .Values.routeController.enabled (not $openstack.routerId) -}}
-{{- $faults = append $faults "adapter.openstack.routerId: is required when routeController.enabled is true; set it to the ID of the router of the nodes' network (openstack router list), or set routeController.enabled to false where the CNI plugin routes by itself" -}}
+{{- $faults = append $faults "adapter.openstack.routerId: is required for the route-controller; set it to the ID of the router of the nodes' network (openstack router list), or leave routeController.clusterCidr empty where the CNI plugin routes by itself" -}}
 {{- end -}}
 {{- if and $openstack.loadBalancers.subnetId $openstack.loadBalancers.networkId -}}
 {{- $faults = append $faults "adapter.openstack.loadBalancers.networkId: cannot be set together with subnetId, which implies the network; remove one of them" -}}
