@@ -11,9 +11,20 @@ pub(super) const PLACES: [VersionedFile; 4] = [
     VersionedFile { file: "Cargo.lock", lines: Lines::Crates },
     VersionedFile {
         file: "helm/cloud-controllers/Chart.yaml",
-        lines: Lines::After("", &["version: ", "appVersion: "], ""),
+        lines: Lines::After("", &CHART_VERSIONS, ""),
     },
     VersionedFile { file: "docs/images.md", lines: Lines::Tags },
+];
+
+/// The lines of Chart.yaml with the version: the chart's, that of the programs, and the tags of the images.
+const CHART_VERSIONS: [&str; 7] = [
+    "version: ",
+    "appVersion: ",
+    "      image: node-controller:",
+    "      image: service-controller:",
+    "      image: route-controller:",
+    "      image: adapter-openstack:",
+    "      image: adapter-sim:",
 ];
 
 /// A file, and the rule that finds the lines with the version.
