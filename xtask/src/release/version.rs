@@ -5,15 +5,16 @@ use std::fmt;
 use anyhow::{Context, bail};
 
 /// Files that contain the version, relative to the root.
-pub(super) const PLACES: [VersionedFile; 4] = [
+pub(super) const PLACES: [VersionedFile; 5] = [
     // The version of all crates.
     VersionedFile { file: "Cargo.toml", lines: Lines::After("[workspace.package]", &["version = \""], "\"") },
     VersionedFile { file: "Cargo.lock", lines: Lines::Crates },
-    VersionedFile {
-        file: "helm/cloud-controllers/Chart.yaml",
-        lines: Lines::After("", &CHART_VERSIONS, ""),
-    },
+    VersionedFile { file: "helm/cloud-controllers/Chart.yaml", lines: Lines::After("", &CHART_VERSIONS, "") },
     VersionedFile { file: "docs/images.md", lines: Lines::Tags },
+    VersionedFile {
+        file: "docs/gitops.md",
+        lines: Lines::After("", &["    targetRevision: ", "    tag: "], ""),
+    },
 ];
 
 /// The lines of Chart.yaml with the version: the chart's, that of the programs, and the tags of the images.
