@@ -51,9 +51,10 @@ fn each_container_has_only_the_listed_rights_and_files() {
         adapters_door(bed, &all).await?;
         bed.step("each token is only accepted by its own server");
 
-        // Without authentication of callers, the adapter needs no access to the API server.
-        bed.upgrade(&json!({ "adapter": { "credentialsSecret": "cloud", "authentication": "none" } }))
-            .await?;
+        // Without authentication of callers and a CA to keep, the adapter needs no access to the API server.
+        let open =
+            json!({ "credentialsSecret": "cloud", "authentication": "none", "tls": { "mode": "off" } });
+        bed.upgrade(&json!({ "adapter": open })).await?;
         eventually("the adapter has no token", WITHIN, || async {
             let all = Container::of_release(bed).await?;
             let adapter = all.iter().find(|it| it.name == ADAPTER).context("the adapter does not exist")?;
@@ -193,6 +194,8 @@ async fn tokens(bed: &Bed, container: &Container) -> anyhow::Result<()> {
     for args in [
         ["get", "secrets", "--all-namespaces"].as_slice(),
         &["get", "secret", "cloud", "--namespace", NAMESPACE],
+        &["create", "secret", "generic", "another", "--namespace", NAMESPACE],
+        &["get", "namespace", "default"],
         &["get", "pods", "--namespace", NAMESPACE],
         &["create", "token", "cloud-node-controller", "--namespace", NAMESPACE],
         &["get", "nodes", "--as", "system:admin"],
@@ -240,8 +243,13 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
         "get configmaps named route-controller-routes",
         "patch configmaps named route-controller-routes",
     ];
+    let cluster = "get namespaces named kube-system".to_owned();
     let (own, near): (&[&str], &[&str]) = match name {
-        ADAPTER => return Ok(BTreeSet::new()),
+        ADAPTER => {
+            let ca = ["get", "patch"].map(|verb| format!("{verb} secrets named cloud-adapter-ca"));
+            let near = ca.into_iter().filter(|_| namespace == NAMESPACE);
+            return Ok(near.chain([cluster]).collect());
+        }
         "node-controller" => (&node, &[]),
         "service-controller" => (&service, &releases),
         "route-controller" => (&["list nodes", "watch nodes", "patch nodes/status"], &record),
@@ -249,6 +257,7 @@ fn wanted(name: &str, namespace: &str) -> anyhow::Result<BTreeSet<String>> {
     };
     let mut rights: BTreeSet<_> =
         own.iter().chain(&["create events", "patch events"]).map(|&right| right.to_owned()).collect();
+    rights.insert(cluster);
     if namespace != NAMESPACE {
         return Ok(rights);
     }

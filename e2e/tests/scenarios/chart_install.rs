@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use e2e::{ControlPlane, Pods, Release, Values, merge, rights};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -20,11 +20,10 @@ async fn the_chart_installs_and_uninstalls() {
     let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
     let names = ["cloud-adapter", "node-controller", "route-controller", "service-controller"];
     assert_eq!(pods.names(), names);
-    let id = cluster_id(&control_plane).await;
     for controller in &names[1..] {
         let pod = pods.get(controller).unwrap();
         let args = pod.args();
-        assert!(args.contains(&format!("--cluster-id={id}")), "{args:?}");
+        assert!(!args.iter().any(|arg| arg.starts_with("--cluster-id")), "it reads the UID: {args:?}");
         let endpoint = "--adapter-endpoint=kubernetes:///kube-system/cloud-adapter:grpc";
         assert!(args.iter().any(|arg| arg == endpoint), "{args:?}");
         let mounted = |flag: &str| {
@@ -86,7 +85,8 @@ async fn each_process_has_exactly_the_listed_rights() {
 
     for (pod, own, near) in cases {
         let user = pods.get(pod).unwrap().user().to_owned();
-        let everywhere: BTreeSet<_> = own.iter().chain(&EVENTS).map(|&right| right.to_owned()).collect();
+        let everywhere: BTreeSet<_> =
+            own.iter().chain(&EVENTS).chain(&CLUSTER).map(|&right| right.to_owned()).collect();
         // Replicas with another number of shards watch each other's Leases.
         let further = (1..64).map(|shard| format!("-{shard}"));
         let names = std::iter::once(String::new()).chain(further).map(|shard| format!("cloud-{pod}{shard}"));
@@ -97,9 +97,10 @@ async fn each_process_has_exactly_the_listed_rights() {
         assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");
     }
     let adapter = pods.get("cloud-adapter").unwrap().user().to_owned();
-    for namespace in ["kube-system", "default"] {
-        assert_eq!(granted(&control_plane, &adapter, namespace).await, BTreeSet::new(), "the adapter");
-    }
+    let everywhere = BTreeSet::from(CLUSTER.map(str::to_owned));
+    let ca: BTreeSet<_> = everywhere.iter().cloned().chain(CA.map(str::to_owned)).collect();
+    assert_eq!(granted(&control_plane, &adapter, "kube-system").await, ca, "the adapter, in its namespace");
+    assert_eq!(granted(&control_plane, &adapter, "default").await, everywhere, "the adapter, elsewhere");
 
     let mut two = values;
     merge(&mut two, &json!({ "adapter": { "replicas": "active-standby" } }));
@@ -112,17 +113,25 @@ async fn each_process_has_exactly_the_listed_rights() {
     let delete = ["delete", "deployment", "cloud-adapter", "--namespace", "kube-system"];
     control_plane.kubectl(&delete).await.unwrap();
     release.upgrade(&control_plane, &two).await.unwrap();
-    let lease = lease_rights("cloud-adapter");
+    let lease = ca.into_iter().chain(lease_rights("cloud-adapter")).collect();
     assert_eq!(
         granted(&control_plane, &adapter, "kube-system").await,
-        lease.into(),
+        lease,
         "one of two adapters, in its namespace"
     );
     assert_eq!(
         granted(&control_plane, &adapter, "default").await,
-        BTreeSet::new(),
+        everywhere,
         "one of two adapters, elsewhere"
     );
+
+    // With everything given, the adapter needs the API server only for its Lease.
+    let given = json!({ "clusterId": "6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d",
+        "adapter": { "tls": { "mode": "secret", "secretName": "a" } } });
+    merge(&mut two, &given);
+    release.upgrade(&control_plane, &two).await.unwrap();
+    let rights = granted(&control_plane, &adapter, "kube-system").await;
+    assert_eq!(rights, lease_rights("cloud-adapter").into());
 }
 
 /// On a pod network only the controllers can reach the adapter, and each pod can only reach what it needs.
@@ -169,19 +178,6 @@ async fn network_policies_fit_the_pod_network() {
     let rules = egress(adapter);
     let n_rules = rules.as_array().unwrap().len();
     assert_eq!(n_rules, 4, "DNS, its other replica, the cloud, the API server: {rules}");
-}
-
-/// Clients that trust the adapter trust it after an upgrade, too.
-#[tokio::test]
-async fn the_certificate_authority_survives_upgrades() {
-    let control_plane = control_plane().await;
-    let values = Values::new().unwrap().render();
-    let release = Release::install(&control_plane, &values).await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(control_plane.client(), "kube-system");
-    let before = secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap();
-    assert!(before.contains_key("ca.crt") && before.contains_key("ca.key"), "{:?}", before.keys());
-    release.upgrade(&control_plane, &values).await.unwrap();
-    assert_eq!(secrets.get("cloud-adapter-ca").await.unwrap().data.unwrap(), before);
 }
 
 /// The record of a controller that is disabled is removed, too; the record of another release stays.
@@ -259,6 +255,12 @@ async fn uninstall_removes_all_leases() {
     assert_eq!(names().await, BTreeSet::from(others.map(str::to_owned)));
 }
 
+/// The right to read the ID of the cluster.
+const CLUSTER: [&str; 1] = ["get namespaces named kube-system"];
+
+/// Rights of the adapter to keep its CA.
+const CA: [&str; 2] = ["get secrets named cloud-adapter-ca", "patch secrets named cloud-adapter-ca"];
+
 /// Rights to emit Events.
 const EVENTS: [&str; 2] = ["create events", "patch events"];
 
@@ -271,11 +273,6 @@ const AT_HOME: [&str; 3] = [
 
 pub(super) async fn control_plane() -> ControlPlane {
     ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap()
-}
-
-async fn cluster_id(control_plane: &ControlPlane) -> String {
-    let namespaces: Api<Namespace> = Api::all(control_plane.client());
-    namespaces.get("kube-system").await.unwrap().metadata.uid.unwrap()
 }
 
 /// The rights of a user beyond those of a ServiceAccount without any binding.

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
+use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, merge, service};
+use serde_json::json;
 
 const NAME: &str = "cloud-controllers";
 /// Used until there is a tag: the chart before monitoring, the self-test, egress policies and the deletion of load balancers at the
@@ -30,9 +31,12 @@ async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
 
     let values = values.display().to_string();
     let ways: [&[&str]; 3] = [&["--reset-then-reuse-values"], &["--reuse-values"], &["--values", &values]];
+    // The previous chart simulated a cloud by default, and did not pass the audience of tokens.
+    let confirmed =
+        ["--set", "adapter.kind=sim,adapter.sim.notForProduction=true", "--set-json", "adapter.extraArgs=[]"];
     for way in ways {
         let chart = root().join("helm").join(NAME).display().to_string();
-        changed(&mut bed, &[&["upgrade", NAME, &chart], way].concat()).await;
+        changed(&mut bed, &[&["upgrade", NAME, &chart], way, &confirmed].concat()).await;
         unchanged(&bed, &cloud, &addresses, &format!("upgrade with {way:?}")).await;
         changed(&mut bed, &["rollback", NAME, "1"]).await;
         unchanged(&bed, &cloud, &addresses, &format!("rollback from {way:?}")).await;
@@ -45,7 +49,15 @@ async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
 async fn installed(chart: &Path) -> (Bed, PathBuf) {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
-    let values = Values::new().unwrap().simcloud(cloud.url()).render();
+    let mut values = Values::new().unwrap().simcloud(cloud.url()).render();
+    // The previous chart does not know this value, and expects another default of the adapter.
+    values["adapter"]["sim"].as_object_mut().unwrap().remove("notForProduction");
+    let uid = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
+    let uid = control_plane.kubectl(&uid).await.unwrap();
+    merge(
+        &mut values,
+        &json!({ "adapter": { "extraArgs": [format!("--token-audience=cloudadapter.{uid}")] } }),
+    );
     let file = control_plane.dir().join("mine.json");
     fs::write(&file, values.to_string()).unwrap();
     let (chart, path) = (chart.display().to_string(), file.display().to_string());
