@@ -38,7 +38,8 @@ pub(crate) struct Context {
 /// there is no caller.
 pub(crate) fn read(
     context: Option<RequestContext>,
-    (metadata, extensions): (&MetadataMap, &Extensions),
+    metadata: &MetadataMap,
+    extensions: &Extensions,
     vendor: &Arc<Vendor>,
     default: Priority,
 ) -> Result<Context, AdapterError> {

@@ -77,7 +77,7 @@ impl Fences {
         self.with(cluster_id, fence, |holder| {
             let newest = holder.newest(object);
             if fence.epoch < holder.epoch || (fence.epoch == holder.epoch && fence.sequence < newest) {
-                return Err(stale(fence, (holder.epoch, newest)));
+                return Err(stale(fence, holder.epoch, newest));
             }
             if fence.epoch > holder.epoch {
                 *holder = Holder::new(fence.epoch);
@@ -117,7 +117,7 @@ impl Fences {
     /// Returns `STALE_FENCE` if a newer writer is known.
     pub(crate) fn check(&self, cluster_id: &str, fence: &Fence) -> Result<(), AdapterError> {
         self.with(cluster_id, fence, |holder| {
-            let stale = || stale(fence, (holder.epoch, 0));
+            let stale = || stale(fence, holder.epoch, 0);
             if holder.epoch > fence.epoch { Err(stale()) } else { Ok(()) }
         })
     }
@@ -145,13 +145,13 @@ impl Fences {
 pub(crate) fn check_tag(fence: &Fence, tag: Option<&Fence>) -> Result<(), AdapterError> {
     match tag.filter(|tag| tag.scope == fence.scope) {
         Some(tag) if (tag.epoch, tag.sequence) > (fence.epoch, fence.sequence) => {
-            Err(stale(fence, (tag.epoch, tag.sequence)))
+            Err(stale(fence, tag.epoch, tag.sequence))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-fn stale(fence: &Fence, (epoch, sequence): (u64, u64)) -> AdapterError {
+fn stale(fence: &Fence, epoch: u64, sequence: u64) -> AdapterError {
     let Fence { scope, .. } = fence;
     let text = if fence.epoch < epoch {
         format!("the epoch {} of {scope} is over: the newest epoch is {epoch}", fence.epoch)

@@ -127,7 +127,7 @@ impl<D: Driver> Finder<D> {
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
         let view = self.listed(&targets, bound, session).await?;
         let sights = self.sights(&targets, bound);
-        let answers = self.look_up((&targets, &sights), bound, session).await?;
+        let answers = self.look_up(&targets, &sights, bound, session).await?;
         let known = targets.iter().zip(sights).map(|(target, sight)| match sight {
             Some((instance, seen)) => Known::Found(instance, seen),
             None => self.known(target, bound, view.as_ref(), &answers),
@@ -204,7 +204,8 @@ impl<D: Driver> Finder<D> {
     /// Looks up the IDs that have no fresh observation, and records the vendor's answers.
     async fn look_up(
         &self,
-        (targets, sights): (&[Target], &[Option<ObservedAt<Instance>>]),
+        targets: &[Target],
+        sights: &[Option<ObservedAt<Instance>>],
         bound: Option<Instant>,
         session: &Session,
     ) -> Result<Vec<Arc<Answers>>, VendorError> {
@@ -300,7 +301,7 @@ impl<D: Driver> Finder<D> {
 
     /// Records that an instance was missing. If the snapshot has seen the instance since the absence began, the absence is over.
     fn missed(&self, provider_id: &str, asked: Instant, direct: bool) -> Absent {
-        self.memory.missed(provider_id, (asked, self.snapshot.last_seen(provider_id)), direct)
+        self.memory.missed(provider_id, asked, self.snapshot.last_seen(provider_id), direct)
     }
 
     /// The recorded absence, unless the instance was seen since then.

@@ -47,7 +47,7 @@ pub use self::{
         ReplicaOptions,
     },
     grants::{Grant, Grants},
-    load_balancers::rehearsal::{Foretold, Request, foretell},
+    load_balancers::rehearsal::{Cluster, Foretold, Request, foretell},
     process::{run, run_through},
     security::{AuthenticationKind, SecurityOptions},
     server::Adapter,

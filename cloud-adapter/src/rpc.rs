@@ -59,10 +59,11 @@ impl Rpc {
     pub(crate) fn context(
         &self,
         context: Option<RequestContext>,
-        caller: (&MetadataMap, &Extensions),
+        metadata: &MetadataMap,
+        extensions: &Extensions,
         default: Priority,
     ) -> Result<Context, AdapterError> {
-        let context = context::read(context, caller, &self.vendor, default)?;
+        let context = context::read(context, metadata, extensions, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
         // Standby replicas may name any cluster.
@@ -105,10 +106,11 @@ impl Rpc {
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,
-        caller: (&MetadataMap, &Extensions),
+        metadata: &MetadataMap,
+        extensions: &Extensions,
         default: Priority,
     ) -> Result<Context, AdapterError> {
-        let context = self.context(context, caller, default)?;
+        let context = self.context(context, metadata, extensions, default)?;
         self.replica.term()?;
         match &*self.health.borrow() {
             None => Ok(context),

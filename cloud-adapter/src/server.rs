@@ -50,7 +50,8 @@ const GRACE: Duration = Duration::from_secs(10);
 pub struct Adapter<D: Driver> {
     grpc: Port,
     security: Security,
-    http: (Listener, Readers),
+    http: Listener,
+    readers: Readers,
     driver: Arc<D>,
     snapshots: Snapshots<D>,
     finder: Arc<instances::Finder<D>>,
@@ -105,8 +106,21 @@ impl<D: Driver> Adapter<D> {
             ReplicaMode::Single => None,
             ReplicaMode::ActiveStandby => Some(Election::prepare(options, &rpc.instance_id, wall).await?),
         };
-        let http = (http, options.security.status_pages);
-        Ok(Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election })
+        let readers = options.security.status_pages;
+        Ok(Self {
+            grpc,
+            security,
+            http,
+            readers,
+            driver,
+            snapshots,
+            finder,
+            rpc,
+            config,
+            writes,
+            health,
+            election,
+        })
     }
 
     /// The address of the gRPC port.
@@ -122,7 +136,7 @@ impl<D: Driver> Adapter<D> {
     /// # Errors
     /// Returns an error of the operating system.
     pub fn http_address(&self) -> std::io::Result<SocketAddr> {
-        self.http.0.local_addr()
+        self.http.local_addr()
     }
 
     /// Serves until shutdown, and then waits at most ten seconds for running work.
@@ -143,13 +157,25 @@ impl<D: Driver> Adapter<D> {
         stop: CancellationToken,
         front: impl FnOnce(Routes) -> Routes + Send,
     ) -> anyhow::Result<()> {
-        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.0.local_addr()?, "Adapter is listening");
+        tracing::info!(grpc = %self.grpc.address()?, http = %self.http.local_addr()?, "Adapter is listening");
         let (reporter, health_service) = tonic_health::server::health_reporter();
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
         let (page, history) = self.page(converger);
-        let Self { grpc, security, http, driver, snapshots, finder, rpc, config, writes, health, election } =
-            self;
+        let Self {
+            grpc,
+            security,
+            http,
+            readers,
+            driver,
+            snapshots,
+            finder,
+            rpc,
+            config,
+            writes,
+            health,
+            election,
+        } = self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));
@@ -167,7 +193,6 @@ impl<D: Driver> Adapter<D> {
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, untried, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
-        let (http, readers) = http;
         tracker.spawn(http::serve(http, http::all_pages(rpc.clone(), page, readers), draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
         let services = MapResponse::new(services.prepare(), too_large);

@@ -87,7 +87,7 @@ pub(crate) struct Service<D: Driver> {
 impl<D: Driver> AdapterService for Service<D> {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        self.rpc.context(request.context, (&metadata, &extensions), Priority::Background)?;
+        self.rpc.context(request.context, &metadata, &extensions, Priority::Background)?;
         let about = self.driver.describe();
         let latency = about.expected_latency.iter().filter_map(|(rpc, latency)| {
             Some(((*rpc).to_owned(), prost_types::Duration::try_from(*latency).ok()?))
@@ -115,7 +115,7 @@ impl<D: Driver> AdapterService for Service<D> {
         request: Request<WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        self.rpc.context(request.context, (&metadata, &extensions), Priority::Background)?;
+        self.rpc.context(request.context, &metadata, &extensions, Priority::Background)?;
         let reporter = Reporter {
             snapshots: self.snapshots.clone(),
             rpc: self.rpc.clone(),

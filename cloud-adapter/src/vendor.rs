@@ -311,7 +311,7 @@ impl Session {
             purpose.namespace = Arc::from("");
         }
         let deadline = purpose.deadline.map(|deadline| self.vendor.dispatcher.time(deadline));
-        (translate::call(operation, &purpose, (self.self_check, deadline)), purpose)
+        (translate::call(operation, &purpose, self.self_check, deadline), purpose)
     }
 
     /// The current purpose of the calls.

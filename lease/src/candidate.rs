@@ -262,7 +262,7 @@ impl Candidate {
     }
 
     /// Records that an acquisition or renewal started at `started` succeeded.
-    pub fn wrote(&mut self, (started, now): (Instant, Instant), record: Record) {
+    pub fn wrote(&mut self, started: Instant, now: Instant, record: Record) {
         let epoch = self.held.map_or_else(|| record.epoch(), |held| held.epoch);
         let ours = record.holder.as_ref() == Some(&self.identity);
         let last = self.held.map_or_else(|| self.last_epoch(), |held| Some(held.epoch));

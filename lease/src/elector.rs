@@ -273,7 +273,7 @@ impl Elector {
         match answer {
             Ok(record) => {
                 self.worked();
-                self.candidate.wrote((started, Instant::now()), record);
+                self.candidate.wrote(started, Instant::now(), record);
                 self.observed(started);
             }
             Err(error) => {

@@ -112,7 +112,8 @@ pub(crate) async fn serve<S>(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     service: S,
-    (times, stop): (Times, CancellationToken),
+    times: Times,
+    stop: CancellationToken,
 ) -> Option<Ended>
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = std::convert::Infallible>

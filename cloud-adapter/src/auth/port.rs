@@ -268,7 +268,7 @@ impl Arrival {
         let Terms { tls, trust_domain, times, metrics } = terms;
         let _counted = Counted::one_more(&metrics);
         let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
-            None => connection::serve(stream, Peer::of(None, newcomer), service, (times, stop)).await,
+            None => connection::serve(stream, Peer::of(None, newcomer), service, times, stop).await,
             Some(config) => match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream))
                 .await
             {
@@ -276,7 +276,7 @@ impl Arrival {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                     let domain = trust_domain.as_deref();
                     let account = certificate.zip(domain).map(|(der, domain)| spiffe::account(der, domain));
-                    connection::serve(stream, Peer::of(account, newcomer), service, (times, stop)).await
+                    connection::serve(stream, Peer::of(account, newcomer), service, times, stop).await
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "TLS handshake failed");

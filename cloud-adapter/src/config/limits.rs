@@ -42,6 +42,15 @@ struct Wanted {
     adaptive: Option<Adaptive>,
 }
 
+/// How much of the vendor's limits is used.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// The fraction of each limit that is used.
+    safety: f64,
+    /// The cluster's share of the account.
+    share: f64,
+}
+
 /// Parses the section. Buckets that are not in the section are taken from the driver's `defaults`; families that neither of them has get
 /// [`BucketConfig::unconfigured`].
 pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -> Limits {
@@ -50,7 +59,7 @@ pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -
     let mode = limits.word("mode", &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)]);
     let safety = limits.number("safety", part, "use a fraction of the limit, above 0 and at most 1");
     let share = limits.number("share", part, "use this cluster's share, above 0 and at most 1");
-    let scale = (safety.unwrap_or(SAFETY), share.unwrap_or(1.0));
+    let scale = Scale { safety: safety.unwrap_or(SAFETY), share: share.unwrap_or(1.0) };
     let rest = |one: f64| (0.0..1.0).contains(&one);
     let free_floor =
         limits.number("freeFloor", rest, "use a fraction of the vendor's count, at least 0 and below 1");
@@ -67,18 +76,18 @@ pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -
         deadline: limits.section("deadline", deadline),
         breaker: limits.section("breaker", breaker),
     };
-    Limits { scheduler, share: scale.1, assumed }
+    Limits { scheduler, share: scale.share, assumed }
 }
 
 fn buckets(
     limits: &mut Section<'_>,
     defaults: &[(&str, VendorLimit)],
-    scale: (f64, f64),
+    scale: Scale,
 ) -> (BTreeMap<String, BucketConfig>, Vec<&'static str>) {
     let mut wanted = limits.sections("buckets", |name, section| bucket(name, section, scale));
     for (name, limit) in defaults {
         // The driver's tests check its limits, so impossible ones are ignored here.
-        if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale)) {
+        if let (false, Ok(limit)) = (wanted.contains_key(*name), limit.scaled(scale.safety, scale.share)) {
             wanted.insert((*name).to_owned(), Wanted { parent: None, limit, adaptive: None });
         }
     }
@@ -109,7 +118,7 @@ fn cautious(limit: RateLimit) -> Adaptive {
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }
 }
 
-fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wanted> {
+fn bucket(name: &str, section: &mut Section<'_>, scale: Scale) -> Option<Wanted> {
     let family = name.split(':').next().unwrap_or_default();
     let families = Family::ALL.map(Family::word);
     if name != ACCOUNT && !families.contains(&family) {
@@ -137,7 +146,7 @@ fn bucket(name: &str, section: &mut Section<'_>, scale: (f64, f64)) -> Option<Wa
             None
         }
     };
-    let limit = limit.map(|limit| limit.scaled(scale)).transpose();
+    let limit = limit.map(|limit| limit.scaled(scale.safety, scale.share)).transpose();
     let limit = limit.map_err(|fault| section.fault("burst", fault)).ok().flatten();
     if let Some(RateLimit { rate, .. }) = limit.filter(|limit| limit.rate > RATE_MAX) {
         section.fault(

@@ -22,7 +22,7 @@ pub(super) fn read<T>(text: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> R
         serde_saphyr::from_str(text).map_err(|error| vec![error.without_snippet().to_string()])?
     };
     let mut faults = Vec::new();
-    let value = Section::enter((String::new(), value), &mut faults, read);
+    let value = Section::enter(String::new(), value, &mut faults, read);
     if faults.is_empty() { Ok(value) } else { Err(faults) }
 }
 
@@ -39,7 +39,7 @@ impl Section<'_> {
     /// Returns the section below a key; a missing section counts as empty.
     pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let value = self.take(key).unwrap_or(Value::Null);
-        Section::enter((self.path_of(key), value), self.faults, read)
+        Section::enter(self.path_of(key), value, self.faults, read)
     }
 
     /// Returns the sections below a key, whose names are arbitrary.
@@ -51,8 +51,8 @@ impl Section<'_> {
         self.section(key, |all| {
             let named = std::mem::take(&mut all.content).into_iter();
             let read = named.filter_map(|(name, value)| {
-                let at = (all.path_of(&name), value);
-                let one = Section::enter(at, all.faults, |one| read(&name, one))?;
+                let path = all.path_of(&name);
+                let one = Section::enter(path, value, all.faults, |one| read(&name, one))?;
                 Some((name, one))
             });
             read.collect()
@@ -124,7 +124,8 @@ impl Section<'_> {
     }
 
     fn enter<T>(
-        (path, value): (String, Value),
+        path: String,
+        value: Value,
         faults: &mut Vec<String>,
         read: impl FnOnce(&mut Section<'_>) -> T,
     ) -> T {

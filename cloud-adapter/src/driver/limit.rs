@@ -30,7 +30,7 @@ impl VendorLimit {
     ///
     /// # Errors
     /// Returns an error, with the largest possible burst, if the burst uses up the whole window.
-    pub(crate) fn scaled(self, (safety, share): (f64, f64)) -> Result<RateLimit, String> {
+    pub(crate) fn scaled(self, safety: f64, share: f64) -> Result<RateLimit, String> {
         match self {
             Self::Bucket { rate, burst } => {
                 Ok(RateLimit { rate: rate * share, burst: part_of(burst, share) })

@@ -53,12 +53,7 @@ impl Memory {
 
     /// Records a read that missed the instance, and returns the current record. `shown` is the time at which a read last showed the
     /// instance; this ends an absence that began earlier.
-    pub(crate) fn missed(
-        &self,
-        id: &str,
-        (asked, shown): (Instant, Option<Instant>),
-        direct: bool,
-    ) -> Absent {
+    pub(crate) fn missed(&self, id: &str, asked: Instant, shown: Option<Instant>, direct: bool) -> Absent {
         let mut inner = self.inner();
         let first = Absent { since: asked, last: asked, direct, proof: None };
         if inner.absent.len() >= ABSENT_MAX {
@@ -131,8 +126,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unproven_absence_is_kept_5_seconds_and_proven_10_minutes() {
         let memory = Memory::default();
-        memory.missed("a", (Instant::now(), None), true);
-        memory.missed("b", (Instant::now(), None), true);
+        memory.missed("a", Instant::now(), None, true);
+        memory.missed("b", Instant::now(), None, true);
         memory.proven("b", Proof::Witnesses(1));
         for (wait, a, b) in [
             (SECOND * 4, true, true),
@@ -148,7 +143,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn fresher_bound_is_not_answered_from_memory() {
         let memory = Memory::default();
-        memory.missed("a", (Instant::now(), None), true);
+        memory.missed("a", Instant::now(), None, true);
         memory.proven("a", Proof::Credentials);
         let before = Instant::now();
         advance(SECOND).await;
@@ -160,28 +155,28 @@ mod tests {
     async fn absence_begins_with_first_miss_and_ends_when_seen() {
         let memory = Memory::default();
         let first = Instant::now();
-        memory.missed("a", (first, None), true);
+        memory.missed("a", first, None, true);
         memory.proven("a", Proof::Witnesses(3));
         advance(SECOND).await;
-        let again = memory.missed("a", (Instant::now(), None), true);
+        let again = memory.missed("a", Instant::now(), None, true);
         assert_eq!((again.since, again.last), (first, Instant::now()));
         assert_eq!(again.proof, None, "the proof is dropped");
         assert!(!memory.is_member("a"));
         memory.seen(["a"], |_| true);
         assert!(memory.is_member("a") && memory.recall("a", None).is_none());
-        assert_eq!(memory.missed("a", (Instant::now(), None), true).since, Instant::now());
+        assert_eq!(memory.missed("a", Instant::now(), None, true).since, Instant::now());
     }
 
     #[tokio::test(start_paused = true)]
     async fn unknown_ids_do_not_fill_the_memory() {
         let memory = Memory::default();
         for n in 0..=ABSENT_MAX {
-            memory.missed(&format!("i-{n}"), (Instant::now(), None), true);
+            memory.missed(&format!("i-{n}"), Instant::now(), None, true);
         }
         assert_eq!(memory.inner().absent.len(), ABSENT_MAX);
         assert!(memory.recall(&format!("i-{ABSENT_MAX}"), None).is_none());
         advance(GONE_KEPT).await;
-        memory.missed("new", (Instant::now(), None), true);
+        memory.missed("new", Instant::now(), None, true);
         assert_eq!(memory.inner().absent.len(), 1, "old ones are evicted");
     }
 
@@ -189,14 +184,14 @@ mod tests {
     async fn an_absence_is_over_when_any_read_shows_it() {
         let memory = Memory::default();
         let first = Instant::now();
-        memory.missed("a", (first, Some(first - SECOND)), true);
+        memory.missed("a", first, Some(first - SECOND), true);
         advance(SECOND).await;
         let shown = Instant::now();
         advance(SECOND).await;
-        let again = memory.missed("a", (Instant::now(), Some(shown)), true);
+        let again = memory.missed("a", Instant::now(), Some(shown), true);
         assert_eq!(again.since, Instant::now(), "a listing showed it in between");
         advance(SECOND).await;
-        assert_eq!(memory.missed("a", (Instant::now(), Some(shown)), true).since, again.since);
+        assert_eq!(memory.missed("a", Instant::now(), Some(shown), true).since, again.since);
     }
 
     #[tokio::test(start_paused = true)]

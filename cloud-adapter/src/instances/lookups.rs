@@ -182,7 +182,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         let mut flights = Vec::new();
         for batch in batches.iter() {
             let Some(flight) = batch.flight.upgrade() else { continue };
-            if let Some(kind) = batch.gathering.join(&mut wanted, bound, (session, self.full())) {
+            if let Some(kind) = batch.gathering.join(&mut wanted, bound, session, self.full()) {
                 session.meter().coalesced();
                 self.metrics.coalesced(Instance::COLLECTION, kind);
                 flights.push(Joined { flight, waiter: batch.gathering.waiters.join(session) });
@@ -242,7 +242,8 @@ impl Gathering {
         &self,
         wanted: &mut Wanted,
         bound: Option<Instant>,
-        (session, full): (&Session, usize),
+        session: &Session,
+        full: usize,
     ) -> Option<Coalesced> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted.is_empty() {

@@ -40,7 +40,7 @@ impl<D: Driver> InstanceService for Service<D> {
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
-            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
+            self.rpc.cloud_context(request.context, &metadata, &extensions, Priority::Background)?;
         let options =
             self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, "instances");
         let watcher = Watcher::new(
@@ -70,8 +70,7 @@ impl<D: Driver> Service<D> {
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<GetResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        let context =
-            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Lifecycle)?;
+        let context = self.rpc.cloud_context(request.context, &metadata, &extensions, Priority::Lifecycle)?;
         let (results, observed) = self.finder.find(request.refs, context.bound, &context.session).await?;
         let observed_at = self.finder.clock.at(observed);
         let cost = context.session.meter().cost(Source::Snapshot, Some(observed_at));

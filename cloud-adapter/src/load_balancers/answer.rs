@@ -44,7 +44,8 @@ impl Waits {
 
 /// The answer for a load balancer that is being changed.
 pub(super) fn pending(
-    (done, total): (u32, u32),
+    done: u32,
+    total: u32,
     Waits { condition, again }: Waits,
     cost: Option<Cost>,
 ) -> EnsureLoadBalancerResponse {

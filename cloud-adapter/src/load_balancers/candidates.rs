@@ -97,7 +97,7 @@ impl<D> Candidates<D> {
         };
         // The check is skipped for requests that do not adopt, because it is expensive with thousands of load balancers.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
-            found.inherit(driver.heritage(&goal.heir()), (removes, items.iter().copied()));
+            found.inherit(driver.heritage(&goal.heir()), removes, items.iter().copied());
         }
         found
     }
@@ -106,7 +106,8 @@ impl<D> Candidates<D> {
     fn inherit<'a>(
         &mut self,
         heritage: impl Fn(&LoadBalancerRecord<D>) -> Heritage,
-        (removes, items): (bool, impl Iterator<Item = &'a Shared<D>>),
+        removes: bool,
+        items: impl Iterator<Item = &'a Shared<D>>,
     ) where
         D: 'a,
     {
@@ -170,7 +171,8 @@ impl<D> Candidates<D> {
         &self,
         adoption: Adoption,
         known: Option<&str>,
-        (namespace, is_granted): (&str, impl Fn(&str) -> bool),
+        namespace: &str,
+        is_granted: impl Fn(&str) -> bool,
     ) -> Result<Adopted<D>, AdapterError> {
         if let (Adoption::ById, Some(id)) = (adoption, known) {
             return match (&self.known_foreign, &self.known_barred, &self.known) {

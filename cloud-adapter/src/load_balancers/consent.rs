@@ -70,7 +70,7 @@ impl Asked<'_> {
             })
     }
 
-    fn lacks(&self, field: String, what: &str, (kind, value): (&str, &str)) -> Violation {
+    fn lacks(&self, field: String, what: &str, kind: &str, value: &str) -> Violation {
         let namespace = self.namespace;
         let description = format!(
             "{what} needs a grant from the operator: start the adapter with --grant {namespace}:{kind}={value}"
@@ -84,7 +84,7 @@ impl Asked<'_> {
         let asked = self.spec.parameters.iter().filter(|(key, value)| needs_grant(key) && !self.has(value));
         let refused = asked.filter(|(key, _)| !grants.may_set(self.namespace, key));
         let lacks = |(key, _): (&String, &String)| {
-            self.lacks(format!("spec.parameters[{key}]"), "this parameter", ("parameter", key))
+            self.lacks(format!("spec.parameters[{key}]"), "this parameter", "parameter", key)
         };
         refused.map(lacks).collect()
     }
@@ -113,12 +113,12 @@ impl Asked<'_> {
         let shares = !id.is_empty() && !owns;
         let pool = Some(spec.address_pool.as_str()).filter(|_| !shares).unwrap_or_default();
         if !pool.is_empty() && !self.has(pool) && !grants.may_use_pool(namespace, pool) {
-            lacking.push(self.lacks("spec.address_pool".to_owned(), &format!("pool {pool}"), ("pool", pool)));
+            lacking.push(self.lacks("spec.address_pool".to_owned(), &format!("pool {pool}"), "pool", pool));
         }
         for (at, subnet) in spec.subnets.iter().enumerate().filter(|_| !shares) {
             if !self.has(subnet) && !grants.may_use_subnet(namespace, subnet) {
                 let field = format!("spec.subnets[{at}]");
-                lacking.push(self.lacks(field, &format!("subnet {subnet}"), ("subnet", subnet)));
+                lacking.push(self.lacks(field, &format!("subnet {subnet}"), "subnet", subnet));
             }
         }
         for (at, listener) in spec.listeners.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Asked<'_> {
                 if !self.has(reference) && !grants.may_use_certificate(namespace, reference) {
                     let field = format!("spec.listeners[{at}].tls_refs[{nth}]");
                     let what = format!("certificate {reference}");
-                    lacking.push(self.lacks(field, &what, ("certificate", reference)));
+                    lacking.push(self.lacks(field, &what, "certificate", reference));
                 }
             }
         }

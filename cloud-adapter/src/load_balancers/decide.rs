@@ -82,7 +82,7 @@ pub(crate) fn decide<A: Driver>(
         Goal::Absent { adoption, .. } => {
             let removal =
                 |record: &LoadBalancerRecord<A::Detail>| removal(driver, grants, goal.namespace(), record);
-            absent(&candidates, (*adoption, fresh), removal)
+            absent(&candidates, *adoption, fresh, removal)
         }
         Goal::Present(desired, terms) => {
             Wish { driver, grants, desired, terms, fence, former }.next(&candidates, fresh)
@@ -121,7 +121,8 @@ fn may_delete<D>(grants: &Grants, namespace: &str, record: &LoadBalancerRecord<D
 
 fn absent<D, S>(
     candidates: &Candidates<D>,
-    (adoption, fresh): (Adoption, bool),
+    adoption: Adoption,
+    fresh: bool,
     removal: impl Fn(&LoadBalancerRecord<D>) -> Result<Vec<S>, AdapterError>,
 ) -> Result<Decision<D, S>, AdapterError> {
     let mut targets = candidates.deletable();
@@ -202,7 +203,7 @@ impl<A: Driver> Wish<'_, A> {
             };
         }
         let may_adopt = |id: &str| self.grants.may_adopt(&self.desired.owner.namespace, id);
-        match candidates.adopt(*adoption, known.as_deref(), (&self.desired.owner.namespace, may_adopt))? {
+        match candidates.adopt(*adoption, known.as_deref(), &self.desired.owner.namespace, may_adopt)? {
             // A load balancer that the key does not own yet is never deleted in order to recreate it.
             Adopted::Taken(record) => {
                 self.check_grants(Some(&record))?;

@@ -27,6 +27,15 @@ pub enum Request {
     Delete(Box<DeleteLoadBalancerRequest>),
 }
 
+/// The cluster that sends a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<'a> {
+    /// The cluster's ID.
+    pub id: &'a str,
+    /// The cluster's name.
+    pub name: &'a str,
+}
+
 /// The next action of the runtime.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Foretold<S> {
@@ -45,10 +54,11 @@ pub enum Foretold<S> {
 pub fn foretell<D: Driver>(
     driver: &D,
     grants: &Grants,
-    (cluster_id, cluster_name): (&str, &str),
+    cluster: Cluster<'_>,
     request: &Request,
     records: &[Arc<LoadBalancerRecord<D::Detail>>],
 ) -> Result<Foretold<D::Step>, AdapterError> {
+    let Cluster { id: cluster_id, name: cluster_name } = cluster;
     let inheritance = |owner: &Owner| grants.inheritance(&owner.namespace, cluster_name);
     let cluster_name = cluster_name.to_owned();
     let (goal, fence) = match request {

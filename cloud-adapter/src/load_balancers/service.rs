@@ -39,7 +39,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
     ) -> Result<Response<Self::WatchLoadBalancersStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
-            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
+            self.rpc.cloud_context(request.context, &metadata, &extensions, Priority::Background)?;
         let view = format!("load-balancers/{}", context.cluster_id);
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &view);
         let mine = move |record: &LoadBalancerRecord<D::Detail>| {
@@ -62,7 +62,7 @@ impl<D: Driver> LoadBalancerService for Service<D> {
     ) -> Result<Response<PutBackendSetResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
-            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Interactive)?;
+            self.rpc.cloud_context(request.context, &metadata, &extensions, Priority::Interactive)?;
         let put = self.sets.put(&context.cluster_id, &request.id, request.content);
         let size = put?;
         let cost = Some(context.session.meter().cost(Source::Memory, None));
@@ -74,11 +74,8 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         request: Request<EnsureLoadBalancerRequest>,
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        let context = self.rpc.cloud_context(
-            request.context.clone(),
-            (&metadata, &extensions),
-            Priority::Interactive,
-        )?;
+        let context =
+            self.rpc.cloud_context(request.context.clone(), &metadata, &extensions, Priority::Interactive)?;
         let fence = request.fence.clone();
         let ensured = self.ensure(request, &context).await;
         Ok(Response::new(self.counted(fence.as_ref(), ensured)?))
@@ -89,11 +86,8 @@ impl<D: Driver> LoadBalancerService for Service<D> {
         request: Request<DeleteLoadBalancerRequest>,
     ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
-        let context = self.rpc.cloud_context(
-            request.context.clone(),
-            (&metadata, &extensions),
-            Priority::Interactive,
-        )?;
+        let context =
+            self.rpc.cloud_context(request.context.clone(), &metadata, &extensions, Priority::Interactive)?;
         let fence = request.fence.clone();
         let deleted = self.delete(request, &context).await;
         Ok(Response::new(self.counted(fence.as_ref(), deleted)?))

@@ -65,11 +65,11 @@ impl<D: Driver> Service<D> {
             context.session.meter().absorb(&converger.unpaid(key));
             return Ok(answer::present(&record.summary, 0, cost(context, Source::Memory)));
         }
-        let (progress, position) = self.work(goal, (fence, &owner), context).await?;
+        let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { done, total, waits_for } => {
-                Ok(answer::pending((done, total), self.waits(waits_for, &position), cost))
+                Ok(answer::pending(done, total, self.waits(waits_for, &position), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
                 Ok(answer::present(&record.summary, done, cost))
@@ -97,7 +97,7 @@ impl<D: Driver> Service<D> {
             return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
         }
         let fence = self.converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
-        let (progress, position) = self.work(goal, (fence, &owner), context).await?;
+        let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { waits_for, .. } => {
@@ -139,7 +139,8 @@ impl<D: Driver> Service<D> {
     async fn work(
         &self,
         goal: Goal,
-        (fence, owner): (Fence, &Owner),
+        fence: Fence,
+        owner: &Owner,
         context: &Context,
     ) -> Result<(Progress<D::Detail>, QueuePosition), AdapterError> {
         let purpose = about(owner, context.session.purpose());

@@ -79,7 +79,9 @@ impl Page<'_, '_> {
     /// Writes one metric: its name, help and unit, and a row for each set of labels.
     fn rows<L: EncodeLabelSet, M: EncodeMetric>(
         &mut self,
-        (name, help, unit): (&str, &str, Option<Unit>),
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
         rows: impl IntoIterator<Item = (L, M)>,
     ) -> fmt::Result {
         let mut rows = rows.into_iter().peekable();
@@ -93,7 +95,7 @@ impl Page<'_, '_> {
             let rows = ages.iter().filter_map(|(collection, one)| {
                 Some(([("collection", *collection)], ConstGauge::new(value(one)?.as_secs_f64())))
             });
-            self.rows((name, help, Some(Unit::Seconds)), rows)
+            self.rows(name, help, Some(Unit::Seconds), rows)
         };
         gauges("snapshot_age", "Age of the last listing", |one| one.age)?;
         gauges("snapshot_target_age", "Target interval between listings while there are watches", |one| {
@@ -104,7 +106,7 @@ impl Page<'_, '_> {
     fn buckets(&mut self, buckets: &[BucketReport], now: Time) -> fmt::Result {
         let mut gauges = |name: &str, help: &str, unit, value: &dyn Fn(&BucketReport) -> Option<f64>| {
             let rows = buckets.iter().filter_map(|one| Some((bucket(one), ConstGauge::new(value(one)?))));
-            self.rows((name, help, unit), rows)
+            self.rows(name, help, unit, rows)
         };
         gauges("bucket_rate", "Current rate in calls a second", None, &|one| Some(one.rate))?;
         gauges("bucket_ceiling", "Configured rate in calls a second", None, &|one| Some(one.ceiling))?;
@@ -121,15 +123,17 @@ impl Page<'_, '_> {
                 ([("bucket", one.name.as_str()), ("source", source)], ConstCounter::new(count))
             })
         });
-        self.rows(("vendor_throttled", "Requests of the vendor to slow down, by source", None), throttled)?;
+        self.rows("vendor_throttled", "Requests of the vendor to slow down, by source", None, throttled)?;
         let delayed = buckets.iter().map(|one| (bucket(one), ConstCounter::new(one.would_delay)));
         self.rows(
-            ("bucket_would_delay", "Shadow mode: calls that the limits would have delayed", None),
+            "bucket_would_delay",
+            "Shadow mode: calls that the limits would have delayed",
+            None,
             delayed,
         )?;
         let delays = |one: &BucketReport| ConstCounter::new(one.would_delay_for.as_secs_f64());
         let delays = buckets.iter().map(|one| (bucket(one), delays(one)));
-        self.rows(("bucket_would_delay", "Shadow mode: total of these delays", Some(Unit::Seconds)), delays)
+        self.rows("bucket_would_delay", "Shadow mode: total of these delays", Some(Unit::Seconds), delays)
     }
 
     fn queues(&mut self, leaves: &[LeafReport]) -> fmt::Result {
@@ -137,7 +141,7 @@ impl Page<'_, '_> {
             let labels = [("class", leaf.class.word()), ("controller", leaf.controller)];
             (labels, ConstGauge::new(leaf.queued))
         });
-        self.rows(("queue_depth", "Vendor calls waiting in the queue", None), rows)
+        self.rows("queue_depth", "Vendor calls waiting in the queue", None, rows)
     }
 
     /// Queues that were used earlier keep a row for each bucket, so that their value 0 is exported.
@@ -155,7 +159,7 @@ impl Page<'_, '_> {
             })
         });
         let help = "Age of the oldest queued call, by the bucket that blocks it";
-        self.rows(("queue_oldest", help, Some(Unit::Seconds)), rows)
+        self.rows("queue_oldest", help, Some(Unit::Seconds), rows)
     }
 
     fn breakers(&mut self, report: &Report) -> fmt::Result {
@@ -164,7 +168,7 @@ impl Page<'_, '_> {
         let rows = families
             .chain(credentials)
             .map(|(family, state)| ([("family", family)], ConstGauge::new(number(state))));
-        self.rows(("breaker_state", "0: calls pass, 1: one at a time, 2: none", None), rows)
+        self.rows("breaker_state", "0: calls pass, 1: one at a time, 2: none", None, rows)
     }
 }
 

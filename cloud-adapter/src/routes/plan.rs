@@ -144,7 +144,7 @@ fn judge(item: &Item, order: &Order, routes: &[&Route]) -> Verdict {
     match item {
         Item::Bad { key, error } => Verdict::refused(key, Outcome::Failed, error.clone()),
         Item::Delete { destination, key, next_hop } => {
-            delete((key, *destination, next_hop.as_ref()), order, routes)
+            delete(key, *destination, next_hop.as_ref(), order, routes)
         }
         Item::Upsert { destination, upsert } => {
             let key = upsert.key.clone().unwrap_or_default();
@@ -195,7 +195,9 @@ fn lay(key: &RouteKey, upsert: &RouteUpsert, remove: Option<String>) -> Verdict 
 }
 
 fn delete(
-    (key, destination, next_hop): (&RouteKey, IpNet, Option<&NextHop>),
+    key: &RouteKey,
+    destination: IpNet,
+    next_hop: Option<&NextHop>,
     order: &Order,
     routes: &[&Route],
 ) -> Verdict {

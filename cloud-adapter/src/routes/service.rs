@@ -51,7 +51,7 @@ impl<D: Driver> RouteService for Service<D> {
     ) -> Result<Response<Self::WatchRoutesStream>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
-            self.rpc.cloud_context(request.context, (&metadata, &extensions), Priority::Background)?;
+            self.rpc.cloud_context(request.context, &metadata, &extensions, Priority::Background)?;
         let cidrs = cidrs("cluster_cidrs", &request.cluster_cidrs)?;
         let name = format!("routes/{}/{}", context.cluster_id, request.cluster_cidrs.join(","));
         let options = self.rpc.watch_options(&context, request.stop_when_synced, request.resume_token, &name);
@@ -68,7 +68,7 @@ impl<D: Driver> RouteService for Service<D> {
     ) -> Result<Response<ApplyRoutesResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let context =
-            self.rpc.cloud_context(request.context.clone(), (&metadata, &extensions), Priority::Traffic)?;
+            self.rpc.cloud_context(request.context.clone(), &metadata, &extensions, Priority::Traffic)?;
         let fence = request.fence.clone().unwrap_or_default();
         let applied = self.apply(request, &context).await;
         if applied.as_ref().is_err_and(|error| error.reason == Reason::StaleFence) {

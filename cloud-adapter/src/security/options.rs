@@ -195,9 +195,8 @@ impl SecurityOptions {
     }
 
     fn tls(&self, faults: &mut Vec<String>) -> Option<TlsFiles> {
-        let authority =
-            pair(("--tls-ca-cert", &self.tls_ca_cert), ("--tls-ca-key", &self.tls_ca_key), faults);
-        let mounted = pair(("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key), faults);
+        let authority = pair("--tls-ca-cert", &self.tls_ca_cert, "--tls-ca-key", &self.tls_ca_key, faults);
+        let mounted = pair("--tls-cert", &self.tls_cert, "--tls-key", &self.tls_key, faults);
         if authority.is_some() && mounted.is_some() {
             faults.push("--tls-cert: --tls-ca-cert is set, too: set only one pair".to_owned());
         }
@@ -297,8 +296,10 @@ impl SecurityOptions {
 
 /// Requires both files or neither.
 fn pair(
-    (certificate_flag, certificate): (&str, &Option<PathBuf>),
-    (key_flag, key): (&str, &Option<PathBuf>),
+    certificate_flag: &str,
+    certificate: &Option<PathBuf>,
+    key_flag: &str,
+    key: &Option<PathBuf>,
     faults: &mut Vec<String>,
 ) -> Option<(PathBuf, PathBuf)> {
     match (certificate, key) {

@@ -97,14 +97,14 @@ impl Peer {
             let mut trouble = Trouble::default();
             while about.can("instances") {
                 let ended = self.instances(leader, work).await;
-                rest((leader, Instance::COLLECTION), ended, &mut trouble).await;
+                rest(leader, Instance::COLLECTION, ended, &mut trouble).await;
             }
         };
         let routes = async {
             let mut trouble = Trouble::default();
             while about.can("routes") {
                 let ended = self.routes(leader, work).await;
-                rest((leader, Route::COLLECTION), ended, &mut trouble).await;
+                rest(leader, Route::COLLECTION, ended, &mut trouble).await;
             }
         };
         tokio::join!(instances, routes);
@@ -170,7 +170,7 @@ async fn pump<T: Item, M: Message<T>, D: Driver>(
 }
 
 /// Waits before the next try, and logs the error. Refusals by a former or future leader are normal.
-async fn rest((leader, collection): (&str, &'static str), ended: Result<(), Error>, trouble: &mut Trouble) {
+async fn rest(leader: &str, collection: &'static str, ended: Result<(), Error>, trouble: &mut Trouble) {
     if let Err(error) = ended {
         if trouble.should_warn(&error) {
             tracing::warn!(leader, collection, %error, "Cannot follow the leader: a failover would \

@@ -23,7 +23,8 @@ pub(super) fn class(priority: Priority) -> Class {
 pub(super) fn call(
     operation: Operation,
     purpose: &Purpose,
-    (self_check, deadline): (bool, Option<Time>),
+    self_check: bool,
+    deadline: Option<Time>,
 ) -> Call {
     let class = class(purpose.priority);
     Call {

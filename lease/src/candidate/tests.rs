@@ -30,7 +30,7 @@ fn candidate(now: Instant) -> Candidate {
 fn leader(now: Instant) -> Candidate {
     let mut leader = candidate(now);
     leader.saw(now, Some(released(4)));
-    leader.wrote((now, now), record(Some("a"), 5, 1));
+    leader.wrote(now, now, record(Some("a"), 5, 1));
     leader
 }
 
@@ -105,7 +105,7 @@ async fn a_leader_recreates_its_deleted_lease_at_once() {
     leader.resign();
     let now = begin + 2 * SECOND;
     assert_eq!(leader.decide(now), acquire(6, None));
-    leader.wrote((now, now), record(Some("a"), 6, 2));
+    leader.wrote(now, now, record(Some("a"), 6, 2));
     assert_eq!(
         (leader.term(), leader.since()),
         (Some((6, now + 6 * SECOND)), 5),
@@ -132,7 +132,7 @@ async fn consecutive_terms_end_with_a_term_of_another_process() {
         leader.saw(now, Some(found.clone()));
         let now = now + 10 * SECOND;
         let Action::Acquire(taken) = leader.decide(now) else { panic!("{found:?}") };
-        leader.wrote((now, now), record(Some("a"), taken.transitions, 3));
+        leader.wrote(now, now, record(Some("a"), taken.transitions, 3));
         assert_eq!(leader.since(), since, "{found:?}");
     }
 }
@@ -172,7 +172,7 @@ async fn a_leader_relies_on_the_start_of_its_last_renewal() {
     assert_eq!(leader.decide(begin + SECOND), Action::Wait(begin + 2 * SECOND));
     assert_eq!(leader.decide(begin + 2 * SECOND), Action::Renew { version: "5.1".into() });
     let (started, now) = (begin + 2 * SECOND, begin + 3 * SECOND);
-    leader.wrote((started, now), record(Some("a"), 5, 2));
+    leader.wrote(started, now, record(Some("a"), 5, 2));
     assert_eq!(leader.term(), Some((5, started + 6 * SECOND)));
     assert_eq!(leader.decide(started + 6 * SECOND), Action::Lost(Lost::NotRenewed));
 }

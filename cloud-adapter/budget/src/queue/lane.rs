@@ -34,7 +34,7 @@ impl Lane {
     }
 
     /// Inserts an object's first call; `object` is the turn of that object. A namespace without calls in the lane gets the turn `fresh`.
-    pub(super) fn insert(&mut self, namespace: &Arc<str>, (object, head): (i64, Head), fresh: i64) {
+    pub(super) fn insert(&mut self, namespace: &Arc<str>, object: i64, head: Head, fresh: i64) {
         if let Some(flow) = self.flows.get_mut(namespace) {
             flow.heads.insert(object, head);
             return;

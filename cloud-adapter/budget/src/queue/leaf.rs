@@ -159,7 +159,7 @@ impl Leaf {
         self.last_turn += 1;
         let turn = self.last_turn;
         namespace.objects.insert(Arc::clone(&call.object), Object { turn, calls: VecDeque::from([head]) });
-        self.lanes.entry(head.lane).or_default().insert(&call.namespace, (turn, head), turn);
+        self.lanes.entry(head.lane).or_default().insert(&call.namespace, turn, head, turn);
     }
 
     pub(super) fn push_front(&mut self, call: &Call, head: Head) {
@@ -176,7 +176,7 @@ impl Leaf {
             self.leave(&call.namespace, before, former.lane);
         }
         let lane = self.lanes.entry(head.lane).or_default();
-        lane.insert(&call.namespace, (turn, head), turn);
+        lane.insert(&call.namespace, turn, head, turn);
         lane.turn_to(&call.namespace, turn);
     }
 
@@ -244,7 +244,7 @@ impl Leaf {
                 calls.iter().for_each(|call| self.count(*call));
                 let Some(first) = calls.front().copied() else { continue };
                 let fresh = turns.get(&name).copied().unwrap_or(turn);
-                self.lanes.entry(first.lane).or_default().insert(&name, (turn, first), fresh);
+                self.lanes.entry(first.lane).or_default().insert(&name, turn, first, fresh);
                 kept.tickets.extend(calls.iter().map(|call| call.ticket));
                 kept.objects.insert(object, Object { turn, calls });
             }
@@ -264,7 +264,7 @@ impl Leaf {
     /// Adds the first call of an object to its lane.
     fn enter(&mut self, namespace: &Arc<str>, object: i64, head: Head) {
         self.last_turn += 1;
-        self.lanes.entry(head.lane).or_default().insert(namespace, (object, head), self.last_turn);
+        self.lanes.entry(head.lane).or_default().insert(namespace, object, head, self.last_turn);
     }
 
     /// Removes the first call of an object from a lane.

@@ -50,7 +50,7 @@ fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {
 /// Returns the ID of the adopted load balancer; empty if none is adopted.
 fn adopted(items: &[Shared<()>], adoption: Adoption, known: Option<&str>) -> Result<String, AdapterError> {
     let candidates = Candidates::find(&WriteOnly, items, &present(adoption, known));
-    Ok(match candidates.adopt(adoption, known, (NAMESPACE, |id: &str| id == GRANTED))? {
+    Ok(match candidates.adopt(adoption, known, NAMESPACE, |id: &str| id == GRANTED)? {
         Adopted::Taken(record) => record.summary.vendor_id.clone(),
         Adopted::Nothing => String::new(),
         Adopted::Missing(id) => format!("no {id}"),

@@ -121,7 +121,8 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
         ]
     };
     Table::new(
-        ("budgets", "Budgets"),
+        "budgets",
+        "Budgets",
         "The cloud was not called yet.",
         [
             words("Bucket"),
@@ -169,7 +170,8 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
         more => format!("The oldest {} are shown; there are {} more.", status.tasks.len(), Count(more)),
     };
     Table::new(
-        ("tasks", "Load balancers in progress"),
+        "tasks",
+        "Load balancers in progress",
         "No load balancer is being changed.",
         [name("Service"), long("Waits for"), number("For"), number("Changes made")],
         rows,
@@ -188,7 +190,8 @@ fn queues(status: &AdapterStatus) -> Table<5> {
         ]
     };
     Table::new(
-        ("queues", "Queued calls"),
+        "queues",
+        "Queued calls",
         "No call is queued.",
         [words("Bucket"), words("Class"), words("Controller"), number("Waiting"), number("Oldest for")],
         status.queues.iter().map(row),
@@ -206,7 +209,8 @@ fn breakers(status: &AdapterStatus) -> Table<2> {
         [text(family), cell]
     };
     Table::new(
-        ("breakers", "Breakers"),
+        "breakers",
+        "Breakers",
         "The cloud was not called yet.",
         [words("Family"), words("State")],
         status.breakers.iter().map(row),
@@ -230,7 +234,8 @@ fn snapshots(status: &AdapterStatus) -> Table<5> {
         [text(collection), cell, text(age), text(Count(*items)), text(Count(*revision))]
     };
     Table::new(
-        ("snapshots", "Listings"),
+        "snapshots",
+        "Listings",
         "There are none.",
         [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
         status.snapshots.iter().map(row),
@@ -249,7 +254,8 @@ fn clusters(status: &AdapterStatus) -> Table<4> {
         [text(id), text(whose), text(Count(*load_balancers)), text(Count(*routes))]
     };
     Table::new(
-        ("clusters", "Clusters"),
+        "clusters",
+        "Clusters",
         "No load balancer and no route is known.",
         [name("Cluster"), words("Whose"), number("Load balancers"), number("Routes")],
         status.clusters.iter().map(row),
@@ -269,7 +275,8 @@ fn writes(status: &AdapterStatus) -> Table<5> {
         [markup(ago), text(operation), text(object.as_deref().unwrap_or("-")), text(controller), outcome]
     };
     Table::new(
-        ("writes", "Recent changes in the cloud"),
+        "writes",
+        "Recent changes in the cloud",
         "This process has changed nothing.",
         [words("When"), words("Operation"), name("About"), words("Requested by"), long("Outcome")],
         status.writes.iter().map(row),

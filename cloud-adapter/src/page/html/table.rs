@@ -68,7 +68,8 @@ pub(super) struct Table<const N: usize> {
 
 impl<const N: usize> Table<N> {
     pub(super) fn new(
-        (id, title): (&'static str, &'static str),
+        id: &'static str,
+        title: &'static str,
         empty: &'static str,
         columns: [Column; N],
         rows: impl Iterator<Item = [Cell; N]>,

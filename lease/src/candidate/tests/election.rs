@@ -236,7 +236,7 @@ impl Election {
         process.waits_for = None;
         let led = process.candidate.term().is_some();
         match (write, answer) {
-            (true, Some(Ok(Some(record)))) => process.candidate.wrote((started, now), record),
+            (true, Some(Ok(Some(record)))) => process.candidate.wrote(started, now, record),
             (true, _) => process.candidate.failed(started, now),
             (false, Some(Ok(record))) => process.candidate.saw(now, record),
             (false, _) => process.candidate.saw_nothing(started),

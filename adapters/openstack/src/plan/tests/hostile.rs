@@ -6,7 +6,7 @@ mod wishes;
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use cloud_adapter::{
-    Foretold, Grant, Grants, Request, foretell,
+    Cluster, Foretold, Grant, Grants, Request, foretell,
     kit::testing::hostile::{self, EVIL, Players, Project as _, Service},
 };
 use cloud_api_proto::{
@@ -343,7 +343,7 @@ impl hostile::Project for World {
 
     fn next_write(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
         let records = self.records();
-        foretell(&self.driver, &self.grants, (service.cluster, "prod"), request, &records)
+        foretell(&self.driver, &self.grants, Cluster { id: service.cluster, name: "prod" }, request, &records)
     }
 
     fn execute(&mut self, step: &Step) {

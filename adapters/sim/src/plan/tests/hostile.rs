@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud_adapter::{
-    Foretold, Grants, Request, foretell,
+    Cluster, Foretold, Grants, Request, foretell,
     kit::testing::hostile::{self, EVIL, Players, Project as _, Service},
 };
 use cloud_api_proto::{
@@ -131,7 +131,13 @@ impl hostile::Project for World {
 
     fn next_write(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
         let records = self.records();
-        foretell(&self.driver, &Grants::default(), (service.cluster, "prod"), request, &records)
+        foretell(
+            &self.driver,
+            &Grants::default(),
+            Cluster { id: service.cluster, name: "prod" },
+            request,
+            &records,
+        )
     }
 
     /// Makes the write, unless the cloud refuses it, and waits until the cloud has completed it.
