@@ -51,7 +51,7 @@ pub enum Role {
     /// Has a valid identity without a role.
     Stranger,
     /// Presents no identity at all.
-    Nobody,
+    Anonymous,
 }
 
 impl Role {
@@ -62,7 +62,7 @@ impl Role {
         Self::RouteController,
         Self::Operator,
         Self::Stranger,
-        Self::Nobody,
+        Self::Anonymous,
     ];
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Role {
             Self::RouteController => "route-controller",
             Self::Operator => "operator",
             Self::Stranger => "stranger",
-            Self::Nobody => "nobody",
+            Self::Anonymous => "anonymous",
         })
     }
 }
@@ -139,6 +139,34 @@ impl From<CallError> for Stop {
     }
 }
 
+/// Defines methods that send a request as it is.
+macro_rules! rpcs {
+    ($($(#[$doc:meta])* $method:ident: $kind:ident($client:ident, $name:literal, $request:ty) -> $answer:ty;)*) => {
+        impl Api {$(
+            $(#[$doc])*
+            pub async fn $method(&self, request: $request) -> CallResult<$answer> {
+                let mut client = $client::new(self.channel());
+                self.$kind($name, request, |request| async move { client.$method(request).await }).await
+            }
+        )*}
+    };
+}
+
+rpcs! {
+    /// `InstanceService.BatchGetInstances`.
+    batch_get_instances: unary(InstanceServiceClient, "BatchGetInstances", BatchGetInstancesRequest) -> BatchGetInstancesResponse;
+    /// `LoadBalancerService.PutBackendSet`.
+    put_backend_set: unary(LoadBalancerServiceClient, "PutBackendSet", PutBackendSetRequest) -> PutBackendSetResponse;
+    /// Sends `LoadBalancerService.DeleteLoadBalancer` once. [`Context::remove`](crate::context::Context::remove) repeats it.
+    delete_load_balancer: unary(LoadBalancerServiceClient, "DeleteLoadBalancer", DeleteLoadBalancerRequest) -> DeleteLoadBalancerResponse;
+    /// `InstanceService.WatchInstances`.
+    watch_instances: stream(InstanceServiceClient, "WatchInstances", WatchInstancesRequest) -> Watch<WatchInstancesResponse>;
+    /// `LoadBalancerService.WatchLoadBalancers`.
+    watch_load_balancers: stream(LoadBalancerServiceClient, "WatchLoadBalancers", WatchLoadBalancersRequest) -> Watch<WatchLoadBalancersResponse>;
+    /// `RouteService.WatchRoutes`.
+    watch_routes: stream(RouteServiceClient, "WatchRoutes", WatchRoutesRequest) -> Watch<WatchRoutesResponse>;
+}
+
 /// A client of the adapter for one caller. Clones are cheap and share the connection and the record.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -192,23 +220,6 @@ impl Api {
         self.unary("GetInfo", request, |request| async move { client.get_info(request).await }).await
     }
 
-    /// `InstanceService.BatchGetInstances`.
-    pub async fn batch_get_instances(
-        &self,
-        request: BatchGetInstancesRequest,
-    ) -> CallResult<BatchGetInstancesResponse> {
-        let mut client = InstanceServiceClient::new(self.channel());
-        let send = |request| async move { client.batch_get_instances(request).await };
-        self.unary("BatchGetInstances", request, send).await
-    }
-
-    /// `LoadBalancerService.PutBackendSet`.
-    pub async fn put_backend_set(&self, request: PutBackendSetRequest) -> CallResult<PutBackendSetResponse> {
-        let mut client = LoadBalancerServiceClient::new(self.channel());
-        let send = |request| async move { client.put_backend_set(request).await };
-        self.unary("PutBackendSet", request, send).await
-    }
-
     /// Sends `LoadBalancerService.EnsureLoadBalancer` once. [`Context::converge`](crate::context::Context::converge) repeats it.
     pub async fn ensure_load_balancer(
         &self,
@@ -218,16 +229,6 @@ impl Api {
         let mut client = LoadBalancerServiceClient::new(self.channel());
         let send = |request| async move { client.ensure_load_balancer(request).await };
         self.unary("EnsureLoadBalancer", request, send).await
-    }
-
-    /// Sends `LoadBalancerService.DeleteLoadBalancer` once. [`Context::remove`](crate::context::Context::remove) repeats it.
-    pub async fn delete_load_balancer(
-        &self,
-        request: DeleteLoadBalancerRequest,
-    ) -> CallResult<DeleteLoadBalancerResponse> {
-        let mut client = LoadBalancerServiceClient::new(self.channel());
-        let send = |request| async move { client.delete_load_balancer(request).await };
-        self.unary("DeleteLoadBalancer", request, send).await
     }
 
     /// `RouteService.ApplyRoutes`. The routes that it creates are removed after the check.
@@ -243,33 +244,6 @@ impl Api {
         let mut client = AdapterServiceClient::new(self.channel());
         let request = WatchStatusRequest { context: Some(context.clone()) };
         self.stream("WatchStatus", request, |request| async move { client.watch_status(request).await }).await
-    }
-
-    /// `InstanceService.WatchInstances`.
-    pub async fn watch_instances(
-        &self,
-        request: WatchInstancesRequest,
-    ) -> CallResult<Watch<WatchInstancesResponse>> {
-        let mut client = InstanceServiceClient::new(self.channel());
-        let send = |request| async move { client.watch_instances(request).await };
-        self.stream("WatchInstances", request, send).await
-    }
-
-    /// `LoadBalancerService.WatchLoadBalancers`.
-    pub async fn watch_load_balancers(
-        &self,
-        request: WatchLoadBalancersRequest,
-    ) -> CallResult<Watch<WatchLoadBalancersResponse>> {
-        let mut client = LoadBalancerServiceClient::new(self.channel());
-        let send = |request| async move { client.watch_load_balancers(request).await };
-        self.stream("WatchLoadBalancers", request, send).await
-    }
-
-    /// `RouteService.WatchRoutes`.
-    pub async fn watch_routes(&self, request: WatchRoutesRequest) -> CallResult<Watch<WatchRoutesResponse>> {
-        let mut client = RouteServiceClient::new(self.channel());
-        let send = |request| async move { client.watch_routes(request).await };
-        self.stream("WatchRoutes", request, send).await
     }
 
     /// `grpc.health.v1.Health.Check`. Returns the status as a number; 1 is SERVING.

@@ -32,7 +32,8 @@ const EPOCH: u64 = 1 << 40;
 /// Maximum number of upserts and deletes in one request. Source: contract, ApplyRoutes.
 const ROUTES_MAX: usize = 200;
 
-/// Removes everything. `exclusive`: whether the check had exclusive use of the adapter. Returns the objects that are left, one line for each.
+/// Removes everything. `exclusive`: whether the check had exclusive use of the adapter.
+/// Returns the objects that are left, one line for each.
 pub(crate) async fn clean(cx: &Context, exclusive: bool) -> Vec<String> {
     let end = Instant::now() + LIMIT.min(cx.params().timings.converge);
     let made = cx.tracker().take();

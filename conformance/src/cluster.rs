@@ -12,8 +12,9 @@ use std::{
 use cloud_api_proto::v1alpha1::{
     ApplyRoutesRequest, Backend, BackendList, BatchGetInstancesRequest, DeleteLoadBalancerRequest,
     EnsureLoadBalancerRequest, Fence, Instance, InstanceRef, IpFamily, Listener, LoadBalancerKey,
-    LoadBalancerSpec, NextHop, Owner, Protocol, PutBackendSetRequest, RequestContext, RouteKey, RouteUpsert,
-    instance_address, instance_ref::Ref, load_balancer_spec::Scheme, put_backend_set_request::Content,
+    LoadBalancerSpec, NextHop, Owner, Protocol, PutBackendSetRequest, RequestContext, RouteDelete, RouteKey,
+    RouteUpsert, instance_address, instance_ref::Ref, load_balancer_spec::Scheme,
+    put_backend_set_request::Content,
 };
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -249,6 +250,12 @@ impl Balancer {
             ..DeleteLoadBalancerRequest::default()
         }
     }
+}
+
+/// The deletion of the route that an upsert creates.
+pub fn removal(upsert: &RouteUpsert) -> RouteDelete {
+    let RouteUpsert { key, next_hop, .. } = upsert.clone();
+    RouteDelete { key, next_hop, ..RouteDelete::default() }
 }
 
 /// A TCP listener with its own node port.

@@ -206,8 +206,8 @@ impl Context {
         Ok(self.over(role, channel))
     }
 
-    /// A client with this role for each replica: the replicas under test, or those that a check [visits](crate::check::Check::visits_replicas). Empty
-    /// without replicas.
+    /// A client with this role for each replica: the replicas under test, or those that a check
+    /// [visits](crate::check::Check::visits_replicas). Empty without replicas.
     /// Returns an error if an endpoint or the identity is invalid.
     pub fn replicas(&self, role: Role) -> Result<Vec<Api>, Stop> {
         let lane = match self.lane.kind {
@@ -268,6 +268,11 @@ impl Context {
     }
 
     // Load balancers.
+
+    /// The load balancer of the Service `shop/web` in the check's own cluster, with this number of shared instances as backends.
+    pub async fn web(&self, backends: usize) -> Result<Balancer, Stop> {
+        Ok(self.cluster().balancer("web").backends(&self.machines(backends).await?))
+    }
 
     /// Puts the backend set of a load balancer.
     pub async fn put(&self, balancer: &Balancer) -> Result<(), Stop> {
@@ -401,6 +406,19 @@ impl Context {
         Ok(printed)
     }
 
+    /// Runs a command, or records that the part of the check that needs it is skipped.
+    pub async fn optional_hook(
+        &self,
+        hook: Hook,
+        variables: &[(&str, &str)],
+    ) -> Result<Option<String>, Stop> {
+        if !self.lane.hooks.has(hook) {
+            self.without(Need::Hook(hook));
+            return Ok(None);
+        }
+        self.hook(hook, variables).await.map(Some)
+    }
+
     /// Running instances that all checks of this adapter share and must not change. They stay until the end of the run.
     /// Skips the check if there are too few and `hooks.createInstances` is not set.
     pub async fn machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
@@ -414,6 +432,11 @@ impl Context {
         Ok(machines.iter().take(count).cloned().collect())
     }
 
+    /// The same, as an array.
+    pub async fn these_machines<const N: usize>(&self) -> Result<[Instance; N], Stop> {
+        exactly(self.machines(N).await?)
+    }
+
     /// Running instances of this check alone. They are removed after the check.
     /// Skips the check without `hooks.createInstances`. Returns an error if the adapter does not report the new instances.
     pub async fn new_machines(&self, count: usize) -> Result<Vec<Instance>, Stop> {
@@ -423,6 +446,11 @@ impl Context {
             self.tracker.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", some.join(" "))]);
         }
         self.all_seen(&ids).await
+    }
+
+    /// The same, as an array.
+    pub async fn these_new_machines<const N: usize>(&self) -> Result<[Instance; N], Stop> {
+        exactly(self.new_machines(N).await?)
     }
 
     /// Deletes an instance of this check in the cloud.
@@ -520,6 +548,12 @@ impl Context {
     pub(crate) fn tracker(&self) -> &Tracker {
         &self.tracker
     }
+}
+
+/// Instances as an array.
+fn exactly<const N: usize>(machines: Vec<Instance>) -> Result<[Instance; N], Stop> {
+    let wants = "hooks.createInstances creates the requested number of instances";
+    machines.try_into().map_err(|machines| Stop::failed(wants, format!("{machines:?}")))
 }
 
 /// Converts a protobuf duration; an invalid one becomes zero.

@@ -15,6 +15,12 @@ pub fn that(holds: bool, wants: &str, came: impl FnOnce() -> String) -> Verdict 
     if holds { Ok(()) } else { Err(Stop::failed(wants, came())) }
 }
 
+/// Asserts that a condition about a value holds.
+/// Returns an error with the value if the condition does not hold.
+pub fn shown(holds: bool, wants: &str, came: &impl Debug) -> Verdict {
+    that(holds, wants, || format!("{came:?}"))
+}
+
 /// Asserts that two values are equal.
 /// Returns an error with both values if they differ.
 pub fn equal<T: PartialEq + Debug>(wants: &str, came: &T, expected: &T) -> Verdict {

@@ -312,7 +312,7 @@ pub(crate) fn visit_through(
 /// A plain-text connection without identity to another port of an adapter.
 pub(crate) fn visit_plainly(params: &LaneParams, endpoint: &str) -> Result<AdapterChannel, LaneError> {
     let plain = LaneParams { name: params.name.clone(), ..LaneParams::default() };
-    visit(&plain, endpoint, Role::Nobody)
+    visit(&plain, endpoint, Role::Anonymous)
 }
 
 fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneError> {
@@ -323,7 +323,7 @@ fn channels(params: &LaneParams) -> Result<BTreeMap<Role, AdapterChannel>, LaneE
     let mut channels = BTreeMap::new();
     for role in Role::ALL {
         let identity = identities.of(role);
-        if identity.is_none() && !anyone && role != Role::Nobody {
+        if identity.is_none() && !anyone && role != Role::Anonymous {
             continue;
         }
         channels.insert(role, channel(params, &target, identity)?);
@@ -365,7 +365,7 @@ impl crate::params::Identities {
             Role::RouteController => self.route_controller.as_ref(),
             Role::Operator => self.operator.as_ref(),
             Role::Stranger => self.stranger.as_ref(),
-            Role::Nobody => None,
+            Role::Anonymous => None,
         }
     }
 

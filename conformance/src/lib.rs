@@ -24,8 +24,7 @@
 //!     let mark = cx.proxy()?.mark();
 //!     let old = web.fence(cluster.fence_of(6, 9)).listeners([tcp(81)]);
 //!     expect::refused(cx.ensure(&old).await?, Reason::StaleFence)?;
-//!     let writes = cx.proxy()?.since(mark).writes();
-//!     expect::that(writes.is_empty(), "a stale writer writes nothing", || writes.to_string())
+//!     cx.proxy()?.since(mark).writes().must_be_none("a stale writer writes nothing")
 //! }
 //! ```
 //!
@@ -36,15 +35,17 @@
 //!   them. If one is missing, the check is skipped, and the report names the reason. [`Need::Param`](check::Need) takes keys that [`lane`]
 //!   knows; add new ones there.
 //! - The report must show what was not tested: if a part lacks a hook or a key, call `cx.without(Need::..)` instead, and the report names
-//!   it. Assert that an injected fault happened: `fired() > 0`, or `reached(limit)`.
-//! - An assertion is `expect::that(holds, "the contract's sentence", || what_came)`. `?` on an [`api`] answer asserts that the call
-//!   succeeds. The sentence is for authors of adapters in other languages: it must not use names of this repository's code.
+//!   it. Assert that an injected fault happened: `must_have_fired(..)`, or `reached(limit)`.
+//! - An assertion is `expect::that(holds, "the contract's sentence", || what_came)`, or `expect::shown(holds, sentence, &value)`. `?` on an
+//!   [`api`] answer asserts that the call succeeds. The sentence is for authors of adapters in other languages: it must not use names of
+//!   this repository's code.
 //! - Callers: `cx.service()?`, `cx.node()?`, `cx.route()?`, `cx.api(Role::Operator)?`; `.within(time)` sets the deadline. All requests and
 //!   responses are recorded and printed if the check fails; `cx.note(..)` adds a line. [`api::Api::raw`] sends any bytes.
 //! - Watches: `cx.service()?.watch_load_balancers(..)`, then `.event(limit)` (a [`api::Mirror`], the same for all three) or
 //!   `.listing(limit)`. `cx.instances()`, `cx.load_balancers(&cluster)`, `cx.routes(&cluster)` return fresh listings.
-//! - Instances: `cx.machines(n)` are shared and must not be changed; `cx.new_machines(n)` belong to the check. Routes:
-//!   `cluster.routes(vec![cluster.route(0, &machine)])` for [`api::Api::apply_routes`].
+//! - Instances: `cx.machines(n)` are shared and must not be changed; `cx.new_machines(n)` belong to the check. `cx.web(n)` is a load
+//!   balancer with n shared instances as backends. Routes: `cluster.routes(vec![cluster.route(0, &machine)])` for
+//!   [`api::Api::apply_routes`].
 //! - The suite cleans up: it deletes load balancers and routes that the check requested, and the check's instances, ends injections, and
 //!   starts a stopped adapter. Register what a command created with `cx.undo_by(Hook::DeleteRoute, ..)`. The check fails if anything is
 //!   left.

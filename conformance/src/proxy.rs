@@ -29,7 +29,7 @@ pub use self::{
 };
 use crate::{
     params::{ProxyParams, VendorParams},
-    verdict::Stop,
+    verdict::{Stop, Verdict},
 };
 
 /// A running proxy. Clones share it; it stops when the last clone is dropped.
@@ -140,6 +140,11 @@ impl Injection {
     /// The number of calls that the rule affected so far.
     pub fn fired(&self) -> u64 {
         self.proxy.shared.rules().fired(self.id)
+    }
+
+    /// Asserts that the rule affected a call; otherwise the check would have tested nothing.
+    pub fn must_have_fired(&self, wants: &str) -> Verdict {
+        if self.fired() > 0 { Ok(()) } else { Err(Stop::failed(wants, "the vendor received no such call")) }
     }
 
     /// Waits until the rule affects a call; for [`Action::HoldBefore`] and [`Action::HoldAfter`], until it holds a call.

@@ -51,21 +51,14 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::params::VendorParams;
 
     #[test]
     fn overdraft_is_computed_as_in_a_token_bucket() {
         let start = Instant::now();
         let call = |millis| Call {
-            method: Method::POST,
-            path: "/routes".to_owned(),
-            write: true,
-            list: None,
-            status: Some(200),
-            reached: true,
-            request_id: None,
-            credentials: None,
             started: start + Duration::from_millis(millis),
-            ended: None,
+            ..Call::new(Method::POST, "/routes".to_owned(), &VendorParams::default())
         };
         let bucket = |calls: &str| BucketParams {
             rate: 10.0,

@@ -230,9 +230,7 @@ async fn exhausted(cx: &Context) -> Verdict {
                 Ok(answer) => answer.results.into_iter().try_for_each(unknown_for_now)?,
             }
         }
-        expect::that(throttled.fired() > 0, "a read with max_staleness 0 causes a vendor read", || {
-            "the vendor received no call".to_owned()
-        })?;
+        throttled.must_have_fired("a read with max_staleness 0 causes a vendor read")?;
         drop(throttled);
         cx.heal().await?;
     }
@@ -241,7 +239,7 @@ async fn exhausted(cx: &Context) -> Verdict {
 
 fn unknown_for_now(result: InstanceResult) -> Verdict {
     let unknown = result.existence() == Existence::Unknown;
-    expect::that(unknown, "an item that could not be read is UNKNOWN", || format!("{result:?}"))?;
+    expect::shown(unknown, "an item that could not be read is UNKNOWN", &result)?;
     let error = expect::some(result.error, "UNKNOWN is explained in `error`")?;
     let wants = "an item that failed for lack of budget has a retry delay";
     expect::some(error.retry_after, wants).map(drop)
@@ -257,7 +255,7 @@ fn come_back(error: &CallError) -> Verdict {
     let details = error.status.get_error_details();
     let reported = details.retry_info().and_then(|info| info.retry_delay);
     let reported = expect::some(reported, "RESOURCE_EXHAUSTED carries google.rpc.RetryInfo")?;
-    expect::that(reported >= RETRY_MIN, "the retry delay is at least 500 ms", || format!("{reported:?}"))?;
+    expect::shown(reported >= RETRY_MIN, "the retry delay is at least 500 ms", &reported)?;
     let header = error.status.metadata().get(PUSHBACK_HEADER).and_then(|value| value.to_str().ok());
     let millis = reported.as_millis().to_string();
     expect::equal("grpc-retry-pushback-ms has the same retry delay", &header, &Some(millis.as_str()))
@@ -297,7 +295,7 @@ async fn auth_is_not_absence(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
     let mut request = cluster.instances(cluster.live(), machines.iter().map(|one| one.provider_id.as_str()));
-    let name = Ref::NodeName("conformance-nobody".to_owned());
+    let name = Ref::NodeName("conformance-unknown".to_owned());
     request.refs.push(InstanceRef { r#ref: Some(name), ..InstanceRef::default() });
     for status in [401, 403] {
         let rejected = cx.proxy()?.inject(Rule::all(), Action::Answer(status));
@@ -314,10 +312,7 @@ async fn auth_is_not_absence(cx: &Context) -> Verdict {
                 expect::that(rejects, &wants, || error.to_string())?;
             }
         }
-        let asked = rejected.fired() > 0;
-        expect::that(asked, "max_staleness 0 causes a vendor read", || {
-            "the vendor received no call".to_owned()
-        })?;
+        rejected.must_have_fired("max_staleness 0 causes a vendor read")?;
         drop(rejected);
         cx.heal().await?;
     }
@@ -347,7 +342,7 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
     let known = cx.node()?.batch_get_instances(cluster.instances(cluster.context(), ids)).await?;
     let cost = expect::some(known.cost, "an answer has a Cost")?;
     let cheap = cost.vendor_calls == 0 && cost.source() != Source::Live;
-    expect::that(cheap, "without max_staleness, a recent read is sufficient", || format!("{cost:?}"))?;
+    expect::shown(cheap, "without max_staleness, a recent read is sufficient", &cost)?;
     let good = cluster.balancer("web");
     cx.put(&good).await?;
     let probed = |port| {
@@ -414,7 +409,5 @@ async fn request_id(cx: &Context) -> Verdict {
             .collect(),
     };
     let reported = metadata.iter().any(|(key, value)| key == "vendor_request_id" && value == ID);
-    expect::that(reported, "metadata `vendor_request_id` is the vendor's ID of the request", || {
-        format!("{metadata:?}")
-    })
+    expect::shown(reported, "metadata `vendor_request_id` is the vendor's ID of the request", &metadata)
 }

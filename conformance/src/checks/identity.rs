@@ -116,19 +116,17 @@ fn complete(info: &GetInfoResponse) -> Verdict {
         ("instance_id", &info.instance_id),
         ("provider", &info.provider),
     ] {
-        expect::that(!value.is_empty(), &format!("{field} is set"), || format!("{info:?}"))?;
+        expect::shown(!value.is_empty(), &format!("{field} is set"), &info)?;
     }
     let served = info.contract_versions.iter().any(|version| version == PACKAGE);
     expect::that(served, &format!("contract_versions has {PACKAGE}"), || {
         format!("{:?}", info.contract_versions)
     })?;
     let scope = expect::some(info.scope.as_ref(), "scope is set after the self-check has passed")?;
-    expect::that(!scope.fingerprint.is_empty(), "scope.fingerprint is set", || format!("{scope:?}"))?;
+    expect::shown(!scope.fingerprint.is_empty(), "scope.fingerprint is set", &scope)?;
     let limits = expect::some(info.limits.as_ref(), "limits are set")?;
     let fits = (1..=500).contains(&limits.batch_instances) && (1..=200).contains(&limits.batch_routes);
-    expect::that(fits, "limits.batch_instances is 1 to 500, limits.batch_routes 1 to 200", || {
-        format!("{limits:?}")
-    })?;
+    expect::shown(fits, "limits.batch_instances is 1 to 500, limits.batch_routes 1 to 200", &limits)?;
     let names: BTreeSet<&str> = info.capabilities.iter().map(|one| one.name.as_str()).collect();
     expect::that(!names.is_empty(), "the adapter lists its capabilities", || "the list is empty".to_owned())?;
     expect::equal("each capability is listed once", &names.len(), &info.capabilities.len())?;
@@ -145,9 +143,9 @@ fn parameters(parameters: &[Parameter]) -> Verdict {
         let named = !one.key.is_empty() && one.key.bytes().all(plain);
         expect::that(named, "a parameter's key is lower case with dashes", || one.key.clone())?;
         let typed = one.r#type() != parameter::Type::Unspecified && !one.description.is_empty();
-        expect::that(typed, "a parameter has a type and a description", || format!("{one:?}"))?;
+        expect::shown(typed, "a parameter has a type and a description", &one)?;
         let choices = one.r#type() != parameter::Type::Enum || !one.allowed_values.is_empty();
-        expect::that(choices, "an enumeration lists its values", || format!("{one:?}"))?;
+        expect::shown(choices, "an enumeration lists its values", &one)?;
     }
     Ok(())
 }
@@ -163,14 +161,14 @@ async fn status(cx: &Context) -> Verdict {
         let mut watch = api.watch_status(&context).await?;
         let status = expect::some(watch.next(TIMEOUT).await?, "WatchStatus answers at once")?;
         quickest = quickest.min(begun.elapsed());
-        expect::that(
+        expect::shown(
             !status.instance_id.is_empty(),
             "the status has the instance_id of its process",
-            || format!("{status:?}"),
+            &status,
         )?;
-        expect::that(status.leader, "the replica that serves calls is the leader", || format!("{status:?}"))?;
+        expect::shown(status.leader, "the replica that serves calls is the leader", &status)?;
     }
-    expect::that(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", || format!("{quickest:?}"))?;
+    expect::shown(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", &quickest)?;
     let calls = cx.proxy()?.since(mark);
     // The adapter's periodic refreshes are listings, and rarer than these requests.
     let few = calls.only(|call| call.list.is_none()).is_empty() && calls.len() < STATUS_TRIES;
@@ -234,7 +232,7 @@ async fn reflection(cx: &Context) -> Verdict {
     for service in served(cx) {
         let name = format!("{PACKAGE}.{service}");
         let wants = format!("reflection lists {name}");
-        expect::that(listed.contains(&name), &wants, || format!("{listed:?}"))?;
+        expect::shown(listed.contains(&name), &wants, &listed)?;
         for file in files(&api, MessageRequest::FileContainingSymbol(name)).await? {
             reported.insert(file.name().to_owned(), file);
         }

@@ -126,9 +126,7 @@ pub(super) const CHECKS: &[Check] = &[
 async fn keys(cx: &Context) -> Result<Vec<LoadBalancerKey>, Stop> {
     let items = cx.load_balancers(&cx.cluster()).await?.items;
     let active = items.iter().all(|one| one.state() == LoadBalancerState::Active);
-    expect::that(active, "a load balancer that converged and was not changed is listed as ACTIVE", || {
-        format!("{items:?}")
-    })?;
+    expect::shown(active, "a load balancer that converged and was not changed is listed as ACTIVE", &items)?;
     let mut keys: Vec<_> = items.into_iter().filter_map(|one| one.key).collect();
     keys.sort_by(|one, other| one.owner_uid.cmp(&other.owner_uid));
     Ok(keys)

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{CREATE, DELETE, LIMITS, ROUTES};
 use crate::{
     check::{Check, Need, Stop, Verdict, run},
-    cluster::Cluster,
+    cluster::{Cluster, removal},
     context::Context,
     expect,
     hooks::Hook,
@@ -54,7 +54,7 @@ const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
 /// has no owner.
 async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[RouteUpsert; 2]) -> Verdict {
     if !cx.has_route_tags() {
-        let deletes = from.iter().map(items::removal).collect();
+        let deletes = from.iter().map(removal).collect();
         let results = apply(cx, &ApplyRoutesRequest { deletes, ..cluster.routes(Vec::new()) }).await?;
         became(&results, &APPLIED, "routes to the former instances of the nodes are deleted")?;
     }
@@ -95,7 +95,7 @@ fn in_order(request: &ApplyRoutesRequest, results: Vec<RouteResult>) -> Result<V
     let asked = asked.chain(request.deletes.iter().map(|one| &one.key));
     let holds = asked.eq(results.iter().map(|result| &result.key));
     let wants = "there is a result for each item, first the upserts and then the deletes, in the order of the request";
-    expect::that(holds, wants, || format!("{results:?}"))?;
+    expect::shown(holds, wants, &results)?;
     Ok(results)
 }
 
@@ -122,7 +122,7 @@ fn became(results: &[RouteResult], wanted: &[Outcome], wants: &str) -> Verdict {
 }
 
 /// Creates a route without owner directly in the cloud, and waits until the adapter reports it to a cluster whose CIDRs contain it.
-async fn nobodys(cx: &Context, cluster: &Cluster, to: &str, by: &Instance) -> Result<Route, Stop> {
+async fn ownerless(cx: &Context, cluster: &Cluster, to: &str, by: &Instance) -> Result<Route, Stop> {
     let printed =
         cx.hook(Hook::CreateRoute, &[("DESTINATION", to), ("PROVIDER_ID", &by.provider_id)]).await?;
     let id = printed.trim().to_owned();

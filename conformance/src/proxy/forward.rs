@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use super::{
     ProxyError, Shared,
     answer::{Answered, Body, Cut, echo, throttled},
-    rule::{Action, Shape, Strike},
+    log::Call,
+    rule::{Action, Strike},
 };
 
 /// Maximum bytes of a body; larger than a page of any vendor.
@@ -60,15 +61,14 @@ pub(super) async fn call(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Cut> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let shape = Shape::new(request.method().clone(), path, &shared.vendor);
-    let at = shared.log().begin(&shape);
+    let mut call = Call::new(request.method().clone(), path, &shared.vendor);
+    call.credentials = credentials(request.headers());
+    let at = shared.log().begin(call.clone());
     let _ended = Ended { shared: &shared, at };
-    let credentials = credentials(request.headers());
-    shared.log().change(at, |call| call.credentials = credentials);
-    let strike = shared.rules().strike(&shape);
+    let strike = shared.rules().strike(&call);
     let outcome = match strike {
         None => pass(&shared, (host, request), at).await.map(Answered::response),
-        Some(strike) => struck(&shared, (host, request), &shape, (strike, at)).await,
+        Some(strike) => struck(&shared, (host, request), &call, (strike, at)).await,
     };
     if let Ok(response) = &outcome {
         let status = response.status().as_u16();
@@ -100,7 +100,7 @@ type Order = (Option<String>, Request<Incoming>);
 async fn struck(
     shared: &Shared,
     order: Order,
-    shape: &Shape,
+    call: &Call,
     (strike, at): (Strike, usize),
 ) -> Result<Response<Body>, Cut> {
     let Strike { rule, action, gate, frozen } = strike;
@@ -123,12 +123,12 @@ async fn struck(
             return Err(Cut);
         }
         Action::Truncate => return Ok(pass(shared, order, at).await?.truncated()),
-        Action::EmptyPage => empty_page(shared, shape),
+        Action::EmptyPage => empty_page(shared, call),
         Action::Stale(_) => match frozen {
             Some(answer) => answer,
             None => {
                 let answer = pass(shared, order, at).await?;
-                shared.rules().freeze(rule, &shape.path, &answer);
+                shared.rules().freeze(rule, &call.path, &answer);
                 answer
             }
         },
@@ -146,8 +146,8 @@ async fn struck(
     Ok(answered.response())
 }
 
-fn empty_page(shared: &Shared, shape: &Shape) -> Answered {
-    let list = shared.vendor.lists.iter().find(|list| list.call.matches(&shape.method, &shape.path));
+fn empty_page(shared: &Shared, call: &Call) -> Answered {
+    let list = shared.vendor.lists.iter().find(|list| list.call.matches(&call.method, &call.path));
     Answered::canned(200, &[], list.map_or("{}", |list| &list.empty_body))
 }
 

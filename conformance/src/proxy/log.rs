@@ -5,7 +5,10 @@ use std::{collections::VecDeque, fmt};
 use http::Method;
 use tokio::time::Instant;
 
-use super::rule::Shape;
+use crate::{
+    params::VendorParams,
+    verdict::{Stop, Verdict},
+};
 
 /// Number of calls that are kept.
 const CALLS_MAX: usize = 200_000;
@@ -52,23 +55,12 @@ impl Log {
         self.forgotten.saturating_add(self.calls.len())
     }
 
-    pub(super) fn begin(&mut self, shape: &Shape) -> usize {
+    pub(super) fn begin(&mut self, call: Call) -> usize {
         if self.calls.len() == CALLS_MAX {
             self.calls.pop_front();
             self.forgotten = self.forgotten.saturating_add(1);
         }
-        self.calls.push_back(Call {
-            method: shape.method.clone(),
-            path: shape.path.clone(),
-            write: shape.write,
-            list: shape.list.clone(),
-            status: None,
-            reached: false,
-            request_id: None,
-            credentials: None,
-            started: Instant::now(),
-            ended: None,
-        });
+        self.calls.push_back(call);
         self.len().saturating_sub(1)
     }
 
@@ -84,6 +76,27 @@ impl Log {
     }
 }
 
+impl Call {
+    /// A call that begins now.
+    pub(crate) fn new(method: Method, path: String, vendor: &VendorParams) -> Self {
+        let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&method)
+            || vendor.reads.iter().any(|pattern| pattern.matches(&method, &path));
+        let list = vendor.lists.iter().find(|list| list.call.matches(&method, &path));
+        Self {
+            list: list.map(|list| list.collection.clone()),
+            method,
+            path,
+            write: !reads,
+            status: None,
+            reached: false,
+            request_id: None,
+            credentials: None,
+            started: Instant::now(),
+            ended: None,
+        }
+    }
+}
+
 impl Calls {
     /// The number of calls.
     pub fn len(&self) -> usize {
@@ -93,6 +106,12 @@ impl Calls {
     /// Whether there are no calls.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Asserts that there are no calls.
+    /// Returns an error with the calls if there are any.
+    pub fn must_be_none(&self, wants: &str) -> Verdict {
+        if self.is_empty() { Ok(()) } else { Err(Stop::failed(wants, self.to_string())) }
     }
 
     /// Calls that may change something.

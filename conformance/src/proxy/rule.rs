@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use http::Method;
 use tokio::time::Instant;
 
-use super::{Gate, answer::Answered};
-use crate::params::{Pattern, VendorParams};
+use super::{Gate, answer::Answered, log::Call};
+use crate::params::Pattern;
 
 /// Maximum number of responses stored for stale reads; further reads are fresh.
 const STALE_MAX: usize = 10_000;
@@ -131,29 +131,6 @@ pub enum Action {
     HoldAfter,
 }
 
-/// The properties of a call that rules depend on.
-#[derive(Clone, Debug)]
-pub(super) struct Shape {
-    pub(super) method: Method,
-    /// Path and query.
-    pub(super) path: String,
-    pub(super) write: bool,
-    /// The collection that the call lists.
-    pub(super) list: Option<String>,
-}
-
-impl Shape {
-    pub(super) fn new(method: Method, path: String, vendor: &VendorParams) -> Self {
-        let reads = method == Method::GET
-            || method == Method::HEAD
-            || method == Method::OPTIONS
-            || vendor.reads.iter().any(|pattern| pattern.matches(&method, &path));
-        let list = vendor.lists.iter().find(|list| list.call.matches(&method, &path));
-        let list = list.map(|list| list.collection.clone());
-        Self { method, path, write: !reads, list }
-    }
-}
-
 /// All rules, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
@@ -223,7 +200,7 @@ impl Rules {
     }
 
     /// Decides about a call: the oldest rule that fires applies, and every rule that matches counts the call.
-    pub(super) fn strike(&mut self, call: &Shape) -> Option<Strike> {
+    pub(super) fn strike(&mut self, call: &Call) -> Option<Strike> {
         let mut struck = None;
         for (&rule, standing) in &mut self.standing {
             if !standing.concerns(call) {
@@ -252,7 +229,7 @@ impl Rules {
 }
 
 impl Standing {
-    fn concerns(&self, call: &Shape) -> bool {
+    fn concerns(&self, call: &Call) -> bool {
         let kind = match &self.rule.kind {
             Kind::Any => true,
             Kind::Reads => !call.write,
@@ -295,17 +272,18 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::VendorParams;
 
-    fn shape(method: &Method, path: &str) -> Shape {
+    fn call(method: &Method, path: &str) -> Call {
         let vendor: VendorParams = serde_json::from_value(serde_json::json!({
             "lists": [{ "collection": "instances", "call": "^GET /v1/instances(\\?|$)", "emptyBody": "{}" }],
             "reads": ["^POST /v1/search"],
         }))
         .expect("is valid");
-        Shape::new(method.clone(), path.to_owned(), &vendor)
+        Call::new(method.clone(), path.to_owned(), &vendor)
     }
 
-    fn strikes(rule: Rule, action: Action, calls: &[Shape]) -> Vec<bool> {
+    fn strikes(rule: Rule, action: Action, calls: &[Call]) -> Vec<bool> {
         let mut rules = Rules::default();
         rules.add(rule, action, Gate::default());
         calls.iter().map(|call| rules.strike(call).is_some()).collect()
@@ -314,10 +292,10 @@ mod tests {
     #[tokio::test]
     async fn rule_affects_only_matching_calls() {
         let calls = [
-            shape(&Method::GET, "/v1/instances?limit=5"),
-            shape(&Method::GET, "/v1/instances/i-1"),
-            shape(&Method::POST, "/v1/search"),
-            shape(&Method::DELETE, "/v1/instances/i-1"),
+            call(&Method::GET, "/v1/instances?limit=5"),
+            call(&Method::GET, "/v1/instances/i-1"),
+            call(&Method::POST, "/v1/search"),
+            call(&Method::DELETE, "/v1/instances/i-1"),
         ];
         for (rule, struck) in [
             (Rule::all(), [true, true, true, true]),
@@ -338,7 +316,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn limit_has_burst_and_rate() {
-        let call = shape(&Method::GET, "/v1/instances");
+        let call = call(&Method::GET, "/v1/instances");
         let mut rules = Rules::default();
         let limit = Action::Limit { every: Duration::from_millis(500), burst: 3 };
         rules.add(Rule::all(), limit, Gate::default());
@@ -352,7 +330,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stale_reads_end() {
-        let call = shape(&Method::GET, "/v1/instances");
+        let call = call(&Method::GET, "/v1/instances");
         let mut rules = Rules::default();
         let id = rules.add(Rule::reads(), Action::Stale(Duration::from_secs(5)), Gate::default());
         assert!(rules.strike(&call).is_some_and(|strike| strike.frozen.is_none()));

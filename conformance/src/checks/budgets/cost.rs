@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, Cost, LoadBalancerState, RouteDelete, RouteUpsert, route_result::Outcome,
-};
+use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Cost, LoadBalancerState, route_result::Outcome};
 
 use crate::{
     check::{Stop, Verdict},
-    cluster::Balancer,
+    cluster::{Balancer, removal},
     context::Context,
     expect,
 };
@@ -105,10 +103,6 @@ async fn apply(cx: &Context, request: ApplyRoutesRequest) -> Result<u64, Stop> {
     let applied = answer.results.iter().all(|result| result.outcome() == Outcome::Applied);
     expect::that(applied, "all routes are APPLIED", || format!("{:?}", answer.results))?;
     calls(answer.cost.as_ref())
-}
-
-fn removal(upsert: &RouteUpsert) -> RouteDelete {
-    RouteDelete { key: upsert.key.clone(), next_hop: upsert.next_hop.clone(), ..RouteDelete::default() }
 }
 
 /// Returns the reported number of calls, after verifying that the numbers of the families add up to it.

@@ -3,13 +3,7 @@
 use std::time::Duration;
 
 use super::load;
-use crate::{
-    api::Role,
-    check::{Stop, Verdict},
-    checks::budget,
-    context::Context,
-    proxy::Call,
-};
+use crate::{api::Role, check::Verdict, checks::budget, context::Context, proxy::Call};
 
 /// The replica whose health check for this service is `SERVING` is the leader.
 const SERVICE: &str = "cloudadapter.v1alpha1.RouteService";
@@ -21,8 +15,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// adapter_service.proto, `Budget`: while one replica is killed under load and another takes over, the calls of both together stay within
 /// each bucket.
 pub(super) async fn keeps_to_the_budget(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
+    let [machine] = &cx.these_machines().await?;
     let proxy = cx.proxy()?;
     let timings = &cx.params().timings;
     let mark = proxy.mark();

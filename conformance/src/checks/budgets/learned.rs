@@ -26,8 +26,7 @@ const USED_MIN: f64 = 0.5;
 /// adapter_service.proto, `Budget.rate`: a throttled adapter with constant work soon sends about as many calls as the vendor allows, so
 /// that few calls are throttled.
 pub(super) async fn settles(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
+    let [machine] = &cx.these_machines().await?;
     let bucket = cx.params().limits.buckets.get(FAMILY);
     let bucket = bucket.ok_or_else(|| Stop::skipped("limits.buckets has no bucket `network`"))?;
     let proxy = cx.proxy()?;

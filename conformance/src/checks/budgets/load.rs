@@ -2,12 +2,15 @@
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
-use cloud_api_proto::v1alpha1::{
-    ApplyRoutesRequest, Fence, Instance, RouteDelete, RouteUpsert, route_result::Outcome,
-};
+use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Fence, Instance, RouteUpsert, route_result::Outcome};
 use futures::future::{BoxFuture, Either, select, select_all};
 
-use crate::{api::Api, check::Stop, cluster::Cluster, context::Context};
+use crate::{
+    api::Api,
+    check::Stop,
+    cluster::{Cluster, removal},
+    context::Context,
+};
 
 /// Number of routes that are created and deleted concurrently.
 const ROUTES: u16 = 16;
@@ -84,8 +87,7 @@ async fn again_and_again<F: Future<Output = bool>>(ask: impl Fn() -> F) -> Optio
 
 /// Creates and deletes a route, repeatedly.
 async fn flip(api: &Api, (cluster, fence): (&Cluster, &Fence), upsert: RouteUpsert) -> Option<Infallible> {
-    let removal =
-        RouteDelete { key: upsert.key.clone(), next_hop: upsert.next_hop.clone(), ..RouteDelete::default() };
+    let removal = removal(&upsert);
     let mut laid = false;
     loop {
         let (upserts, deletes) =

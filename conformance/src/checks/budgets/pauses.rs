@@ -104,9 +104,7 @@ pub(super) async fn no_fan_out(cx: &Context) -> Verdict {
         Ok(answer) => {
             let all = |wanted| answer.results.iter().all(|result| result.existence() == wanted);
             let whole = all(Existence::Unknown) || all(Existence::Exists);
-            expect::that(whole, "a throttled batch fails as a whole, or succeeds after the pause", || {
-                format!("{answer:?}")
-            })?;
+            expect::shown(whole, "a throttled batch fails as a whole, or succeeds after the pause", &answer)?;
         }
     }
     drop(throttled);
@@ -132,9 +130,7 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     let patient = api.within(LONG);
     let asks = patient.batch_get_instances(request.clone());
     select(pin!(paused), pin!(asks)).await;
-    expect::that(throttled.fired() == 1, "max_staleness 0 causes a vendor read", || {
-        "the vendor received no call".to_owned()
-    })?;
+    throttled.must_have_fired("max_staleness 0 causes a vendor read")?;
     drop(throttled);
     let asked = Instant::now();
     let wants = "a call that cannot be served before its deadline is refused with RESOURCE_EXHAUSTED";
@@ -149,9 +145,7 @@ pub(super) async fn deadline(cx: &Context) -> Verdict {
     })?;
     let reported = expect::some(error.retry_after, "RESOURCE_EXHAUSTED has a retry delay")?;
     let sensible = (RETRY_MIN..=DELAY_MAX).contains(&reported);
-    expect::that(sensible, "the retry delay is at least 500 ms, and near the vendor's pause", || {
-        format!("{reported:?}")
-    })?;
+    expect::shown(sensible, "the retry delay is at least 500 ms, and near the vendor's pause", &reported)?;
     tokio::time::sleep(reported).await;
     // The delay is an estimate that may be too short, hence the second attempt.
     match api.batch_get_instances(request.clone()).await {

@@ -1,18 +1,12 @@
 //! Verifies the number of calls in any window of time.
 
 use super::load;
-use crate::{
-    check::{Stop, Verdict},
-    checks::budget,
-    context::Context,
-    expect,
-};
+use crate::{check::Verdict, checks::budget, context::Context, expect};
 
 /// adapter_service.proto, `Budget`: regardless of what callers request, no window of time has more vendor calls than the burst plus the
 /// rate allow, and work continues.
 pub(super) async fn bound_holds(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
+    let [machine] = &cx.these_machines().await?;
     let proxy = cx.proxy()?;
     let (mark, time) = (proxy.mark(), cx.params().timings.load);
     let lasts = || async {

@@ -1,7 +1,7 @@
 //! Verifies budgets while the adapter's clock jumps.
 
 use crate::{
-    check::{Stop, Verdict},
+    check::Verdict,
     checks::{budget, budgets},
     context::Context,
     hooks::Hook,
@@ -12,8 +12,7 @@ const JUMPS: [&str; 4] = ["3600", "-3600", "-3600", "3600"];
 
 /// adapter_service.proto, `Budget`: a jump of the clock neither adds tokens nor stops calls.
 pub(super) async fn jumps(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = machines.first().ok_or_else(|| Stop::skipped("the lane has no instance"))?;
+    let [machine] = &cx.these_machines().await?;
     let proxy = cx.proxy()?;
     let mark = proxy.mark();
     budgets::under(budgets::everything(cx, machine), async {

@@ -77,7 +77,5 @@ fn complete(listed: &[LoadBalancer]) -> Result<(), Stop> {
             && item.listeners.len() == 1
             && item.backends == 2
     };
-    expect::that(listed.iter().all(whole), "a load balancer that is ACTIVE is complete", || {
-        format!("{listed:?}")
-    })
+    expect::shown(listed.iter().all(whole), "a load balancer that is ACTIVE is complete", &listed)
 }

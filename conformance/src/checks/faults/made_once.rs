@@ -147,10 +147,10 @@ pub(super) fn balancer(cx: &Context, n: usize, machines: &[Instance]) -> Balance
 pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
     let keys: Vec<_> = listed.iter().filter_map(|item| item.key.clone()).collect();
-    expect::that(
+    expect::shown(
         keys == [web.key()],
         &format!("{when}: there is exactly one load balancer with the key"),
-        || format!("{listed:?}"),
+        &listed,
     )?;
     let wants =
         format!("{when}: the cloud has as many objects as for a load balancer created without faults");
@@ -160,7 +160,7 @@ pub(super) async fn one(cx: &Context, web: &Balancer, usual: &Undisturbed, when:
 /// Asserts that the cluster owns no object any more.
 pub(super) async fn none(cx: &Context, usual: &Undisturbed, when: &str) -> Verdict {
     let listed = cx.load_balancers(&cx.cluster()).await?.items;
-    expect::that(listed.is_empty(), &format!("{when}: no object is left"), || format!("{listed:?}"))?;
+    expect::shown(listed.is_empty(), &format!("{when}: no object is left"), &listed)?;
     expect::equal(
         &format!("{when}: the cloud has as many objects as before"),
         &objects(cx).await?,
@@ -175,12 +175,8 @@ async fn objects(cx: &Context) -> Result<Objects, Stop> {
 
 /// Number of lines that a command prints, if the command is set.
 async fn count(cx: &Context, hook: Hook, variables: &[(&str, &str)]) -> Result<Option<usize>, Stop> {
-    if !cx.lane().hooks.has(hook) {
-        cx.without(Need::Hook(hook));
-        return Ok(None);
-    }
-    let printed = cx.hook(hook, variables).await?;
-    Ok(Some(printed.lines().filter(|line| !line.trim().is_empty()).count()))
+    let printed = cx.optional_hook(hook, variables).await?;
+    Ok(printed.map(|printed| printed.lines().filter(|line| !line.trim().is_empty()).count()))
 }
 
 /// Writes that the vendor executed, even if the answer was lost.

@@ -51,7 +51,7 @@ pub(super) async fn loses_nothing(cx: &Context) -> Verdict {
     let listed = cx.load_balancers(&cluster).await?.items;
     let once = |one: &Balancer| listed.iter().filter(|item| item.key == Some(one.key())).count() == 1;
     let right = listed.len() == wanted.len() && wanted.iter().all(once);
-    expect::that(right, "every requested load balancer exists, once", || format!("{listed:?}"))?;
+    expect::shown(right, "every requested load balancer exists, once", &listed)?;
     budget::kept(cx, &proxy.since(mark))
 }
 

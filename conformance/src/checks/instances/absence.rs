@@ -3,22 +3,12 @@
 use cloud_api_proto::v1alpha1::{Evidence, Existence, evidence::Method};
 
 use super::ask::{ask, by_id, by_name, existing, not_before, one, wall};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::{check::Verdict, context::Context, expect};
 
 /// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another
 /// instance EXISTS.
 pub(super) async fn deleted(cx: &Context) -> Verdict {
-    let machines = cx.new_machines(2).await?;
-    let [victim, neighbour] = machines.as_slice() else {
-        return Err(Stop::failed(
-            "hooks.createInstances creates the requested number of instances",
-            format!("{machines:?}"),
-        ));
-    };
+    let [victim, neighbour] = &cx.these_new_machines().await?;
     let cluster = cx.cluster();
     let deleted = wall();
     cx.delete_machine(victim).await?;
@@ -33,9 +23,7 @@ pub(super) async fn deleted(cx: &Context) -> Verdict {
             let first = expect::some(first, "the answer has two results")?;
             let reported =
                 matches!(first.existence(), Existence::Exists | Existence::NotVisible | Existence::Gone);
-            expect::that(reported, "until it is GONE, it still EXISTS or is NOT_VISIBLE", || {
-                format!("{first:?}")
-            })?;
+            expect::shown(reported, "until it is GONE, it still EXISTS or is NOT_VISIBLE", &first)?;
             Ok(first.evidence.map(|evidence| (evidence, answer.scope)))
         })
         .await?;
@@ -54,23 +42,22 @@ pub(super) async fn deleted(cx: &Context) -> Verdict {
 fn proves(evidence: &Evidence) -> Verdict {
     let method = matches!(evidence.method(), Method::DirectGetNotFound | Method::TerminalState);
     let wants = "`evidence.method` is a direct answer or a terminal state: a list proves nothing";
-    expect::that(method, wants, || format!("{evidence:?}"))?;
+    expect::shown(method, wants, &evidence)?;
     let placed = evidence.scope.as_ref().is_some_and(|scope| !scope.fingerprint.is_empty());
-    expect::that(placed, "`evidence.scope` is set", || format!("{evidence:?}"))
+    expect::shown(placed, "`evidence.scope` is set", &evidence)
 }
 
 /// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence, not even if the
 /// absence is proven by its ID.
 pub(super) async fn name(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
-    let unknown = format!("conformance-nobody-{:x}", cx.random());
+    let unknown = format!("conformance-unknown-{:x}", cx.random());
     for context in [cluster.live(), cluster.context()] {
         let result = one(cx, context, by_name(&unknown)).await?;
         let wants = "a name that no instance has is NOT_VISIBLE";
         expect::equal(wants, &result.existence(), &Existence::NotVisible)?;
     }
-    let machines = cx.new_machines(1).await?;
-    let machine = expect::some(machines.first(), "the lane has an instance")?;
+    let [machine] = &cx.these_new_machines().await?;
     let found = existing(one(cx, cluster.live(), by_name(&machine.name)).await?)?;
     expect::equal("an instance is found by its name", &found.provider_id, &machine.provider_id)?;
     cx.delete_machine(machine).await?;
@@ -81,7 +68,7 @@ pub(super) async fn name(cx: &Context) -> Verdict {
         let mut existences = results.iter().map(|result| result.existence());
         let (id, name) = (existences.next(), existences.next());
         let proves = name == Some(Existence::Gone);
-        expect::that(!proves, "a look-up by name never proves absence", || format!("{results:?}"))?;
+        expect::shown(!proves, "a look-up by name never proves absence", &results)?;
         Ok((id == Some(Existence::Gone) && name == Some(Existence::NotVisible)).then_some(()))
     })
     .await

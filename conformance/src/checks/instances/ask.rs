@@ -49,7 +49,7 @@ pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Ve
     )?;
     for result in &answer.results {
         let existence = result.existence();
-        let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{result:?}"));
+        let claim = |holds, wants: &str| expect::shown(holds, wants, &result);
         claim(existence != Existence::Unspecified, "a result has an existence")?;
         let exists = existence == Existence::Exists;
         claim(result.instance.is_some() == exists, "`instance` is set if and only if the instance EXISTS")?;

@@ -11,31 +11,21 @@ use cloud_api_proto::{
 };
 
 use super::ask::{ask, by_id, by_name, existing, one};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::{check::Verdict, context::Context, expect};
 
 /// A valid provider ID of a fictitious provider.
-const FOREIGN: &str = "conformance-nobody://nowhere/i-1";
+const FOREIGN: &str = "conformance-unknown://nowhere/i-1";
 
 /// instance_service.proto, `BatchGetInstances`: there is one result per reference, in the order of the request; an invalid reference fails
 /// alone.
 pub(super) async fn order(cx: &Context) -> Verdict {
-    let machines = cx.machines(3).await?;
-    let [a, b, c] = machines.as_slice() else {
-        return Err(Stop::failed(
-            "hooks.createInstances creates the requested number of instances",
-            format!("{machines:?}"),
-        ));
-    };
+    let [a, b, c] = &cx.these_machines().await?;
     let refs = vec![
         by_id(&c.provider_id),
         InstanceRef::default(),
         by_id(&a.provider_id),
         by_id(FOREIGN),
-        by_name("conformance-nobody"),
+        by_name("conformance-unknown"),
         by_id(""),
         by_id(&b.provider_id),
         by_id(&a.provider_id),
@@ -56,22 +46,21 @@ pub(super) async fn order(cx: &Context) -> Verdict {
         expect::equal(wants, &reason, &Some(Reason::FieldInvalid))?;
         let empty = expect::some(results.get(5), "the answer has a result for an empty provider ID")?;
         let gone = empty.existence() == Existence::Gone;
-        expect::that(!gone, "an invalid reference is not GONE", || format!("{empty:?}"))?;
+        expect::shown(!gone, "an invalid reference is not GONE", &empty)?;
     }
     Ok(())
 }
 
 /// instance_service.proto, `Instance`: the answer has all fields that a Node is made from, with the same values by name and by ID.
 pub(super) async fn whole(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = expect::some(machines.first(), "the lane has an instance")?;
+    let [machine] = &cx.these_machines().await?;
     let answer = ask(cx, cx.cluster().live(), vec![by_id(&machine.provider_id)]).await?;
     expect::some(answer.cost, "an answer has a Cost")?;
     let scope = answer.scope.map(|scope| scope.fingerprint);
     let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
     expect::equal("the Scope of an answer is that of GetInfo", &scope, &known)?;
     let found = existing(expect::some(answer.results.into_iter().next(), "the answer has a result")?)?;
-    let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{found:?}"));
+    let claim = |holds, wants: &str| expect::shown(holds, wants, &found);
     claim(found.provider_id == machine.provider_id, "`provider_id` is the one in the request")?;
     claim(found.provider_id.contains("://"), "`provider_id` is <provider>://...")?;
     claim(found.state() == InstanceState::Running, "`state` of a running instance is RUNNING")?;
@@ -95,7 +84,7 @@ fn addresses(addresses: &[InstanceAddress]) -> Verdict {
     let all = || format!("{addresses:?}");
     let mut first = BTreeSet::new();
     for address in addresses {
-        let claim = |holds, wants: &str| expect::that(holds, wants, || format!("{address:?}"));
+        let claim = |holds, wants: &str| expect::shown(holds, wants, &address);
         claim(address.r#type() != Type::Unspecified, "an address has a type of the contract")?;
         match &address.value {
             Some(Value::Ip(text)) => {

@@ -29,8 +29,7 @@ pub(super) async fn all_404(cx: &Context) -> Verdict {
     let machines = cx.machines(3).await?;
     let nowhere = cx.proxy()?.inject(Rule::all(), Action::Answer(404));
     never_gone(cx, &machines).await?;
-    let asked = nowhere.fired() > 0;
-    expect::that(asked, "max_staleness 0 causes a vendor read", || "the vendor received no call".to_owned())?;
+    nowhere.must_have_fired("max_staleness 0 causes a vendor read")?;
     if let Ok(listing) = cx.instances().await {
         let wants = "a listing that the vendor answers with 404 does not end with Synced";
         return Err(Stop::failed(wants, format!("{:?} after {} items", listing.synced, listing.items.len())));
@@ -48,10 +47,7 @@ pub(super) async fn empty_list(cx: &Context) -> Verdict {
     // The watch may return an empty listing now, as the vendor does.
     closed_or_refused(cx).await?;
     never_gone(cx, &machines).await?;
-    let asked = empty.fired() > 0;
-    expect::that(asked, "a watch with max_staleness 0 lists again", || {
-        "the vendor received no call".to_owned()
-    })?;
+    empty.must_have_fired("a watch with max_staleness 0 lists again")?;
     drop(empty);
     cx.heal().await?;
     all_exist(cx, &machines).await
@@ -67,14 +63,14 @@ async fn never_gone(cx: &Context, machines: &[Instance]) -> Verdict {
     let (refs, cluster) = (&refs, &cluster);
     cx.until(time.saturating_mul(10), "the adapter answers in time", || async move {
         for context in [cluster.live(), cluster.context()] {
-            is_gone_for_nobody(cx, context, refs.clone()).await?;
+            finds_none_gone(cx, context, refs.clone()).await?;
         }
         Ok((Instant::now() >= end).then_some(()))
     })
     .await
 }
 
-async fn is_gone_for_nobody(cx: &Context, context: RequestContext, refs: Vec<InstanceRef>) -> Verdict {
+async fn finds_none_gone(cx: &Context, context: RequestContext, refs: Vec<InstanceRef>) -> Verdict {
     let count = refs.len();
     let request = BatchGetInstancesRequest { context: Some(context), refs };
     match cx.node()?.batch_get_instances(request).await {
@@ -85,9 +81,7 @@ async fn is_gone_for_nobody(cx: &Context, context: RequestContext, refs: Vec<Ins
         Ok(answer) => {
             well_formed(&answer, count)?;
             let gone = answer.results.iter().find(|result| result.existence() == Existence::Gone);
-            expect::that(gone.is_none(), "no instance is GONE without the proof of a direct look-up", || {
-                format!("{gone:?}")
-            })
+            expect::shown(gone.is_none(), "no instance is GONE without the proof of a direct look-up", &gone)
         }
     }
 }
@@ -124,7 +118,7 @@ pub(super) async fn newborn(cx: &Context) -> Verdict {
         let newborn = expect::some(answer.results.into_iter().last(), "the answer has two results")?;
         let young = matches!(newborn.existence(), Existence::NotVisible | Existence::Exists);
         let wants = "an instance younger than the consistency horizon that is not visible is NOT_VISIBLE";
-        expect::that(young, wants, || format!("{newborn:?}"))?;
+        expect::shown(young, wants, &newborn)?;
         Ok((newborn.existence() == Existence::Exists).then_some(()))
     })
     .await

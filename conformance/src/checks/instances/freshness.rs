@@ -19,8 +19,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// common.proto, `RequestContext.max_staleness`: zero requires a vendor read that starts after the request arrived. So the request does not
 /// join a read in progress, and a watch lists again.
 pub(super) async fn live(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let machine = expect::some(machines.first(), "the lane has an instance")?;
+    let [machine] = &cx.these_machines().await?;
     let refs = || vec![by_id(&machine.provider_id)];
     let asked = wall();
     let mark = cx.proxy()?.mark();
@@ -66,8 +65,7 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
 
 /// instance_service.proto, `Instance.fingerprint`: the fingerprint changes if and only if a property changes that a Node is made from.
 pub(super) async fn fingerprint(cx: &Context) -> Verdict {
-    let machines = cx.new_machines(1).await?;
-    let machine = expect::some(machines.first(), "the lane has an instance")?;
+    let [machine] = &cx.these_new_machines().await?;
     let id = machine.provider_id.as_str();
     let cluster = cx.cluster();
     let now = || async { existing(one(cx, cluster.live(), by_id(id)).await?) };

@@ -39,7 +39,7 @@ pub(super) async fn closed(cx: &Context) -> Verdict {
     let known = cx.info().scope.as_ref().map(|scope| scope.fingerprint.clone());
     expect::equal("the Scope in Reset is that of GetInfo", &fingerprint, &known)?;
     let synced = expect::some(synced, "a listing ends with Synced")?;
-    expect::that(!synced.token.is_empty(), "Synced has a token", || format!("{synced:?}"))?;
+    expect::shown(!synced.token.is_empty(), "Synced has a token", &synced)?;
     not_before("`observed_at` of a live listing is after the request", synced.observed_at, asked)?;
     holds_all(&items, &machines)
 }
@@ -89,7 +89,7 @@ pub(super) async fn strictly_within(cx: &Context, timeout: Duration) -> Result<S
     let mut listing = Strict { scope: reset.scope, ..Strict::default() };
     while let Some(message) = watch.next(timeout).await? {
         let open = listing.synced.is_none();
-        expect::that(open, "a watch that stops when synced ends after Synced", || format!("{message:?}"))?;
+        expect::shown(open, "a watch that stops when synced ends after Synced", &message)?;
         listing.take(message)?;
     }
     let synced = expect::some(listing.synced.as_ref(), "a listing ends with Synced")?;

@@ -46,11 +46,11 @@ impl Follower {
     async fn step(&mut self) -> Verdict {
         let event = self.watch.event(BOOKMARK_INTERVAL_MAX).await?;
         let begun = self.resets > 0 || self.synced || matches!(event, Mirror::Reset(_));
-        expect::that(begun, "a watch begins with Reset", || format!("{event:?}"))?;
+        expect::shown(begun, "a watch begins with Reset", &event)?;
         let listing = matches!(event, Mirror::Reset(_) | Mirror::Items(_) | Mirror::Synced(_));
         let wants = "items and Synced come after Reset, changes and Bookmark after Synced";
         let in_order = matches!(event, Mirror::Reset(_)) || listing != self.synced;
-        expect::that(in_order, wants, || format!("{event:?}"))?;
+        expect::shown(in_order, wants, &event)?;
         match event {
             Mirror::Reset(_) => {
                 self.keys.clear();
@@ -103,14 +103,8 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     watch.until(seen, "a watch is synced", |_| true).await?;
     let (token, keys) = (watch.token.clone(), watch.keys.clone());
     expect::that(!token.is_empty(), "Synced has a token", || "the token is empty".to_owned())?;
-    let machines = cx.new_machines(2).await?;
-    let ids: Vec<&str> = machines.iter().map(|one| one.provider_id.as_str()).collect();
-    let (Some(gone), [leaves, stays]) = (machines.first(), ids.as_slice()) else {
-        return Err(Stop::failed(
-            "hooks.createInstances creates the requested number of instances",
-            format!("{ids:?}"),
-        ));
-    };
+    let [gone, stays] = &cx.these_new_machines().await?;
+    let (leaves, stays) = (&gone.provider_id, &stays.provider_id);
     watch.until(seen, "new instances are reported", |one| one.has(leaves) && one.has(stays)).await?;
     cx.delete_machine(gone).await?;
     // If all watches share one refresher, the event may arrive sooner.
@@ -120,7 +114,7 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     watch.until(seen, "a Bookmark comes at least every 30 s", |one| one.bookmark.is_some()).await?;
     let bookmark = watch.bookmark.clone().unwrap_or_default();
     let whole = !bookmark.token.is_empty() && bookmark.observed_at.is_some();
-    expect::that(whole, "a Bookmark has a token and observed_at", || format!("{bookmark:?}"))?;
+    expect::shown(whole, "a Bookmark has a token and observed_at", &bookmark)?;
     drop(watch);
     let mut resumed = Follower::begin(cx, &token, keys).await?;
     let wants = "a resumed watch reports what changed since";
@@ -137,13 +131,7 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
 /// themselves. Its state never stays outdated unnoticed.
 pub(super) async fn lost(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
-    let machines = cx.new_machines(2).await?;
-    let [leaves, stays] = machines.as_slice() else {
-        return Err(Stop::failed(
-            "hooks.createInstances creates the requested number of instances",
-            format!("{machines:?}"),
-        ));
-    };
+    let [leaves, stays] = &cx.these_new_machines().await?;
     let mut watch = Follower::begin(cx, "", BTreeSet::new()).await?;
     let both = |one: &Follower| one.has(&leaves.provider_id) && one.has(&stays.provider_id);
     watch.until(seen, "existing instances are reported", both).await?;
@@ -151,7 +139,7 @@ pub(super) async fn lost(cx: &Context) -> Verdict {
     drop(watch);
     cx.process().kill().await?;
     cx.delete_machine(leaves).await?;
-    let name = format!("conformance-{}", cx.cluster().uid("meanwhile"));
+    let name = format!("conformance-{}", cx.cluster().uid("downtime"));
     let comes = cx.hook(Hook::CreateInstances, &[("NAME", &name), ("COUNT", "1")]).await?;
     let comes = comes.trim().to_owned();
     cx.undo_by(Hook::DeleteInstances, vec![("PROVIDER_IDS", comes.clone())]);

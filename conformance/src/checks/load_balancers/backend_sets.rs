@@ -48,14 +48,13 @@ pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {
     let same = cx.ensure(&naming(&base, "in-full", &whole)).await??;
     let nothing = same.state() == LoadBalancerState::Active && same.steps == 0;
     let wants = "the same backends under another ID cause no change";
-    expect::that(nothing, wants, || format!("{same:?}"))
+    expect::shown(nothing, wants, &same)
 }
 
 /// common.proto, `REASON_BACKEND_SET_UNKNOWN`: the adapter asks for a set that was never put or that it no longer has, both for an Ensure
 /// that refers to the set and for a delta based on it. Nothing changes until the caller puts the set; then the Ensure continues.
 pub(super) async fn unknown_is_reported(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(2).await?;
     let api = cx.service()?;
     let refused = api.ensure_load_balancer(web.request.clone()).await;
     expect::refused(refused, Reason::BackendSetUnknown)?;

@@ -35,14 +35,13 @@ pub(super) async fn members(cx: &Context) -> Verdict {
     let joined = only(cx).await?;
     expect::equal("listeners stay unchanged", &joined.listeners, &listed.listeners)?;
     let more = joined.backends > listed.backends;
-    expect::that(more, "the listing counts the added backends", || format!("{joined:?}"))
+    expect::shown(more, "the listing counts the added backends", &joined)
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: with `lb.in-place-update`, another port changes the same load balancer, which keeps
 /// its addresses.
 pub(super) async fn ports(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
     for (ports, listed) in
         [(vec![tcp(80), tcp(443)], vec!["tcp/443", "tcp/80"]), (vec![tcp(8080)], vec!["tcp/8080"])]
@@ -52,7 +51,7 @@ pub(super) async fn ports(cx: &Context) -> Verdict {
         expect::equal(wants, &vendor_id(&after)?, &vendor_id(&before)?)?;
         expect::equal("another port keeps the addresses", &after.addresses, &before.addresses)?;
         let differs = after.applied_hash != before.applied_hash;
-        expect::that(differs, "another desired state has another hash", || format!("{after:?}"))?;
+        expect::shown(differs, "another desired state has another hash", &after)?;
         let there = only(cx).await?.listeners;
         let there: Vec<&str> = there.iter().map(String::as_str).collect();
         expect::equal("the listing has the desired ports, and no others", &there, &listed)?;
@@ -63,8 +62,7 @@ pub(super) async fn ports(cx: &Context) -> Verdict {
 /// load_balancer_service.proto, `Recreate`: a change that is impossible in place is refused with IMMUTABLE_FIELD, and nothing changes,
 /// unless the caller allows the adapter to recreate the load balancer; then, too, there is one load balancer in the end.
 pub(super) async fn immutable(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
     let mut changes: Vec<(&str, Balancer)> = Vec::new();
     let next = || web.clone().fence(cx.cluster().fence());
@@ -115,15 +113,14 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
     )?;
     let recreated = cx.converge(&with(Recreate::IfImmutableChanged)).await?;
     let other = vendor_id(&recreated)? != first;
-    expect::that(other, "with permission, the load balancer is recreated", || format!("{recreated:?}"))?;
+    expect::shown(other, "with permission, the load balancer is recreated", &recreated)?;
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![changed.key()])
 }
 
 /// load_balancer_service.proto, `LoadBalancerKey`: names are only for display. If the Service or the cluster is renamed, or the class
 /// changes, there is still one load balancer with the key (the former one if the class is refused); deleting it leaves nothing.
 pub(super) async fn names(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;
     let mut renamed = web.clone().fence(cx.cluster().fence());
     let owner = renamed.request.owner.get_or_insert_default();
@@ -145,13 +142,13 @@ pub(super) async fn names(cx: &Context) -> Verdict {
     expect::equal(wants, &keys(cx).await?, &vec![web.key()])?;
     cx.remove(&classed).await?;
     let left = cx.load_balancers(&cx.cluster()).await?.items;
-    expect::that(left.is_empty(), "nothing is left after the deletion", || format!("{left:?}"))
+    expect::shown(left.is_empty(), "nothing is left after the deletion", &left)
 }
 
 /// The only load balancer of the check's cluster, listed fresh, with its listeners in order.
 pub(super) async fn only(cx: &Context) -> Result<LoadBalancer, Stop> {
     let mut items = cx.load_balancers(&cx.cluster()).await?.items;
     items.iter_mut().for_each(|one| one.listeners.sort_unstable());
-    expect::that(items.len() == 1, "the listing has exactly this load balancer", || format!("{items:?}"))?;
+    expect::shown(items.len() == 1, "the listing has exactly this load balancer", &items)?;
     expect::some(items.pop(), "the listing has exactly this load balancer")
 }

@@ -93,7 +93,7 @@ async fn deleted_at(cx: &Context, name: &str, held: Action) -> Verdict {
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,
     };
-    expect::that(reported, wants, || format!("{ensured:?}"))?;
+    expect::shown(reported, wants, &ensured)?;
     cx.remove(&gone).await?;
     nothing_is_left(cx).await
 }
@@ -114,7 +114,7 @@ pub(super) async fn and_recreation(cx: &Context) -> Verdict {
     let (deleted, after) = tokio::join!(api.delete_load_balancer(old.removal()), cx.converge(&new));
     let (_going, after) = (deleted?, after?);
     let own = vendor_id(&before)? != vendor_id(&after)?;
-    expect::that(own, "a recreated Service gets a load balancer of its own", || format!("{after:?}"))?;
+    expect::shown(own, "a recreated Service gets a load balancer of its own", &after)?;
     cx.remove(&old).await?;
     expect::equal(
         "the new load balancer stays when the old one is deleted",

@@ -27,15 +27,10 @@ const OWN_CALLS: usize = 2;
 /// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure that is repeated until ACTIVE returns addresses, the applied hash and
 /// vendor IDs, and no retry delay.
 pub(super) async fn reaches_active(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(2).await?;
     let answer = cx.converge(&web).await?;
-    expect::that(!answer.addresses.is_empty(), "an ACTIVE load balancer has an address", || {
-        format!("{answer:?}")
-    })?;
-    expect::that(!answer.applied_hash.is_empty(), "an ACTIVE load balancer has its applied hash", || {
-        format!("{answer:?}")
-    })?;
+    expect::shown(!answer.addresses.is_empty(), "an ACTIVE load balancer has an address", &answer)?;
+    expect::shown(!answer.applied_hash.is_empty(), "an ACTIVE load balancer has its applied hash", &answer)?;
     expect::equal(
         "retry_after is set if and only if the load balancer is PENDING",
         &answer.retry_after,
@@ -46,14 +41,13 @@ pub(super) async fn reaches_active(cx: &Context) -> Verdict {
     expect::equal("the load balancer is listed, once, with its key", &keys, &vec![web.key()])?;
     cx.remove(&web).await?;
     let left = cx.load_balancers(&cx.cluster()).await?.items;
-    expect::that(left.is_empty(), "an ABSENT load balancer is not listed", || format!("{left:?}"))
+    expect::shown(left.is_empty(), "an ABSENT load balancer is not listed", &left)
 }
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure without changes causes 0 vendor calls, according to `Cost` and to the
 /// vendor.
 pub(super) async fn repeat_is_free(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(2).await?;
     cx.converge(&web).await?;
     let mark = cx.proxy()?.mark();
     for _repeat in 0..REPEATS {
@@ -100,10 +94,10 @@ async fn calls_after_restart(cx: &Context, all: &[Balancer]) -> Result<Calls, St
     for one in all {
         cx.converge(one).await?;
     }
-    let writes = cx.proxy()?.since(mark).writes();
-    expect::that(writes.is_empty(), "a load balancer in the desired state is not written again", || {
-        writes.to_string()
-    })?;
+    cx.proxy()?
+        .since(mark)
+        .writes()
+        .must_be_none("a load balancer in the desired state is not written again")?;
     Ok(cx.proxy()?.since(started))
 }
 

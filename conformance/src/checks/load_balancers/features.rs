@@ -14,7 +14,7 @@ use futures::future::{self, BoxFuture};
 
 use super::vendor_id;
 use crate::{
-    check::{Need, Stop, Verdict},
+    check::{Stop, Verdict},
     cluster::{Balancer, tcp, udp},
     context::Context,
     expect,
@@ -103,7 +103,7 @@ async fn both_families(cx: &Context) -> Verdict {
     let addresses = serves(cx, &dual.spec(|spec| spec.ip_families = both), &["tcp/80"]).await?.addresses;
     let of_family = |six: bool| addresses.iter().any(|address| is_of_family(address, six));
     let wants = "a dual-stack load balancer has an address of each family, or a hostname";
-    expect::that(of_family(false) && of_family(true), wants, || format!("{addresses:?}"))
+    expect::shown(of_family(false) && of_family(true), wants, &addresses)
 }
 
 /// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name, a new name
@@ -115,7 +115,7 @@ async fn named(cx: &Context) -> Verdict {
         balancer.fence(cx.cluster().fence()).spec(|spec| name.clone_into(&mut spec.name))
     };
     let (one, other) = (balancer("one-name"), balancer("another-name"));
-    expect::refused(cx.ensure(&called(one.clone(), "of/nobody")).await?, Reason::FieldInvalid)?;
+    expect::refused(cx.ensure(&called(one.clone(), "in/valid")).await?, Reason::FieldInvalid)?;
     let first = settled(cx, &called(one.clone(), "conformance-a")).await?;
     let name = name_of(cx, &one).await?;
     expect::that(name.starts_with("conformance-a"), "the load balancer has the requested name", || {
@@ -123,7 +123,7 @@ async fn named(cx: &Context) -> Verdict {
     })?;
     let second = settled(cx, &called(other, "conformance-a")).await?;
     let wants = "two load balancers may have the same name";
-    expect::that(vendor_id(&first)? != vendor_id(&second)?, wants, || format!("{second:?}"))?;
+    expect::shown(vendor_id(&first)? != vendor_id(&second)?, wants, &second)?;
     let again = settled(cx, &called(one.clone(), "conformance-b")).await?;
     expect::equal(
         "a new name does not recreate the load balancer",
@@ -180,11 +180,7 @@ async fn put_on_and_taken_back(cx: &Context, capability: &str, change: Change) -
 
 /// The vendor's description of the load balancer, if there is a command for it.
 async fn description(cx: &Context, answer: &EnsureLoadBalancerResponse) -> Result<Option<String>, Stop> {
-    if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
-        cx.without(Need::Hook(Hook::DescribeLoadBalancer));
-        return Ok(None);
-    }
-    cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await.map(Some)
+    cx.optional_hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", vendor_id(answer)?)]).await
 }
 
 /// Converges, and asserts that the vendor's listing then equals the desired state, so that no change is left to make.
@@ -195,7 +191,7 @@ async fn settled(cx: &Context, balancer: &Balancer) -> Result<EnsureLoadBalancer
     let again = cx.converge(&live).await?;
     let wants = "the vendor's listing equals the desired state: a repeated live request changes nothing";
     let same = again.steps == 0 && again.applied_hash == done.applied_hash;
-    expect::that(same, wants, || format!("{again:?}"))?;
+    expect::shown(same, wants, &again)?;
     Ok(again)
 }
 

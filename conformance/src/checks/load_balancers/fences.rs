@@ -45,9 +45,7 @@ pub(super) async fn newer_supersedes(cx: &Context) -> Verdict {
     expect::equal(wants, &listeners, &vec![vec!["tcp/81".to_owned()]])?;
     let writer = listed.into_iter().find_map(|one| one.fence);
     let newest = writer.is_none() || writer == new.request.fence;
-    expect::that(newest, "the listing has the fence of the writer that completed it", || {
-        format!("{writer:?}")
-    })
+    expect::shown(newest, "the listing has the fence of the writer that completed it", &writer)
 }
 
 /// Sends the newer request while the first write of the older one is held.
@@ -65,11 +63,11 @@ async fn taken_over(proxy: &Proxy, api: &Api, old: &Balancer, new: &Balancer) ->
         Ok(answer) => answer.state() == LoadBalancerState::Pending,
         Err(error) => error.reason == Reason::OperationConflict,
     };
-    expect::that(reported, wants, || format!("{older:?}"))?;
+    expect::shown(reported, wants, &older)?;
     let newer = newer?;
     let refused = [Reason::OperationConflict, Reason::StaleFence];
     let taken = !matches!(&newer, Err(error) if refused.contains(&error.reason));
-    expect::that(taken, "the request with the newer fence takes over", || format!("{newer:?}"))
+    expect::shown(taken, "the request with the newer fence takes over", &newer)
 }
 
 /// common.proto, `Fence`: the adapter refuses an older epoch of a scope, and an older sequence number for the same load balancer, without a
@@ -89,8 +87,7 @@ pub(super) async fn stale_is_refused(cx: &Context) -> Verdict {
     }
     // The highest epoch applies to all objects of its scope.
     expect::refused(api.ensure_load_balancer(mail.request.clone()).await, Reason::StaleFence)?;
-    let writes = cx.proxy()?.since(mark).writes();
-    expect::that(writes.is_empty(), "a stale writer writes nothing", || writes.to_string())?;
+    cx.proxy()?.since(mark).writes().must_be_none("a stale writer writes nothing")?;
     let again = cx.ensure(&web).await??;
     expect::equal("the newest writer may repeat its request", &again.state(), &LoadBalancerState::Active)?;
     let listed = cx.load_balancers(&cluster).await?.items;

@@ -10,7 +10,7 @@ use futures::future;
 
 use super::{keys, vendor_id};
 use crate::{
-    check::{Need, Stop, Verdict},
+    check::{Stop, Verdict},
     cluster::{Balancer, Cluster},
     context::Context,
     expect,
@@ -65,9 +65,7 @@ pub(super) async fn of_others(cx: &Context) -> Verdict {
     let misled = named(web.clone(), ids.last().copied().unwrap_or_default());
     let answer = cx.converge(&misled).await?;
     let own = !ids.contains(&vendor_id(&answer)?);
-    expect::that(own, "a wrong hint does not make the adapter use a foreign load balancer", || {
-        format!("{answer:?}")
-    })?;
+    expect::shown(own, "a wrong hint does not make the adapter use a foreign load balancer", &answer)?;
     for id in &ids {
         cx.remove(&named(web.clone(), id)).await?;
     }
@@ -84,7 +82,7 @@ pub(super) async fn adoption(cx: &Context) -> Verdict {
     let before = described(cx, &found).await?;
     let answer = cx.converge(&named(web.clone(), &found)).await?;
     let own = vendor_id(&answer)? != found;
-    expect::that(own, "without adoption a new load balancer is created", || format!("{answer:?}"))?;
+    expect::shown(own, "without adoption a new load balancer is created", &answer)?;
     let items = cx.load_balancers(&cluster).await?.items;
     let name = expect::some(items.into_iter().next(), "an ACTIVE load balancer is listed")?.name;
     cx.remove(&web).await?;
@@ -181,9 +179,6 @@ async fn seen(cx: &Context, theirs: &Cluster, id: &str) -> Result<(Option<LoadBa
 
 /// The vendor's description. Empty without a command for this.
 async fn described(cx: &Context, id: &str) -> Result<String, Stop> {
-    if !cx.lane().hooks.has(Hook::DescribeLoadBalancer) {
-        cx.without(Need::Hook(Hook::DescribeLoadBalancer));
-        return Ok(String::new());
-    }
-    cx.hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", id)]).await
+    let described = cx.optional_hook(Hook::DescribeLoadBalancer, &[("VENDOR_ID", id)]).await?;
+    Ok(described.unwrap_or_default())
 }

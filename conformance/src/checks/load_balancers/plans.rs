@@ -32,9 +32,8 @@ pub(super) async fn hash_version(cx: &Context) -> Verdict {
             cx.converge(balancer).await?;
         }
     }
-    let writes = cx.proxy()?.since(mark).writes();
     let wants = "another version of the hash causes no write if the cloud is in the desired state";
-    expect::that(writes.is_empty(), wants, || writes.to_string())?;
+    cx.proxy()?.since(mark).writes().must_be_none(wants)?;
     let [web, mail] = all;
     let changed = web.fence(cluster.fence()).listeners([tcp(80), tcp(443)]);
     cx.converge(&changed).await?;
@@ -59,7 +58,7 @@ pub(super) async fn dry_run(cx: &Context) -> Verdict {
     cx.put(&changed).await?;
     ensured(cx, &changed, "a change").await?;
     let (plan, state) = planned(cx, &changed).await?;
-    expect::that(plan.is_empty(), "the plan without changes is empty", || format!("{plan:?}"))?;
+    expect::shown(plan.is_empty(), "the plan without changes is empty", &plan)?;
     expect::equal(
         "a dry run also reports a load balancer in the desired state as ACTIVE",
         &state,
@@ -94,14 +93,13 @@ async fn planned(cx: &Context, balancer: &Balancer) -> Result<(Vec<PlannedStep>,
 }
 
 fn nothing_written(calls: &Calls) -> Verdict {
-    let writes = calls.writes();
-    expect::that(writes.is_empty(), "a dry run writes nothing", || writes.to_string())
+    calls.writes().must_be_none("a dry run writes nothing")
 }
 
 fn agree(what: &str, plan: &[PlannedStep], calls: &Calls) -> Verdict {
     let writes = calls.writes();
     let named = plan.iter().all(|step| !step.operation.is_empty() && !step.family.is_empty());
-    expect::that(named, "a planned step names its operation and its family", || format!("{plan:?}"))?;
+    expect::shown(named, "a planned step names its operation and its family", &plan)?;
     let wants = format!("the plan of {what} has as many steps as writes follow, within 20 %");
     let count = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     let off = (count(plan.len()) - count(writes.len())).abs();

@@ -25,15 +25,16 @@ const CONFLICTS: u64 = 2;
 /// load_balancer_service.proto, `LOAD_BALANCER_STATE_ERROR`: a load balancer in the vendor's error state is answered and listed as ERROR,
 /// with a condition. It is recreated only with permission, and can be deleted.
 pub(super) async fn vendor_error(cx: &Context) -> Verdict {
-    let machines = cx.machines(1).await?;
-    let web = cx.cluster().balancer("web").backends(&machines);
+    let web = cx.web(1).await?;
     let first = cx.converge(&web).await?;
     let broken = broken(cx, &web, vendor_id(&first)?).await?;
     expect::equal("an ERROR answer has no retry delay", &broken.retry_after, &None)?;
     let reported = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
-    expect::that(reported, "a condition explains why the load balancer is not in the desired state", || {
-        format!("{broken:?}")
-    })?;
+    expect::shown(
+        reported,
+        "a condition explains why the load balancer is not in the desired state",
+        &broken,
+    )?;
     let listed = only(cx).await?;
     expect::equal(
         "the listing shows the load balancer in ERROR",
@@ -50,14 +51,14 @@ pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     again.request.set_recreate(Recreate::IfError);
     let second = cx.converge(&again).await?;
     let other = vendor_id(&second)? != vendor_id(&first)?;
-    expect::that(other, "with permission the load balancer is recreated", || format!("{second:?}"))?;
+    expect::shown(other, "with permission the load balancer is recreated", &second)?;
     expect::equal("the new load balancer replaces the old one", &keys(cx).await?, &vec![web.key()])?;
 
     let last = web.fence(cx.cluster().fence());
     self::broken(cx, &last, vendor_id(&second)?).await?;
     cx.remove(&last).await?;
     let left = cx.load_balancers(&cx.cluster()).await?.items;
-    expect::that(left.is_empty(), "a load balancer in ERROR can be deleted", || format!("{left:?}"))
+    expect::shown(left.is_empty(), "a load balancer in ERROR can be deleted", &left)
 }
 
 /// Sets a load balancer to ERROR, and repeats a live Ensure until the answer shows the error.
@@ -93,7 +94,7 @@ pub(super) async fn busy(cx: &Context) -> Verdict {
             &LoadBalancerState::Pending,
         )?;
         let pause = expect::some(answer.retry_after, "PENDING has a retry delay (retry_after)")?;
-        expect::that(Instant::now() < end, "the load balancer becomes ACTIVE", || format!("{answer:?}"))?;
+        expect::shown(Instant::now() < end, "the load balancer becomes ACTIVE", &answer)?;
         tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
     }
     let tried = refused.fired() == CONFLICTS;
@@ -120,7 +121,7 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
     let state = half.state();
     let unfinished = state != LoadBalancerState::Active || half.applied_hash.is_empty();
     let wants = "an incomplete load balancer is not listed as complete: it has no applied hash";
-    expect::that(unfinished, wants, || format!("{half:?}"))?;
+    expect::shown(unfinished, wants, &half)?;
     expect::equal(
         "an incomplete load balancer is listed with its key from the first write on",
         &half.key,
@@ -180,6 +181,5 @@ pub(super) async fn drift(cx: &Context) -> Verdict {
     expect::equal("the correction keeps the addresses", &repaired.addresses, &before.addresses)?;
     let mark = cx.proxy()?.mark();
     cx.converge(&web).await?;
-    let writes = cx.proxy()?.since(mark).writes();
-    expect::that(writes.is_empty(), "the corrected load balancer is not written again", || writes.to_string())
+    cx.proxy()?.since(mark).writes().must_be_none("the corrected load balancer is not written again")
 }

@@ -5,7 +5,7 @@ use cloud_api_proto::v1alpha1::{
 };
 
 use super::{apply, became};
-use crate::{check::Verdict, context::Context, expect};
+use crate::{check::Verdict, cluster::removal, context::Context, expect};
 
 /// A destination outside of all clusters' CIDRs. Source: RFC 5737.
 const OUTSIDE: &str = "192.0.2.0/24";
@@ -67,9 +67,9 @@ pub(super) async fn one_fails(cx: &Context) -> Verdict {
         cluster.route(3, gone),
         cluster.route(4, machine),
     ];
-    let mut nobodys = removal(&former);
-    nobodys.key.get_or_insert_default().node_uid.clear();
-    let deletes = vec![nobodys, removal(&former)];
+    let mut nodeless = removal(&former);
+    nodeless.key.get_or_insert_default().node_uid.clear();
+    let deletes = vec![nodeless, removal(&former)];
     let items = upserts.len().saturating_add(deletes.len());
     let mark = cx.proxy()?.mark();
     let results = apply(cx, &ApplyRoutesRequest { deletes, ..cluster.routes(upserts) }).await?;
@@ -79,7 +79,7 @@ pub(super) async fn one_fails(cx: &Context) -> Verdict {
     became(&results, &[laid, failed, failed, failed, laid, failed, laid], wants)?;
     let explained = |result: &RouteResult| result.outcome() != failed || result.error.is_some();
     let wants = "a FAILED item is explained in `error`";
-    expect::that(results.iter().all(explained), wants, || format!("{results:?}"))?;
+    expect::shown(results.iter().all(explained), wants, &results)?;
     let writes = cx.proxy()?.since(mark).writes();
     let wants = "the adapter does not retry a route that fails";
     expect::that(writes.len() <= items, wants, || writes.to_string())?;
@@ -92,10 +92,4 @@ pub(super) async fn one_fails(cx: &Context) -> Verdict {
         &there,
         &wanted.each_ref().map(String::as_str).to_vec(),
     )
-}
-
-/// The deletion of the route that an upsert creates.
-pub(super) fn removal(upsert: &RouteUpsert) -> RouteDelete {
-    let RouteUpsert { key, next_hop, .. } = upsert.clone();
-    RouteDelete { key, next_hop, ..RouteDelete::default() }
 }

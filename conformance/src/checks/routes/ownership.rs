@@ -8,10 +8,10 @@ use cloud_api_proto::{
     },
 };
 
-use super::{APPLIED, apply, became, is_as_it_was, items::removal, moved, nobodys, route_to};
+use super::{APPLIED, apply, became, is_as_it_was, moved, ownerless, route_to};
 use crate::{
-    check::{Need, Stop, Verdict},
-    cluster::Cluster,
+    check::{Need, Verdict},
+    cluster::{Cluster, removal},
     context::{Context, ROUTE_TAGS},
     expect,
 };
@@ -19,14 +19,13 @@ use crate::{
 /// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when others are created, moved and deleted.
 /// This holds for routes of another cluster, and for routes without an owner inside and outside of the cluster's CIDRs.
 pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let [first, second] = pair(&machines)?;
+    let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
     apply(cx, &neighbour.routes(vec![neighbour.route(0, first)])).await?;
     let theirs = route_to(cx, &neighbour, &neighbour.pod_cidr(0)).await?;
     let theirs = expect::some(theirs, "a created route is listed")?;
-    let inside = nobodys(cx, &cluster, &cluster.pod_cidr(9), first).await?;
-    let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
+    let inside = ownerless(cx, &cluster, &cluster.pod_cidr(9), first).await?;
+    let outside = ownerless(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
 
     let here = [cluster.route(0, first), cluster.route(1, second)];
     let there = [cluster.route(0, second), cluster.route(1, first)];
@@ -45,8 +44,7 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
 /// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. Ownership is a tag or a description, or else no owner,
 /// inside the cluster's CIDRs, with that node's instance as next hop. The vendor's ID is a hint, not a proof.
 pub(super) async fn deletes(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let [first, second] = pair(&machines)?;
+    let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
     apply(cx, &cluster.routes(vec![cluster.route(0, first)])).await?;
     apply(cx, &neighbour.routes(vec![neighbour.route(0, first)])).await?;
@@ -56,8 +54,8 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
     };
     let mine = seen(cluster.clone(), 0).await?;
     let theirs = seen(neighbour.clone(), 0).await?;
-    let inside = nobodys(cx, &cluster, &cluster.pod_cidr(9), first).await?;
-    let outside = nobodys(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
+    let inside = ownerless(cx, &cluster, &cluster.pod_cidr(9), first).await?;
+    let outside = ownerless(cx, &neighbour, &neighbour.pod_cidr(9), first).await?;
 
     let foul = Foul { cx, cluster: &cluster };
     if cx.has_route_tags() {
@@ -98,7 +96,7 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
         "a route without owner inside the CIDRs is deleted if its next hop is the instance of the node";
     became(&results, &[Outcome::Applied], wants)?;
     let left = cx.routes(&cluster).await?.items;
-    expect::that(left.is_empty(), "a deleted route is not listed", || format!("{left:?}"))
+    expect::shown(left.is_empty(), "a deleted route is not listed", &left)
 }
 
 /// Deletions that the adapter must not execute.
@@ -125,7 +123,7 @@ impl Foul<'_> {
         let delete = RouteDelete { key: Some(key), vendor_id: route.vendor_id.clone(), next_hop };
         let results = apply(self.cx, &deleting(self.cluster, delete)).await?;
         let removed = results.iter().any(|result| result.outcome() == Outcome::Applied);
-        expect::that(!removed, &format!("{what}: the deletion is not APPLIED"), || format!("{results:?}"))?;
+        expect::shown(!removed, &format!("{what}: the deletion is not APPLIED"), &results)?;
         is_as_it_was(self.cx, sees, route).await
     }
 }
@@ -137,8 +135,7 @@ fn deleting(cluster: &Cluster, delete: RouteDelete) -> ApplyRoutesRequest {
 /// route_service.proto, `RouteResult.Outcome`: an existing route without owner, of another cluster or of another node makes the item a
 /// CONFLICT, explained in `error`, and stays unchanged. The watch reports the overlapping routes. Other items are applied.
 pub(super) async fn conflict(cx: &Context) -> Verdict {
-    let machines = cx.machines(2).await?;
-    let [first, second] = pair(&machines)?;
+    let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());
     apply(cx, &cluster.routes(vec![cluster.route(2, first)])).await?;
     // The CIDRs of both clusters overlap, as after a configuration mistake.
@@ -147,9 +144,9 @@ pub(super) async fn conflict(cx: &Context) -> Verdict {
     let keys = intruder.upserts.iter_mut().filter_map(|upsert| upsert.key.as_mut());
     keys.for_each(|key| key.destination = cluster.pod_cidr(1));
     apply(cx, &intruder).await?;
-    let unowned = nobodys(cx, &cluster, &cluster.pod_cidr(0), first).await?;
+    let unowned = ownerless(cx, &cluster, &cluster.pod_cidr(0), first).await?;
     let wide = cluster.pod_cidr(64).replace("/28", "/26");
-    let wide = nobodys(cx, &cluster, &wide, first).await?;
+    let wide = ownerless(cx, &cluster, &wide, first).await?;
     let seen = |n| async move {
         let found = route_to(cx, &cx.cluster(), &cx.cluster().pod_cidr(n)).await?;
         expect::some(found, "a conflicting route is listed")
@@ -174,11 +171,4 @@ pub(super) async fn conflict(cx: &Context) -> Verdict {
         is_as_it_was(cx, &cluster, &route).await?;
     }
     Ok(())
-}
-
-fn pair(machines: &[Instance]) -> Result<[&Instance; 2], Stop> {
-    match machines {
-        [first, second, ..] => Ok([first, second]),
-        _ => Err(Stop::skipped("the lane has fewer than 2 instances")),
-    }
 }

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// common.proto, `REASON_CALLER_UNAUTHENTICATED`: for every method, a caller without a valid identity is refused before the request is
 /// decoded. The port of metrics and probes needs no identity, so it must serve no part of the contract.
 pub(super) async fn no_identity(cx: &Context) -> Verdict {
-    let anonymous = cx.api(Role::Nobody)?;
+    let anonymous = cx.api(Role::Anonymous)?;
     for path in METHODS.into_iter().chain([HEALTH, NOWHERE]) {
         for message in [Vec::new(), garbage()] {
             expect::refused(anonymous.raw(path, message).await, Reason::CallerUnauthenticated)?;
@@ -67,7 +67,7 @@ async fn probe_port(cx: &Context) -> Verdict {
             error.to_string(),
         )
     })?;
-    let api = cx.over(Role::Nobody, api).within(ANSWER_TIMEOUT);
+    let api = cx.over(Role::Anonymous, api).within(ANSWER_TIMEOUT);
     let answers = future::join_all(METHODS.map(|path| served(&api, path))).await;
     answers.into_iter().collect()
 }

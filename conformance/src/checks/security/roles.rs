@@ -74,7 +74,7 @@ fn duty_of(role: Role) -> Option<&'static str> {
         Role::NodeController => Some("instances"),
         Role::ServiceController => Some("loadbalancers"),
         Role::RouteController => Some("routes"),
-        Role::Operator | Role::Stranger | Role::Nobody => None,
+        Role::Operator | Role::Stranger | Role::Anonymous => None,
     }
 }
 
@@ -82,13 +82,13 @@ fn duty_of(role: Role) -> Option<&'static str> {
 fn reaches(role: Role, path: &str) -> bool {
     let (service, method) = path.rsplit_once('/').unwrap_or_default();
     let is = |name: &str| service.ends_with(name);
-    let everybodys = is(".AdapterService") || path == HEALTH;
+    let common = is(".AdapterService") || path == HEALTH;
     match role {
-        Role::NodeController => everybodys || is(".InstanceService"),
-        Role::ServiceController => everybodys || is(".LoadBalancerService"),
-        Role::RouteController => everybodys || is(".RouteService"),
-        Role::Operator => everybodys || method.starts_with("Watch") || CHANGES.contains(&method),
-        Role::Stranger | Role::Nobody => false,
+        Role::NodeController => common || is(".InstanceService"),
+        Role::ServiceController => common || is(".LoadBalancerService"),
+        Role::RouteController => common || is(".RouteService"),
+        Role::Operator => common || method.starts_with("Watch") || CHANGES.contains(&method),
+        Role::Stranger | Role::Anonymous => false,
     }
 }
 

@@ -49,6 +49,11 @@ impl Cloud {
         Ok(body)
     }
 
+    /// Makes a change that prints nothing.
+    async fn change(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<String> {
+        self.call(method, path, Some(body)).await.map(|_| String::new())
+    }
+
     /// Deletes an object. An object that is already gone is not an error.
     pub(super) async fn delete(&self, collection: &str, id: &str) -> anyhow::Result<String> {
         let gone = |error: &anyhow::Error| error.to_string().contains(": 404");
@@ -59,8 +64,7 @@ impl Cloud {
     }
 
     pub(super) async fn settings(&self, change: &Value) -> anyhow::Result<String> {
-        self.call(Method::PATCH, "admin/settings", Some(change)).await?;
-        Ok(String::new())
+        self.change(Method::PATCH, "admin/settings", change).await
     }
 
     pub(super) async fn create_instances(&self, name: &str, count: u32) -> anyhow::Result<String> {
@@ -81,8 +85,7 @@ impl Cloud {
 
     pub(super) async fn change_instance(&self, change: Value) -> anyhow::Result<String> {
         let id = variable("PROVIDER_ID")?;
-        self.call(Method::PATCH, &format!("admin/instances/{}", vendor_id(&id)), Some(&change)).await?;
-        Ok(String::new())
+        self.change(Method::PATCH, &format!("admin/instances/{}", vendor_id(&id)), &change).await
     }
 
     pub(super) async fn create_load_balancer(&self, name: &str) -> anyhow::Result<String> {
@@ -106,8 +109,7 @@ impl Cloud {
 
     pub(super) async fn break_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let change = json!({ "status": "ERROR" });
-        self.call(Method::PATCH, &format!("admin/load-balancers/{id}"), Some(&change)).await?;
-        Ok(String::new())
+        self.change(Method::PATCH, &format!("admin/load-balancers/{id}"), &change).await
     }
 
     /// Deletes a listener by hand.
@@ -156,8 +158,7 @@ impl Cloud {
 
     /// Deletes a route. A route that is already gone is not an error.
     pub(super) async fn delete_route(&self, id: &str) -> anyhow::Result<String> {
-        self.call(Method::POST, "v1/routes:batch", Some(&json!({ "remove": [id] }))).await?;
-        Ok(String::new())
+        self.change(Method::POST, "v1/routes:batch", &json!({ "remove": [id] })).await
     }
 
     /// Selects objects by the tags that the adapter sets; the adapter's README lists the tags.
@@ -195,8 +196,7 @@ impl Cloud {
     pub(super) async fn revoke_credentials(&self) -> anyhow::Result<String> {
         let token = fs::read_to_string(&self.token)?;
         let one = json!({ "tokens": [{ "token": token.trim() }] });
-        self.call(Method::PUT, "admin/tokens", Some(&one)).await?;
-        Ok(String::new())
+        self.change(Method::PUT, "admin/tokens", &one).await
     }
 }
 
