@@ -45,7 +45,6 @@ mod peer;
 mod process_pages;
 mod release;
 mod rotation;
-mod route_cases;
 mod route_table;
 mod service_fields;
 mod service_load_balancer;

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use e2e::{ApiProxy, Bed, State, Trouble, WITHIN, eventually, network_unavailable, node};
-use k8s_openapi::api::core::v1::{Event, Node};
-use kube::Api;
-use kube::api::ListParams;
+use e2e::{Bed, State, WITHIN, eventually, network_unavailable, node};
+use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
 /// Each node has a route while it exists, and routes of other owners are not touched.
@@ -91,112 +89,4 @@ async fn condition(bed: &Bed, node: &str, status: &str, reason: &str) -> anyhow:
         Ok(found.message.clone())
     })
     .await
-}
-
-/// An empty list of nodes is not trusted while their instances exist.
-// Behaviour: R11
-#[tokio::test]
-async fn routes_stay_until_instances_of_unseen_deletions_are_gone() {
-    // Listed often, so that changes of routes are seen soon.
-    let values = json!({
-        "routeController": { "removal": { "grace": "1s" } },
-        "adapter": { "cache": { "routes": { "maxAge": "5s" } } },
-    });
-    let mut bed = Bed::start_with(&values).await.unwrap();
-    for (name, pods) in [("a", "10.244.1.0/24"), ("b", "10.244.2.0/24")] {
-        bed.join(name, Some(pods)).await.unwrap();
-        condition(&bed, name, "False", "RouteCreated").await.unwrap();
-    }
-    let before = bed.cluster.cloud.state().await.unwrap();
-    bed.cluster.pods.get("route-controller").unwrap().kill().await.unwrap();
-    for name in ["a", "b"] {
-        e2e::delete_node(&bed.client(), name).await.unwrap();
-    }
-    bed.cluster.cloud.reset_counts().await.unwrap();
-    bed.cluster.pods.get("route-controller").unwrap().start().unwrap();
-
-    let told = held(&bed).await.unwrap();
-    assert!(
-        told.contains("2 routes of this cluster") && told.contains("--route-removal-max-share=100"),
-        "{told}"
-    );
-    bed.quiet("route-controller").await.unwrap();
-    let pod = &*bed.cluster.pods.get("route-controller").unwrap();
-    let metrics = pod.metrics().await.unwrap();
-    assert!(
-        metrics.contains("cloud_controller_route_removals_held{controller=\"route-controller\"} 2"),
-        "{metrics}"
-    );
-    let meanwhile = bed.cluster.cloud.state().await.unwrap();
-    assert_eq!((meanwhile.routes, bed.cluster.cloud.counts().await.unwrap().writes), (before.routes, 0));
-
-    for machine in before.instances {
-        bed.cluster.cloud.delete_instance(&machine.id).await.unwrap();
-    }
-    bed.until_cloud("routes to deleted instances are removed", |state| expect(state, &[])).await.unwrap();
-}
-
-/// Waits for the Event about routes that are not removed, and returns its message.
-async fn held(bed: &Bed) -> anyhow::Result<String> {
-    eventually("there is an Event RouteRemovalHeld", WITHIN, || async {
-        let events: Api<Event> = Api::all(bed.client());
-        let events = events.list(&ListParams::default().fields("reason=RouteRemovalHeld")).await?.items;
-        events.into_iter().next().and_then(|event| event.message).context("no such Event")
-    })
-    .await
-}
-
-/// Many nodes join at once, and one node is recreated during a write.
-// Behaviour: R16, R17
-#[tokio::test]
-async fn many_routes_are_one_change_with_one_condition_each() {
-    let mut bed = dual_stack().await;
-    let made = bed.cluster.cloud.create_numbered("n{n}", 30).await.unwrap();
-    bed.cluster.cloud.reset_counts().await.unwrap();
-    for (number, machine) in (100..).zip(&made) {
-        node(&machine.name).pods(&format!("10.244.{number}.0/24")).register(&bed.client()).await.unwrap();
-    }
-    for machine in &made {
-        condition(&bed, &machine.name, "False", "RouteCreated").await.unwrap();
-    }
-    let counts = bed.cluster.cloud.counts().await.unwrap();
-    assert!(counts.writes <= 10, "{counts:?}");
-    bed.quiet("route-controller").await.unwrap();
-    for machine in &made {
-        assert_eq!(conditions_written(&mut bed, &machine.name), [200], "{}", machine.name);
-    }
-
-    let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
-    let controller = bed.cluster.pods.get("route-controller").unwrap();
-    controller.terminate().await.unwrap();
-    proxy.before(controller).unwrap();
-    controller.start().unwrap();
-    bed.ready().await.unwrap();
-    proxy.order(Trouble::Holds("PATCH", "/api/v1/nodes/anew/status"));
-    bed.join("anew", Some("10.244.7.0/24")).await.unwrap();
-    proxy.holds_one().await.unwrap();
-    e2e::delete_node(&bed.client(), "anew").await.unwrap();
-    let uid = node("anew").pods("10.244.7.0/24").register(&bed.client()).await.unwrap().metadata.uid;
-    proxy.let_go();
-    condition(&bed, "anew", "False", "RouteCreated").await.unwrap();
-    assert_eq!(bed.nodes().get("anew").await.unwrap().metadata.uid, uid);
-    let written = conditions_written(&mut bed, "anew");
-    assert_eq!(written, [422, 200]);
-}
-
-/// A dual-stack cluster with the node-controller and the route-controller, with short intervals for changes of routes.
-async fn dual_stack() -> Bed {
-    let values = json!({
-        "routeController": { "clusterCidr": "10.244.0.0/16,fd00:10:244::/56", "removal": { "grace": "1s" } },
-        "adapter": { "cache": { "routes": { "maxAge": "2s" } } },
-        "serviceController": { "enabled": false },
-    });
-    Bed::start_with(&values).await.unwrap()
-}
-
-/// Status codes of the route-controller's writes to a node's status.
-fn conditions_written(bed: &mut Bed, node: &str) -> Vec<u16> {
-    let writes = bed.writes_of("route-controller", <_>::default(), "").unwrap();
-    let of_node = writes.into_iter().filter(|it| it.name == node && it.resource == "nodes/status");
-    of_node.map(|it| it.code).collect()
 }
