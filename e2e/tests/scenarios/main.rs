@@ -6,7 +6,6 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy recognises tests, but not their helpers")]
 
-mod adapter_abilities;
 mod adapter_access;
 mod adapter_failover;
 mod admission_policy;
@@ -27,7 +26,6 @@ mod demo;
 mod docs_commands;
 mod dry_run;
 mod explain;
-mod fault_api_server;
 mod fault_cloud;
 mod fault_outage;
 mod fault_restart;
@@ -35,7 +33,6 @@ mod harness;
 mod hostile_play;
 mod leader_election;
 mod metrics_names;
-mod minutes;
 mod node_faults;
 mod node_initialisation;
 mod node_lifecycle;
@@ -48,10 +45,6 @@ mod rotation;
 mod route_table;
 mod service_fields;
 mod service_load_balancer;
-mod service_names;
-mod service_nodes;
-mod service_owners;
-mod service_upkeep;
 mod shards;
 mod status_page;
 mod tenants;
