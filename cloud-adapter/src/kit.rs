@@ -2,6 +2,7 @@
 //!
 //! None of it is mandatory: the traits of [`driver`](crate::driver) are the whole interface.
 
+mod address;
 mod answer;
 mod name;
 mod part;
@@ -11,9 +12,12 @@ mod request;
 pub mod testing;
 
 pub use self::{
+    address::add_address,
     answer::{excerpt, fault_of_status, parse, retry_after},
     name::{balancer_name, digest, is_outdated, key_digest, names_of},
     part::{Part, created},
-    provider_id::{Region, is_word, locate},
-    request::{bearer, body, encode, invalid_parameter, page, parameter_field},
+    provider_id::{Region, is_word, locate, provider_id},
+    request::{
+        bearer, body, built, encode, invalid, invalid_parameter, page, parameter_field, request, unsupported,
+    },
 };

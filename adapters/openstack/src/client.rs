@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cloud_adapter::{
     driver::{Fault, VendorError},
-    kit::{self, encode, parse},
+    kit::{self, built, encode, parse},
     vendor::{Family, Operation, Session, VendorResponse},
 };
 use http::{HeaderValue, Method, header};
@@ -25,7 +25,7 @@ use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _}
 pub(crate) use self::paging::Page;
 use crate::{
     api::server::{Port, Server},
-    identity::{AUTH_TOKEN, Identity, catalogue::Service, finished, login::Access},
+    identity::{AUTH_TOKEN, Identity, catalogue::Service, login::Access},
 };
 
 /// Number of items on a page of a listing. Services may return fewer. Source: Nova, `max_limit`, whose default is 1,000.
@@ -203,21 +203,15 @@ async fn send_with(
     body: &Bytes,
 ) -> VendorResult<VendorResponse> {
     let Call { operation, service, method, path } = call;
-    let mut request = http::Request::builder()
-        .method(method.clone())
-        .uri(format!("{}{path}", access.endpoints.base(*service)?))
-        .header(header::ACCEPT, "application/json")
-        .header(AUTH_TOKEN, &access.token);
+    let url = format!("{}{path}", access.endpoints.base(*service)?);
+    let mut request = kit::request(method.clone(), url, body).header(AUTH_TOKEN, &access.token);
     if *service == Service::Compute {
         request = request.header(API_VERSION, MICROVERSION);
     }
     if let Some(revision) = revision {
         request = request.header(header::IF_MATCH, format!("revision_number={revision}"));
     }
-    if !body.is_empty() {
-        request = request.header(header::CONTENT_TYPE, "application/json");
-    }
-    session.call(*operation, finished(*operation, request.body(body.clone()))?).await
+    session.call(*operation, built(*operation, request.body(body.clone()))?).await
 }
 
 fn limit(size: Option<u32>) -> String {

@@ -113,11 +113,11 @@ impl OpenStackDriver {
         }
         let unknown = |why: &str| {
             let text = format!(
-                "spec.subnets: no subnet is given, and the subnet of node {} is not known: {why}; \
+                "no subnet is given, and the subnet of node {} is not known: {why}; \
                  start the adapter with --subnet-id",
                 node.provider_id
             );
-            VendorError::new(Fault::Invalid, text).in_field("spec.subnets")
+            kit::invalid("spec.subnets", text)
         };
         let Location::Here(server) = self.locate(&node.provider_id) else {
             return Err(unknown("the provider ID belongs to another cloud"));

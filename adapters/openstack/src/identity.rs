@@ -20,9 +20,10 @@ use std::{
 use bytes::Bytes;
 use cloud_adapter::{
     driver::{Fault, VendorError},
-    vendor::{Family, Operation, Session, VendorRequest},
+    kit::{built, request},
+    vendor::{Family, Operation, Session},
 };
-use http::{Method, header};
+use http::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -199,12 +200,8 @@ impl LogIn {
     /// Logs in with one vendor call.
     async fn log_in(&self, session: &Session) -> Result<Arc<Access>, VendorError> {
         let body = Bytes::from(login::request(&self.cloud).to_string());
-        let request = http::Request::builder()
-            .method(Method::POST)
-            .uri(format!("{}/auth/tokens", self.cloud.auth_url))
-            .header(header::ACCEPT, "application/json")
-            .header(header::CONTENT_TYPE, "application/json");
-        let request = finished(CREATE_TOKEN, request.body(body))?;
+        let request = request(Method::POST, format!("{}/auth/tokens", self.cloud.auth_url), &body);
+        let request = built(CREATE_TOKEN, request.body(body))?;
         let asked = Instant::now();
         let response = session.call(CREATE_TOKEN, request).await?;
         let access = Arc::new(login::read(&self.cloud, &response, asked)?);
@@ -214,24 +211,15 @@ impl LogIn {
 
     /// Validates the token with one vendor call.
     async fn show(&self, session: &Session, access: &Access) -> Result<(), VendorError> {
-        let request = http::Request::builder()
-            .uri(format!("{}/auth/tokens?nocatalog", access.endpoints.base(catalogue::Service::Identity)?))
-            .header(header::ACCEPT, "application/json")
+        let base = access.endpoints.base(catalogue::Service::Identity)?;
+        let request = request(Method::GET, format!("{base}/auth/tokens?nocatalog"), &Bytes::new())
             .header(AUTH_TOKEN, &access.token)
             .header(SUBJECT_TOKEN, &access.token);
-        session.call(SHOW_TOKEN, finished(SHOW_TOKEN, request.body(Bytes::new()))?).await.map(drop)
+        session.call(SHOW_TOKEN, built(SHOW_TOKEN, request.body(Bytes::new()))?).await.map(drop)
     }
 }
 
 /// Whether the cloud rejected the credentials, as opposed to an error of the connection.
 fn rejected(error: &VendorError) -> bool {
     matches!(error.fault, Fault::Auth | Fault::Forbidden)
-}
-
-/// Converts the error for a request that could not be built.
-pub(crate) fn finished(
-    operation: Operation,
-    request: Result<VendorRequest, http::Error>,
-) -> Result<VendorRequest, VendorError> {
-    request.map_err(|error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}")))
 }

@@ -24,7 +24,7 @@ pub(crate) fn write(form: Form, region: &str, server: &str) -> String {
         Form::Plain => "",
         Form::Regional => region,
     };
-    format!("{SCHEME}://{region}/{server}")
+    kit::provider_id(SCHEME, region, server)
 }
 
 /// Parses a provider ID for an adapter in this region. An ID without a region counts as in this region.

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use cloud_adapter::{
     driver::{Fault, VendorError},
-    kit::{bearer, body, encode, page, parse},
+    kit::{bearer, body, built, encode, page, parse, request},
     vendor::{Family, Operation, Session, VendorRequest, VendorResponse},
 };
 use futures::future::{Either, ready};
@@ -158,7 +158,7 @@ impl Client {
         session: &Session,
         request: &CreateLoadBalancer,
     ) -> VendorResult<Option<String>> {
-        let call = (CREATE_LOAD_BALANCER, Method::POST, "/v1/load-balancers".to_owned());
+        let call = call(CREATE_LOAD_BALANCER, Method::POST, "/v1/load-balancers");
         let response = self.send(session, call, body(CREATE_LOAD_BALANCER, request)?).await?;
         let made: VendorResult<Made> = parse(CREATE_LOAD_BALANCER, &response);
         Ok(made.ok().map(|made| made.id))
@@ -170,7 +170,7 @@ impl Client {
         id: &str,
         change: &UpdateLoadBalancer,
     ) -> VendorResult<()> {
-        let call = (UPDATE_LOAD_BALANCER, Method::PATCH, format!("/v1/load-balancers/{}", encode(id)));
+        let call = call(UPDATE_LOAD_BALANCER, Method::PATCH, format!("/v1/load-balancers/{}", encode(id)));
         self.write(session, call, change).await
     }
 
@@ -187,7 +187,7 @@ impl Client {
         request: &CreateListener,
     ) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}/listeners", encode(balancer));
-        self.write(session, (CREATE_LISTENER, Method::POST, path), request).await
+        self.write(session, call(CREATE_LISTENER, Method::POST, path), request).await
     }
 
     pub(crate) async fn update_listener(
@@ -197,7 +197,7 @@ impl Client {
         change: &UpdateListener,
     ) -> VendorResult<()> {
         let path = format!("/v1/listeners/{}", encode(id));
-        self.write(session, (UPDATE_LISTENER, Method::PATCH, path), change).await
+        self.write(session, call(UPDATE_LISTENER, Method::PATCH, path), change).await
     }
 
     pub(crate) async fn delete_listener(&self, session: &Session, id: &str) -> VendorResult<()> {
@@ -211,7 +211,7 @@ impl Client {
         request: &CreatePool,
     ) -> VendorResult<()> {
         let path = format!("/v1/load-balancers/{}/pools", encode(balancer));
-        self.write(session, (CREATE_POOL, Method::POST, path), request).await
+        self.write(session, call(CREATE_POOL, Method::POST, path), request).await
     }
 
     pub(crate) async fn update_pool(
@@ -221,7 +221,7 @@ impl Client {
         change: &UpdatePool,
     ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}", encode(id));
-        self.write(session, (UPDATE_POOL, Method::PATCH, path), change).await
+        self.write(session, call(UPDATE_POOL, Method::PATCH, path), change).await
     }
 
     pub(crate) async fn delete_pool(&self, session: &Session, id: &str) -> VendorResult<()> {
@@ -235,7 +235,7 @@ impl Client {
         members: &SetMembers,
     ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}/members", encode(pool));
-        self.write(session, (SET_MEMBERS, Method::PUT, path), members).await
+        self.write(session, call(SET_MEMBERS, Method::PUT, path), members).await
     }
 
     pub(crate) async fn update_members(
@@ -245,7 +245,7 @@ impl Client {
         change: &UpdateMembers,
     ) -> VendorResult<()> {
         let path = format!("/v1/pools/{}/members:update", encode(pool));
-        self.write(session, (UPDATE_MEMBERS, Method::POST, path), change).await
+        self.write(session, call(UPDATE_MEMBERS, Method::POST, path), change).await
     }
 
     pub(crate) async fn list_routes(
@@ -263,7 +263,7 @@ impl Client {
         session: &Session,
         batch: &BatchRoutes,
     ) -> VendorResult<RouteResults> {
-        let call = (BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch".to_owned());
+        let call = call(BATCH_ROUTES_CALL, Method::POST, "/v1/routes:batch");
         let response = self.send(session, call, body(BATCH_ROUTES_CALL, batch)?).await?;
         // The cloud executed the request, but the driver cannot read its results.
         parse(BATCH_ROUTES_CALL, &response)
@@ -276,23 +276,18 @@ impl Client {
         operation: Operation,
         path: &str,
     ) -> VendorResult<T> {
-        let response = self.send(session, (operation, Method::GET, path.to_owned()), Bytes::new()).await?;
+        let response = self.send(session, call(operation, Method::GET, path), Bytes::new()).await?;
         parse(operation, &response)
     }
 
     /// Does not read the response body: the next listing shows the result.
-    async fn write(
-        &self,
-        session: &Session,
-        call: (Operation, Method, String),
-        content: &impl Serialize,
-    ) -> VendorResult<()> {
-        let content = body(call.0, content)?;
+    async fn write(&self, session: &Session, call: Call, content: &impl Serialize) -> VendorResult<()> {
+        let content = body(call.operation, content)?;
         self.send(session, call, content).await.map(drop)
     }
 
     async fn delete(&self, session: &Session, operation: Operation, path: &str) -> VendorResult<()> {
-        self.send(session, (operation, Method::DELETE, path.to_owned()), Bytes::new()).await.map(drop)
+        self.send(session, call(operation, Method::DELETE, path), Bytes::new()).await.map(drop)
     }
 
     /// Builds the request before the future is created: thousands of futures may wait, and none of them should contain the request's
@@ -300,37 +295,37 @@ impl Client {
     fn send<'a>(
         &self,
         session: &'a Session,
-        (operation, method, path): (Operation, Method, String),
+        call: Call,
         content: Bytes,
     ) -> impl Future<Output = VendorResult<VendorResponse>> + use<'a> {
-        match self.request(operation, (method, &path), content) {
+        let operation = call.operation;
+        match self.request(call, content) {
             Ok(request) => Either::Left(session.call(operation, request)),
             Err(error) => Either::Right(ready(Err(error))),
         }
     }
 
-    fn request(
-        &self,
-        operation: Operation,
-        (method, path): (Method, &str),
-        content: Bytes,
-    ) -> VendorResult<VendorRequest> {
-        let mut request = http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.endpoint))
-            .header(header::ACCEPT, "application/json");
-        if !content.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
+    fn request(&self, call: Call, content: Bytes) -> VendorResult<VendorRequest> {
+        let Call { operation, method, path } = call;
+        let mut request = request(method, format!("{}{path}", self.endpoint), &content);
         if let Some(token) = self.secret() {
             let value = bearer(token.expose_secret())
                 .map_err(|error| VendorError::nonsense(format!("{operation}: invalid token: {error}")))?;
             request = request.header(header::AUTHORIZATION, value);
         }
-        request
-            .body(content)
-            .map_err(|error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}")))
+        built(operation, request.body(content))
     }
+}
+
+/// The head of a request: what is called, without headers and body.
+struct Call {
+    operation: Operation,
+    method: Method,
+    path: String,
+}
+
+fn call(operation: Operation, method: Method, path: impl Into<String>) -> Call {
+    Call { operation, method, path: path.into() }
 }
 
 #[cfg(test)]
@@ -373,7 +368,7 @@ mod tests {
         let client =
             Client::new(&Uri::from_static("http://cloud:1/"), Some("s3cret")).expect("a plain token");
         let request =
-            client.request(GET_PROJECT, (Method::GET, "/v1/project"), Bytes::new()).expect("writes");
+            client.request(call(GET_PROJECT, Method::GET, "/v1/project"), Bytes::new()).expect("writes");
         assert_eq!(request.uri(), "http://cloud:1/v1/project");
         assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer s3cret");
         assert!(!format!("{client:?} {request:?}").contains("s3cret"));

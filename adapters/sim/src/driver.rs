@@ -12,7 +12,7 @@ use cloud_adapter::{
         Driver, Fault, Heir, Heritage, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
         RouteChanges, VendorError, VendorLimit,
     },
-    kit,
+    kit::{self, Region},
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{
@@ -22,12 +22,12 @@ use http::Uri;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
-    answers,
+    SCHEME, answers,
     classify::{classify, classify_item},
     client::{BATCH_INSTANCES, BATCH_ROUTES, BATCH_ROUTES_CALL, Client},
     heritage, ownership,
     parameters::Parameters,
-    plan, provider_id,
+    plan,
     simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener, UpdateLoadBalancer},
     step::{RouteBatch, Step},
     translate,
@@ -247,7 +247,7 @@ impl Driver for SimDriver {
             call_limits: CALL_LIMITS.to_vec(),
             adapter_name: "adapter-sim",
             adapter_version: env!("CARGO_PKG_VERSION"),
-            provider: provider_id::SCHEME,
+            provider: SCHEME,
             capabilities: CAPABILITIES.map(capability).into(),
             limits: Limits {
                 batch_instances: size(BATCH_INSTANCES),
@@ -294,7 +294,7 @@ impl Driver for SimDriver {
     }
 
     fn locate(&self, provider_id: &str) -> Location {
-        provider_id::locate(&self.region, provider_id)
+        kit::locate(SCHEME, Region::Required(&self.region), provider_id)
     }
 
     fn plan(

@@ -7,8 +7,8 @@
 //! - `driver`: the traits of the runtime; `options`: the flags of `adapter-sim`;
 //! - `client`: a function for each vendor call; `answers`: responses, `simcloud::requests`: requests; `classify`: errors;
 //! - `plan`, with `step`: pure functions that compute the missing writes; `parameters`: vendor-specific parameters;
-//! - `translate`, `ownership`, `provider_id`: convert values, tags and IDs of the cloud to those of the contract; `heritage`: load
-//!   balancers of other controllers.
+//! - `translate`, `ownership`: convert values and tags of the cloud to those of the contract; `heritage`: load balancers of other
+//!   controllers.
 //!
 //! [`broken`] is the same adapter with one deliberate fault, to test the conformance suite.
 
@@ -22,7 +22,6 @@ mod options;
 mod ownership;
 mod parameters;
 mod plan;
-mod provider_id;
 pub mod simcloud;
 mod step;
 mod translate;
@@ -31,3 +30,6 @@ pub use self::{
     driver::{ClientTokens, Settings, SimDriver},
     options::SimOptions,
 };
+
+/// The part of provider IDs before `://`; the region and the instance ID follow.
+pub(crate) const SCHEME: &str = "sim";

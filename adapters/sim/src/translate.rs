@@ -15,8 +15,9 @@ use cloud_api_proto::v1alpha1::{
 use jiff::Timestamp;
 
 use crate::{
+    SCHEME,
     answers::{self, Read},
-    ownership, provider_id,
+    ownership,
     simcloud::model::{
         AddressKind, InstanceStatus, IpFamily, ListenerProtocol, PoolProtocol, Project, ProvisioningStatus,
         RouteStatus, Tags,
@@ -41,7 +42,7 @@ pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
 /// Translates an instance.
 pub(crate) fn instance(machine: &answers::Instance) -> Instance {
     let mut instance = Instance {
-        provider_id: provider_id::write(&machine.region, &machine.id),
+        provider_id: kit::provider_id(SCHEME, &machine.region, &machine.id),
         name: machine.name.clone(),
         state: instance_state(&machine.status).into(),
         addresses: addresses(&machine.addresses),
@@ -80,33 +81,20 @@ fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
 fn addresses(addresses: &[answers::Address]) -> Vec<InstanceAddress> {
     let mut translated: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
     for one in addresses {
-        let Some((kind, value, family)) = address(one) else { continue };
-        let primary =
-            !translated.iter().any(|other| other.r#type == i32::from(kind) && other.family == family);
-        translated.push(InstanceAddress {
-            r#type: kind.into(),
-            value: Some(value),
-            family,
-            network: one.network.clone(),
-            primary,
-        });
+        if let Some(kind) = one.kind.known() {
+            kit::add_address(&mut translated, address_type(*kind), &one.address, &one.network);
+        }
     }
     translated
 }
 
-fn address(one: &answers::Address) -> Option<(Type, instance_address::Value, u32)> {
-    let name = |kind| Some((kind, instance_address::Value::Name(one.address.clone()), 0));
-    let ip = |kind| {
-        let ip: IpAddr = one.address.parse().ok()?;
-        let family = if ip.is_ipv4() { 4 } else { 6 };
-        Some((kind, instance_address::Value::Ip(ip.to_string()), family))
-    };
-    match one.kind.known()? {
-        AddressKind::Internal => ip(Type::InternalIp),
-        AddressKind::External => ip(Type::ExternalIp),
-        AddressKind::Hostname => name(Type::Hostname),
-        AddressKind::InternalDns => name(Type::InternalDns),
-        AddressKind::ExternalDns => name(Type::ExternalDns),
+fn address_type(kind: AddressKind) -> Type {
+    match kind {
+        AddressKind::Internal => Type::InternalIp,
+        AddressKind::External => Type::ExternalIp,
+        AddressKind::Hostname => Type::Hostname,
+        AddressKind::InternalDns => Type::InternalDns,
+        AddressKind::ExternalDns => Type::ExternalDns,
     }
 }
 
@@ -232,7 +220,7 @@ pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let gone = entry.status.known() == Some(&RouteStatus::Blackhole);
     let machine = entry.next_hop_instance.as_deref().filter(|_| !gone);
     let next_hop = NextHop {
-        provider_id: machine.map(|machine| provider_id::write(region, machine)).unwrap_or_default(),
+        provider_id: machine.map(|machine| kit::provider_id(SCHEME, region, machine)).unwrap_or_default(),
         address: entry.next_hop_address.map(|address| address.to_string()).unwrap_or_default(),
         interface: String::new(),
     };

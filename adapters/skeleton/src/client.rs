@@ -7,8 +7,8 @@ use std::fmt;
 use bytes::Bytes;
 use cloud_adapter::{
     driver::VendorError,
-    kit::{bearer, body, parse},
-    vendor::{Operation, Session, VendorRequest, VendorResponse},
+    kit::{bearer, body, built, parse, request},
+    vendor::{Operation, Session, VendorResponse},
 };
 use http::{HeaderValue, Method, Uri, header};
 use secrecy::SecretString;
@@ -21,6 +21,13 @@ pub(crate) struct Client {
     /// Marked as sensitive, so that it is never logged.
     authorization: HeaderValue,
     pub(crate) token: SecretString,
+}
+
+/// The head of a request, without headers and body.
+struct Call {
+    operation: Operation,
+    method: Method,
+    path: String,
 }
 
 impl fmt::Debug for Client {
@@ -46,9 +53,10 @@ impl Client {
         &self,
         session: &Session,
         operation: Operation,
-        path: &str,
+        path: String,
     ) -> Result<T, VendorError> {
-        let answer = self.send(session, operation, (Method::GET, path), Bytes::new()).await?;
+        let call = Call { operation, method: Method::GET, path };
+        let answer = self.send(session, call, Bytes::new()).await?;
         parse(operation, &answer)
     }
 
@@ -57,28 +65,17 @@ impl Client {
     async fn write(
         &self,
         session: &Session,
-        operation: Operation,
-        target: (Method, &str),
+        call: Call,
         content: &impl Serialize,
     ) -> Result<VendorResponse, VendorError> {
-        self.send(session, operation, target, body(operation, content)?).await
+        let content = body(call.operation, content)?;
+        self.send(session, call, content).await
     }
 
-    async fn send(
-        &self,
-        session: &Session,
-        operation: Operation,
-        (method, path): (Method, &str),
-        body: Bytes,
-    ) -> Result<VendorResponse, VendorError> {
-        let unfit = |error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}"));
-        let request: VendorRequest = http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.endpoint))
-            .header(header::AUTHORIZATION, self.authorization.clone())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(unfit)?;
-        session.call(operation, request).await
+    async fn send(&self, session: &Session, call: Call, body: Bytes) -> Result<VendorResponse, VendorError> {
+        let Call { operation, method, path } = call;
+        let request = request(method, format!("{}{path}", self.endpoint), &body);
+        let request = request.header(header::AUTHORIZATION, self.authorization.clone()).body(body);
+        session.call(operation, built(operation, request)?).await
     }
 }

@@ -7,7 +7,7 @@ use cloud_adapter::{
         Classify, Deduplication, Description, DesiredLoadBalancer, Driver, LoadBalancerRecord, Location,
         Outcome, RouteChanges, VendorError, VendorLimit,
     },
-    kit,
+    kit::{self, Region},
     vendor::{Operation, Session, VendorResponse},
 };
 use cloud_api_proto::v1alpha1::{Fence, Limits, LoadBalancerKey, Scope};
@@ -18,9 +18,12 @@ use crate::{
     client::Client,
     load_balancers::Detail,
     not_written::{not_written, nothing_written},
-    plan, provider_id,
+    plan,
     step::Step,
 };
+
+/// The part of provider IDs before `://`: `skeleton://<region>/<instance-id>`. Write them with [`kit::provider_id`].
+const SCHEME: &str = "skeleton";
 
 /// Default rate limits: the limits in the cloud's documentation, minus the share that users and other tools need.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
@@ -62,7 +65,7 @@ impl Driver for SkeletonDriver {
         Description {
             adapter_name: "adapter-skeleton",
             adapter_version: env!("CARGO_PKG_VERSION"),
-            provider: provider_id::SCHEME,
+            provider: SCHEME,
             // Add each capability when its part is written, and not earlier: the runtime refuses calls that need other capabilities, with
             // their names.
             capabilities: Vec::new(),
@@ -86,7 +89,7 @@ impl Driver for SkeletonDriver {
     }
 
     fn locate(&self, provider_id: &str) -> Location {
-        provider_id::locate(&self.region, provider_id)
+        kit::locate(SCHEME, Region::Required(&self.region), provider_id)
     }
 
     fn plan(

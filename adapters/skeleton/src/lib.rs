@@ -3,7 +3,7 @@
 //! The driver has no policy, does not wait or retry, and keeps only the configuration of the cloud and its credentials. In reading order:
 //! [`driver`] passes the runtime's requests to the modules; `client` has one function for each vendor call, `classify` maps answers to
 //! faults; `instances`, `load_balancers` and `routes` list and look up objects; `plan` decides (as pure functions), and `step` is one write
-//! of a plan; `provider_id` defines the form of provider IDs. Names and digests are in `cloud_adapter::kit`.
+//! of a plan. Names, digests and the form of provider IDs are in `cloud_adapter::kit`.
 //!
 //! Parts that answer `not written yet` are to be written, in the order of the README.
 
@@ -15,7 +15,6 @@ mod load_balancers;
 mod not_written;
 mod options;
 mod plan;
-mod provider_id;
 mod routes;
 mod step;
 

@@ -11,6 +11,11 @@ pub enum Region<'a> {
     Optional(&'a str),
 }
 
+/// The text of `Node.spec.providerID` for an instance.
+pub fn provider_id(scheme: &str, region: &str, instance: &str) -> String {
+    format!("{scheme}://{region}/{instance}")
+}
+
 /// Parses a provider ID for an adapter in a region. An instance ID has only characters that need no encoding in an API path or a list.
 pub fn locate(scheme: &str, region: Region<'_>, provider_id: &str) -> Location {
     let Some((other, rest)) = provider_id.split_once("://") else { return Location::Malformed };
@@ -40,16 +45,17 @@ mod tests {
     #[test]
     fn provider_ids_are_here_elsewhere_or_malformed() {
         let here = || Location::Here("i-0001".to_owned());
-        for (provider_id, required, optional) in [
+        for (id, required, optional) in [
             ("acme://r-1/i-0001", here(), here()),
             ("acme:///i-0001", Location::Malformed, here()),
             ("acme://r-2/i-0001", Location::Elsewhere, Location::Elsewhere),
             ("aws:///eu-west-1a/i-0123", Location::Elsewhere, Location::Elsewhere),
             ("kind://docker/kind/worker", Location::Elsewhere, Location::Elsewhere),
         ] {
-            assert_eq!(locate("acme", Region::Required("r-1"), provider_id), required, "{provider_id}");
-            assert_eq!(locate("acme", Region::Optional("r-1"), provider_id), optional, "{provider_id}");
+            assert_eq!(locate("acme", Region::Required("r-1"), id), required, "{id}");
+            assert_eq!(locate("acme", Region::Optional("r-1"), id), optional, "{id}");
         }
+        assert_eq!(provider_id("acme", "r-1", "i-0001"), "acme://r-1/i-0001");
         for malformed in [
             "",
             "i-0001",

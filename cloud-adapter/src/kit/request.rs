@@ -1,12 +1,12 @@
 //! Requests to the vendor's API, and the parameters of a request of the contract.
 
 use bytes::Bytes;
-use http::{HeaderValue, header::InvalidHeaderValue};
+use http::{HeaderValue, Method, header, header::InvalidHeaderValue};
 use serde::Serialize;
 
 use crate::{
     driver::{Fault, VendorError},
-    vendor::Operation,
+    vendor::{Operation, VendorRequest},
 };
 
 /// The authorization header of a bearer token, marked as sensitive, so that it is never logged.
@@ -14,6 +14,20 @@ pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Begins a request for an answer in JSON. `content`: the body that it gets.
+pub fn request(method: Method, url: String, content: &Bytes) -> http::request::Builder {
+    let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
+    if content.is_empty() { request } else { request.header(header::CONTENT_TYPE, "application/json") }
+}
+
+/// Converts the error for a request that cannot be built.
+pub fn built(
+    operation: Operation,
+    request: Result<VendorRequest, http::Error>,
+) -> Result<VendorRequest, VendorError> {
+    request.map_err(|error| VendorError::nonsense(format!("{operation}: cannot build the request: {error}")))
 }
 
 /// Serialises the body of a request.
@@ -53,8 +67,21 @@ pub fn parameter_field(key: &str) -> String {
 
 /// The error of a vendor parameter that cannot be used.
 pub fn invalid_parameter(key: &str, text: &str) -> VendorError {
-    let field = parameter_field(key);
-    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
+    invalid(parameter_field(key), text)
+}
+
+/// The error of a field that cannot be used.
+pub fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
+    refused(Fault::Invalid, field.as_ref(), text.as_ref())
+}
+
+/// The error of a field that asks for a feature which the cloud does not have.
+pub fn unsupported(field: &str, text: &str) -> VendorError {
+    refused(Fault::Unsupported, field, text)
+}
+
+fn refused(fault: Fault, field: &str, text: &str) -> VendorError {
+    VendorError::new(fault, format!("{field}: {text}")).in_field(field)
 }
 
 #[cfg(test)]

@@ -283,7 +283,9 @@ pub(crate) struct Named {
 }
 
 /// Parses `null` as an empty value, because the services write `null` for empty values.
-fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+pub(super) fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    value: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 

@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+
+use super::answers::or_empty;
 
 /// A server of Nova's API 2.47 and later.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -77,9 +79,4 @@ impl Server {
         let is_it = |one: &NetworkAddress| one.addr.parse() == Ok(ip);
         self.addresses.iter().find(|(_, of_it)| of_it.iter().any(is_it)).map(|(name, _)| name.as_str())
     }
-}
-
-/// Parses an optional value, because Nova returns `null` for unknown values.
-fn or_empty<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
-    Ok(Option::deserialize(text)?.unwrap_or_default())
 }

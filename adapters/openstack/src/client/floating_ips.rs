@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use cloud_adapter::{
     driver::{Fault, VendorError},
+    kit,
     vendor::{Family, Operation, Session},
 };
 use http::Method;
@@ -203,8 +204,7 @@ impl Client {
         new: &mut NewFloatingIp,
     ) -> VendorResult<Option<IpNet>> {
         let field = "spec.address_pool";
-        let invalid =
-            |text: String| VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field);
+        let invalid = |text: String| kit::invalid(field, text);
         let is_meant = |one: &External| one.id == pool || one.name == pool;
         let mut networks = self.external_networks(session).await?.into_iter().filter(is_meant);
         if let Some(network) = networks.next() {
@@ -309,8 +309,7 @@ fn in_use(address: IpAddr, port: &str) -> VendorError {
 }
 
 fn not_to_be_had(text: &str) -> VendorError {
-    let field = "spec.requested_addresses";
-    VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field)
+    kit::invalid("spec.requested_addresses", text)
 }
 
 fn create() -> Call {

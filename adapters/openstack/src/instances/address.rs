@@ -5,10 +5,8 @@
 
 use std::net::IpAddr;
 
-use cloud_api_proto::v1alpha1::{
-    InstanceAddress,
-    instance_address::{Type, Value},
-};
+use cloud_adapter::kit::add_address;
+use cloud_api_proto::v1alpha1::{InstanceAddress, instance_address::Type};
 use ipnet::IpNet;
 
 use crate::api::server::{NetworkAddress, Port, Server};
@@ -113,22 +111,9 @@ fn rank(order: &[IpNet], text: &str) -> usize {
 }
 
 fn reported(addresses: &[(Type, String)], server: &Server) -> Vec<InstanceAddress> {
-    let mut reported: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
+    let mut reported = Vec::with_capacity(addresses.len());
     for (kind, text) in addresses {
-        let (value, family) = match (kind, text.parse::<IpAddr>()) {
-            (Type::Hostname, _) | (_, Err(_)) => (Value::Name(text.clone()), 0),
-            (_, Ok(IpAddr::V4(_))) => (Value::Ip(text.clone()), 4),
-            (_, Ok(IpAddr::V6(_))) => (Value::Ip(text.clone()), 6),
-        };
-        let primary = !reported.iter().any(|other| (other.r#type(), other.family) == (*kind, family));
-        let network = server.network_of(text).unwrap_or_default().to_owned();
-        reported.push(InstanceAddress {
-            r#type: (*kind).into(),
-            value: Some(value),
-            family,
-            network,
-            primary,
-        });
+        add_address(&mut reported, *kind, text, server.network_of(text).unwrap_or_default());
     }
     reported
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError},
-    kit::digest,
+    driver::{DesiredLoadBalancer, Heir, Inheritance, VendorError},
+    kit::{digest, invalid},
 };
 use cloud_api_proto::{
     DOMAIN,
@@ -151,10 +151,9 @@ impl Description {
                 }
             }
         }
-        let text = format!(
-            "key: too long: the description of a floating IP has at most {DESCRIPTION_MAX} characters"
-        );
-        Err(VendorError::new(Fault::Invalid, text).in_field("key"))
+        let text =
+            format!("too long: the description of a floating IP has at most {DESCRIPTION_MAX} characters");
+        Err(invalid("key", text))
     }
 
     /// Parses a description. Returns `None` if it is not a record of an adapter.

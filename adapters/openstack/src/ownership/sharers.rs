@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use cloud_adapter::{
     driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError, read_fence, write_fence},
-    kit::is_outdated,
+    kit::{self, is_outdated},
 };
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
 
@@ -204,10 +204,9 @@ impl Sharing {
         let uid = &key.owner_uid;
         let cluster = sharer_tag(uid, CLUSTER_ID, &key.cluster_id);
         if cluster.chars().count() > TAG_MAX || uid.contains('/') {
-            let text = format!(
-                "key: too long or contains a slash: a tag with its key has at most {TAG_MAX} characters"
-            );
-            return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
+            let text =
+                format!("too long or contains a slash: a tag with its key has at most {TAG_MAX} characters");
+            return Err(kit::invalid("key", text));
         }
         let mut tags = vec![cluster];
         for (word, value) in [
@@ -266,12 +265,11 @@ impl Sharing {
         if self.is_proven || !(name == self.go || there.contains(&self.go)) {
             return Ok(());
         }
-        let field = "spec.load_balancer_id";
         let text = format!(
-            "{field}: load balancer {id} is in use by {}, which may be a Service of another cluster: sharing needs the operator's grant former",
+            "load balancer {id} is in use by {}, which may be a Service of another cluster: sharing needs the operator's grant former",
             self.go
         );
-        Err(VendorError::new(Fault::Invalid, text).in_field(field))
+        Err(kit::invalid("spec.load_balancer_id", text))
     }
 
     fn of_go(&self, name: &str) -> Option<&String> {
@@ -292,10 +290,8 @@ pub(crate) fn check_room(
     key: &LoadBalancerKey,
 ) -> Result<(), VendorError> {
     let users = users(tags);
-    let refused = |text: String| {
-        let text = format!("spec.load_balancer_id: load balancer {id} {text}");
-        Err(VendorError::new(Fault::Invalid, text).in_field("spec.load_balancer_id"))
-    };
+    let refused =
+        |text: String| Err(kit::invalid("spec.load_balancer_id", format!("load balancer {id} {text}")));
     if let Some(user) = users.iter().find(|user| user.key.owner_uid == key.owner_uid) {
         return if user.key == *key {
             Ok(())

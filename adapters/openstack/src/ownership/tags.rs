@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Fault, Namespaces, VendorError, read_fence, write_fence},
-    kit::is_outdated,
+    driver::{DesiredLoadBalancer, Namespaces, VendorError, read_fence, write_fence},
+    kit::{self, is_outdated},
 };
 use cloud_api_proto::{
     DOMAIN,
@@ -62,9 +62,8 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
     for (word, value) in [(CLUSTER_ID, &key.cluster_id), (OWNER_UID, &key.owner_uid)] {
         let tag = write(word, value);
         if tag.chars().count() > TAG_MAX {
-            let text =
-                format!("key: {word} is too long: a tag with its key has at most {TAG_MAX} characters");
-            return Err(VendorError::new(Fault::Invalid, text).in_field("key"));
+            let text = format!("{word} is too long: a tag with its key has at most {TAG_MAX} characters");
+            return Err(kit::invalid("key", text));
         }
         tags.insert(tag);
     }
@@ -83,9 +82,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
     tags.extend(spec.shared_with.iter().map(|namespace| write(SHARE, namespace)));
     for (key, value) in &spec.tags {
         let field = format!("spec.tags[{key}]");
-        let invalid = |text: &str| {
-            Err(VendorError::new(Fault::Invalid, format!("{field}: {text}")).in_field(field.clone()))
-        };
+        let invalid = |text: &str| Err(kit::invalid(&field, text));
         let (tag, marker) = (format!("{key}={value}"), write(USER_TAG, key));
         if is_reserved(&tag) {
             return invalid("is reserved for the adapter: choose another key");

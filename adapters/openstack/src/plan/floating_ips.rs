@@ -10,8 +10,8 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError},
-    kit::Part,
+    driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError},
+    kit::{self, Part},
 };
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRetention};
 
@@ -175,14 +175,13 @@ fn is_full(desired: &DesiredLoadBalancer, site: &Site<'_>) -> bool {
 
 /// Returns an error if the address will not be kept because the namespace already keeps the maximum. All other changes are made.
 pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option<VendorError> {
-    let field = "spec.address_retention";
     let refusal = || {
         let text = format!(
-            "{field}: namespace {} already keeps its maximum number of addresses: delete one that is \
+            "namespace {} already keeps its maximum number of addresses: delete one that is \
              no longer needed, or start the adapter with a larger --kept-addresses-per-namespace",
             desired.owner.namespace
         );
-        VendorError::new(Fault::Invalid, text).in_field(field)
+        kit::invalid("spec.address_retention", text)
     };
     (keeps(desired) && is_full(desired, site)).then(refusal)
 }
@@ -198,13 +197,12 @@ pub(super) fn stays_with_person(
     let port = target(balancer)?.port_id;
     let here = tree.floating_ips.iter().find(|one| one.port_id.as_deref() == Some(&port))?;
     let another = here.floating_ip_address != asked && !is_of(here, &desired.key);
-    let field = "spec.requested_addresses";
     let refusal = || {
         let text = format!(
-            "{field}: load balancer {} was adopted with floating IP {}: request this floating IP, or detach it",
+            "load balancer {} was adopted with floating IP {}: request this floating IP, or detach it",
             balancer.id, here.floating_ip_address
         );
-        VendorError::new(Fault::Invalid, text).in_field(field)
+        kit::invalid("spec.requested_addresses", text)
     };
     (wanted.tags.contains(&ownership::adopted()) && another).then(refusal)
 }

@@ -8,7 +8,10 @@ use std::{
     net::IpAddr,
 };
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, LoadBalancerRecord, VendorError},
+    kit,
+};
 
 use super::wanted::Wanted;
 use crate::{
@@ -86,12 +89,10 @@ impl NodeAccess {
 }
 
 fn hidden(subnet: &str) -> VendorError {
-    let field = "spec.subnets";
     let text = format!(
-        "{field}: subnet {subnet}, from which the load balancer reaches its nodes, is not \
-         visible to this project"
+        "subnet {subnet}, from which the load balancer reaches its nodes, is not visible to this project"
     );
-    VendorError::new(Fault::Invalid, text).in_field(field)
+    kit::invalid("spec.subnets", text)
 }
 
 fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Step> {

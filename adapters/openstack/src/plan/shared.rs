@@ -9,7 +9,10 @@ use std::{
     net::IpAddr,
 };
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, LoadBalancerRecord, VendorError},
+    kit,
+};
 use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::Scheme};
 
 use super::{floating_ips, node_access, wanted::WantedPort};
@@ -77,8 +80,7 @@ pub(super) fn narrowed(
 ) -> Result<DesiredLoadBalancer, VendorError> {
     let spec = &desired.spec;
     let invalid = |field: &str, text: String| {
-        let text = format!("{field}: load balancer {}, which the Service shares, {text}", there.id);
-        VendorError::new(Fault::Invalid, text).in_field(field)
+        kit::invalid(field, format!("load balancer {}, which the Service shares, {text}", there.id))
     };
     let additional = there.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let vips: Vec<IpAddr> = there.vip_address.into_iter().chain(additional).collect();
@@ -218,12 +220,11 @@ pub(super) fn check_open(there: &Balancer) -> Result<(), VendorError> {
     if !ownership::is_closed(&there.name, &there.tags) {
         return Ok(());
     }
-    let field = "spec.load_balancer_id";
     let text = format!(
-        "{field}: load balancer {} is going to be deleted, because its owner no longer needs it: use another one",
+        "load balancer {} is going to be deleted, because its owner no longer needs it: use another one",
         there.id
     );
-    Err(VendorError::new(Fault::Invalid, text).in_field(field))
+    Err(kit::invalid("spec.load_balancer_id", text))
 }
 
 /// Returns the steps that delete listeners and pools by name and tags. A pool that a listener of another user needs stays.

@@ -6,7 +6,10 @@ mod vip;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, VendorError},
+    kit::{invalid, unsupported},
+};
 use cloud_api_proto::v1alpha1::{
     self as contract, Protocol,
     health_check::Kind,
@@ -383,13 +386,4 @@ fn within(at: usize, mut error: VendorError) -> VendorError {
         }
     }
     error
-}
-
-fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
-    let field = field.as_ref();
-    VendorError::new(Fault::Invalid, format!("{field}: {}", text.as_ref())).in_field(field)
-}
-
-fn unsupported(field: &str, text: &str) -> VendorError {
-    VendorError::new(Fault::Unsupported, format!("{field}: {text}")).in_field(field)
 }

@@ -1,11 +1,15 @@
 //! Groups route changes into vendor calls. Pure functions.
 
-use cloud_adapter::driver::{Fault, Location, RouteChanges, VendorError, WantedRoute};
+use cloud_adapter::{
+    driver::{Fault, Location, RouteChanges, VendorError, WantedRoute},
+    kit::{self, Region},
+};
 use ipnet::IpNet;
 
 use crate::{
+    SCHEME,
     client::BATCH_ROUTES,
-    ownership, provider_id,
+    ownership,
     simcloud::requests::AddRoute,
     step::{RouteBatch, Step},
 };
@@ -46,7 +50,7 @@ fn request(route: &WantedRoute, region: &str) -> Result<AddRoute, VendorError> {
         .destination
         .parse()
         .map_err(|error| invalid(format!("key.destination: {:?}: {error}", key.destination)))?;
-    let next_hop_instance = match provider_id::locate(region, &hop.provider_id) {
+    let next_hop_instance = match kit::locate(SCHEME, Region::Required(region), &hop.provider_id) {
         Location::Here(id) => Some(id),
         Location::Elsewhere | Location::Malformed => {
             return Err(invalid(format!(

@@ -5,16 +5,18 @@ use std::{
     net::IpAddr,
 };
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, Location, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Location, VendorError},
+    kit::{self, Region, invalid, unsupported},
+};
 use cloud_api_proto::v1alpha1::{
     self as contract, Backend, Protocol, health_check, listener, load_balancer_spec, session_affinity,
 };
 use ipnet::IpNet;
 
 use crate::{
-    ownership,
+    SCHEME, ownership,
     parameters::Parameters,
-    provider_id,
     simcloud::model::{
         Algorithm, Application, HealthMonitor, IpFamily, ListenerProtocol, Member, MonitorProtocol,
         Persistence, PersistenceKind, Placement, PoolProtocol, Scheme, Tags, Traffic,
@@ -299,7 +301,7 @@ fn members(backend: &Backend, families: &[IpFamily], region: &str) -> Result<Vec
     let weight = u16::try_from(weight).ok().filter(|weight| u32::from(*weight) <= WEIGHT_MAX);
     let weight =
         weight.ok_or_else(|| invalid(field("weight"), format!("is above the maximum of {WEIGHT_MAX}")))?;
-    let instance_id = match provider_id::locate(region, &backend.provider_id) {
+    let instance_id = match kit::locate(SCHEME, Region::Required(region), &backend.provider_id) {
         Location::Here(id) => Some(id),
         Location::Elsewhere | Location::Malformed => None,
     };
@@ -363,13 +365,4 @@ fn within(at: usize, mut error: VendorError) -> VendorError {
         }
     }
     error
-}
-
-fn invalid(field: impl AsRef<str>, text: impl AsRef<str>) -> VendorError {
-    VendorError::new(Fault::Invalid, format!("{}: {}", field.as_ref(), text.as_ref()))
-        .in_field(field.as_ref())
-}
-
-fn unsupported(field: &str, text: &str) -> VendorError {
-    VendorError::new(Fault::Unsupported, format!("{field}: {text}")).in_field(field)
 }

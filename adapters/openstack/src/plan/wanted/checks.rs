@@ -1,9 +1,9 @@
 //! Health checks of members. Pure functions.
 
-use cloud_adapter::driver::VendorError;
+use cloud_adapter::{driver::VendorError, kit::invalid};
 use cloud_api_proto::v1alpha1::{HealthCheck, health_check::Kind};
 
-use super::{invalid, port as checked_port, seconds};
+use super::{port as checked_port, seconds};
 use crate::{
     api::requests::{MonitorSettings, NewMonitor},
     port::{Port, Transport},

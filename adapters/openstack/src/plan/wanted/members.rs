@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use cloud_adapter::driver::VendorError;
+use cloud_adapter::{driver::VendorError, kit::invalid};
 use cloud_api_proto::v1alpha1::{Backend, IpFamily};
 
-use super::invalid;
 use crate::{api::requests::NewMember, port::Transport};
 
 /// The largest weight of a member. Source: Octavia, `MAX_WEIGHT`.

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use cloud_adapter::driver::{DesiredLoadBalancer, Fault, VendorError};
+use cloud_adapter::{
+    driver::{DesiredLoadBalancer, Fault, VendorError},
+    kit::invalid,
+};
 use cloud_api_proto::v1alpha1::{Backend, IpFamily, LoadBalancerSpec, load_balancer_spec::Scheme};
 
-use super::invalid;
 use crate::{
     api::{
         answers::Balancer,
