@@ -7,17 +7,16 @@ mod contract;
 mod metrics;
 mod pages;
 mod reasons;
-pub(crate) mod tool;
 mod words;
 
 use clap::builder::PossibleValuesParser;
 
-use self::tool::Tool;
 use crate::chart;
 use crate::codegen;
 use crate::python;
 use crate::reference;
 use crate::step::{Outcome, Step, Summary};
+use crate::tool::Tool;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -13,8 +13,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::check::tool::Tool;
 use crate::step::say;
+use crate::tool::Tool;
 
 pub(crate) use stage::{SUMMARY, listed};
 

@@ -20,6 +20,7 @@ mod reference;
 mod release;
 mod step;
 mod test;
+mod tool;
 mod tools;
 
 use std::process::ExitCode;

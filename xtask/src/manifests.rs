@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::check::tool::Tool;
 use crate::step::say;
+use crate::tool::Tool;
 
 const CHART: &str = "helm/cloud-controllers";
 /// The folder of values files, one for each output.

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::check::tool::{Tool, quietly};
+use crate::tool::{Tool, quietly};
 
 const FOLDER: &str = "examples/python-adapter";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];

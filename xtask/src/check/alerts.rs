@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use e2e_tools::{Environment, Prometheus};
 
-use super::tool::quietly;
 use crate::cargo;
+use crate::tool::quietly;
 
 const RULES: &str = "helm/cloud-controllers/files/alerts.yaml";
 const CASES: &str = "e2e/alerts";

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::tool::Tool;
 use crate::cargo;
 use crate::step::say;
+use crate::tool::Tool;
 
 const PROTO: &str = "cloud-api-proto/proto";
 

@@ -14,8 +14,8 @@ use signal_hook::consts::SIGINT;
 use self::report::Report;
 use super::control_planes::ControlPlanes;
 use crate::cargo;
-use crate::check::tool::Tool;
 use crate::step::{FAILURES, Outcome, say};
+use crate::tool::Tool;
 
 /// Number of tests at once per CPU. Several, because most tests wait for processes or timers most of the time.
 const LANES_PER_CORE: usize = 3;

@@ -1,9 +1,12 @@
 //! Names of namespaces, addresses and files. A host has at most one cluster, so the names are constants.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+
+use crate::Tool;
 
 /// The maximum number of nodes. Each node takes 150 MB.
 pub const NODES_MAX: u8 = 3;
@@ -36,6 +39,16 @@ pub const PRIVATE_DIRS: [&str; 4] = ["/var/lib/kubelet", "/var/lib/cni", "/var/l
 
 /// The folder in which `ip netns` stores namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
+
+/// The executables of [`Tool::CLUSTER`].
+#[derive(Clone, Debug, Default)]
+pub struct Programs(pub BTreeMap<Tool, PathBuf>);
+
+impl Programs {
+    pub(crate) fn path(&self, tool: Tool) -> anyhow::Result<&Path> {
+        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} has no path"))
+    }
+}
 
 /// A network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
