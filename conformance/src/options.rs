@@ -52,8 +52,8 @@ pub(crate) struct Adapter {
     /// YAML file with lanes, identities, commands, the vendor's API and timings; its keys are in the crate's documentation
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
-    /// Endpoint of the adapter, instead of the lanes of the file: http://HOST:PORT, https://HOST:PORT, dns:///HOST:PORT,
-    /// static:///HOST:PORT,HOST:PORT or unix:/PATH
+    /// Endpoint of the adapter, instead of the lanes of the file: `http://HOST:PORT`, `https://HOST:PORT`, `dns:///HOST:PORT`,
+    /// `static:///HOST:PORT,HOST:PORT` or `unix:/PATH`
     #[arg(long, value_name = "TARGET")]
     endpoint: Option<String>,
     /// PEM file with the CA of the adapter's certificate

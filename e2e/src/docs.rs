@@ -8,13 +8,12 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use e2e_tools::pages::{Block, How, alike, blocks, entries, resolve, says};
+use e2e_tools::pages::{Block, How, SUMMARY, alike, blocks, listed, says};
 use tempfile::TempDir;
 
 use crate::eventually::{WITHIN, eventually};
 use session::Session;
 
-const SUMMARY: &str = "docs/SUMMARY.md";
 /// Files of the repository that commands of pages use.
 const FOLDERS: [&str; 2] = ["examples", "helm"];
 /// The beginning of an output line that shows that the command fails.
@@ -55,8 +54,6 @@ pub fn pages(stage: &str) -> anyhow::Result<Vec<Page>> {
 
 /// The commands in selected blocks of the book, by page.
 pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> {
-    let summary = read(SUMMARY)?;
-    let paths = entries(&summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
     let page = |path: String| {
         let text = read(&path)?;
         let mut commands = Vec::new();
@@ -70,7 +67,7 @@ pub fn select(choose: impl Fn(&Block<'_>) -> bool) -> anyhow::Result<Vec<Page>> 
         }
         Ok(Page { path, commands })
     };
-    paths.map(page).collect()
+    listed(&read(SUMMARY)?).into_iter().map(page).collect()
 }
 
 /// Checks that a page shows this output below the `nth` occurrence of the command.

@@ -86,13 +86,14 @@ const CHECKS: [Check; 22] = [
     },
     Check {
         name: "links",
-        how: How::Function(pages::hang_together),
-        repair: "fix the links, and list each page in docs/SUMMARY.md",
+        how: How::Program(Tool::Lychee, &["**/*.md"]),
+        repair: "fix the links; lychee.toml has the rules",
     },
     Check {
         name: "guides",
         how: How::Function(pages::commands_are_known),
-        repair: "declare above each block of commands whether a test runs it; CONTRIBUTING.md has the syntax",
+        repair: "list each page in docs/SUMMARY.md, and declare above each block of commands whether a test runs it; \
+                 CONTRIBUTING.md has the syntax",
     },
     Check {
         name: "reasons",

@@ -3,6 +3,7 @@
 //! The pages stay at their paths in the repository, and their links are relative to these paths. The book is built from copies at the same
 //! paths. Links to files that are not pages of the book become links to the repository, or plain text.
 
+mod links;
 mod stage;
 
 use std::fs;
@@ -15,8 +16,6 @@ use anyhow::{Context, bail};
 use crate::cargo;
 use crate::step::say;
 use crate::tool::Tool;
-
-pub(crate) use stage::{SUMMARY, listed};
 
 /// The settings of the book, which name the folders below.
 const SETTINGS: &str = "docs";

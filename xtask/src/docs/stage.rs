@@ -5,16 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use e2e_tools::pages::{Change, entries, relative, resolve, with_links};
+use e2e_tools::pages::{SUMMARY, listed, resolve};
 
-/// The contents of the book, with relative paths.
-pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
+use super::links::{Change, with_links};
+
 const README: &str = "README.md";
-
-/// Returns the path in the repository of each page of the book, in the order of the contents.
-pub(crate) fn listed(summary: &str) -> Vec<String> {
-    entries(summary).iter().filter_map(|entry| resolve(SUMMARY, entry.path)).collect()
-}
 
 /// Returns all files of the book's source, by their paths in the book.
 pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
@@ -33,7 +28,7 @@ pub(crate) fn pages(root: &Path, repository: Option<&str>) -> anyhow::Result<Vec
 
 /// Returns the contents with paths relative to the root of the repository.
 fn contents(summary: &str) -> String {
-    with_links(summary, |link| resolve(SUMMARY, link.target).map_or(Change::Keep, Change::To))
+    with_links(summary, |target| resolve(SUMMARY, target).map_or(Change::Keep, Change::To))
 }
 
 struct Book<'a> {
@@ -44,20 +39,19 @@ struct Book<'a> {
 impl Book<'_> {
     fn page(&self, path: &str, text: &str) -> String {
         with_links(text, |link| {
-            let (target, anchor) = link.target.split_once('#').map_or((link.target, ""), |(to, at)| (to, at));
+            let (target, anchor) = link.split_at(link.find('#').unwrap_or(link.len()));
             if target.is_empty() || target.contains(':') {
                 return Change::Keep;
             }
             let Some(to) = resolve(path, target) else { return Change::Unlink };
-            let index = if to.is_empty() { README.to_owned() } else { format!("{to}/{README}") };
-            let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
-            let page = [&to, &index].into_iter().find(|page| self.pages.contains(page.as_str()));
-            if let Some(page) = page {
-                // mdbook renders README.md as index.html of its folder, but does not rewrite links to it.
-                let page = page
-                    .strip_suffix(README)
-                    .map_or_else(|| page.clone(), |folder| format!("{folder}index.md"));
-                return Change::To(format!("{}{anchor}", relative(path, &page)));
+            // mdbook renders README.md as index.html of its folder, but does not rewrite links to it.
+            let index = format!("{to}/{README}");
+            if self.pages.contains(index.trim_start_matches('/')) {
+                return Change::To(format!("{}/index.md{anchor}", target.trim_end_matches('/')));
+            }
+            if self.pages.contains(to.as_str()) {
+                let folder = target.strip_suffix(README);
+                return folder.map_or(Change::Keep, |folder| Change::To(format!("{folder}index.md{anchor}")));
             }
             let there = self.repository.map(|url| format!("{}/{to}{anchor}", url.trim_end_matches('/')));
             there.map_or(Change::Unlink, Change::To)
@@ -67,7 +61,7 @@ impl Book<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Book, contents, listed};
+    use super::{Book, contents};
 
     #[test]
     fn links_become_pages_repository_links_or_text() {
@@ -86,7 +80,6 @@ mod tests {
     #[test]
     fn contents_have_paths_from_the_root() {
         let summary = "# Summary\n\n[R](../README.md)\n\n# Guides\n\n- [A](clouds/a.md)\n";
-        assert_eq!(listed(summary), ["README.md", "docs/clouds/a.md"]);
         assert_eq!(contents(summary), "# Summary\n\n[R](README.md)\n\n# Guides\n\n- [A](docs/clouds/a.md)\n");
     }
 }

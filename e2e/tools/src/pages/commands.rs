@@ -6,7 +6,7 @@
 //! - `<!-- tested: FILE::TEST -->`: that test covers the same commands;
 //! - `<!-- not run: WHY -->`: no test can run them.
 
-use super::lines::{Kind, Line, lines};
+use super::fences::{Fence, fences};
 
 /// The languages of code fences whose blocks contain commands.
 const LANGUAGES: [&str; 4] = ["console", "sh", "bash", "shell"];
@@ -53,34 +53,11 @@ pub struct Command<'a> {
 /// All blocks of commands of a page.
 #[must_use]
 pub fn blocks(page: &str) -> Vec<Block<'_>> {
-    let mut blocks: Vec<Block<'_>> = Vec::new();
-    let mut before = "";
-    let mut open: Option<(Block<'_>, usize)> = None;
-    for line in lines(page) {
-        match line.kind {
-            Kind::Prose => before = line.text,
-            Kind::Opens => open = opened(&line, before),
-            Kind::Code => {
-                if let Some((block, indent)) = open.as_mut() {
-                    block.body.push(line.text.get(*indent..).unwrap_or_else(|| line.text.trim_start()));
-                }
-            }
-            Kind::Closes => {
-                blocks.extend(open.take().map(|(block, _)| block));
-                before = "";
-            }
-        }
-    }
-    blocks
-}
-
-/// If a fence begins a block of commands, returns the block and the fence's indentation.
-fn opened<'a>(fence: &Line<'a>, before: &'a str) -> Option<(Block<'a>, usize)> {
-    let text = fence.text.trim_start();
-    let language = text.trim_start_matches(['`', '~']).split([',', ' ']).next().unwrap_or_default();
-    let block =
-        Block { line: fence.number, how: how(before), body: Vec::new(), prompts: language == "console" };
-    LANGUAGES.contains(&language).then(|| (block, fence.text.len().saturating_sub(text.len())))
+    let block = |Fence { line, language, above, body }| {
+        let prompts = language == "console";
+        LANGUAGES.contains(&language.as_str()).then(|| Block { line, how: how(above), body, prompts })
+    };
+    fences(page).into_iter().filter_map(block).collect()
 }
 
 fn how(comment: &str) -> Option<How<'_>> {

@@ -1,43 +1,47 @@
 //! The table of contents of the book.
 
-use super::lines::lines;
-use super::links::links;
+use pulldown_cmark::{Event, Parser, Tag};
 
-/// A page of the book.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// The heading above the page's entry, such as `Guides`.
-    pub part: &'a str,
-    /// The path as written in SUMMARY.md, relative to SUMMARY.md.
-    pub path: &'a str,
-    /// The line number, from 1.
-    pub line: usize,
+/// The contents of the book, with relative paths.
+pub const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Returns the path in the repository of each page of the book, in the order of the contents.
+#[must_use]
+pub fn listed(summary: &str) -> Vec<String> {
+    let target =
+        |event| if let Event::Start(Tag::Link { dest_url, .. }) = event { Some(dest_url) } else { None };
+    Parser::new(summary).filter_map(target).filter_map(|target| resolve(SUMMARY, &target)).collect()
 }
 
-/// Returns all pages that SUMMARY.md lists, in their order.
+/// Returns the path in the repository that a link in the page `from` refers to, or `None` if it is outside of the repository.
 #[must_use]
-pub fn entries(summary: &str) -> Vec<Entry<'_>> {
-    let links = links(summary);
-    let mut part = "";
-    let mut all = Vec::new();
-    for line in lines(summary) {
-        if let Some(heading) = line.text.strip_prefix("# ") {
-            part = heading.trim();
+pub fn resolve(from: &str, target: &str) -> Option<String> {
+    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => (),
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
         }
-        let of_line = links.iter().filter(|link| link.line == line.number);
-        all.extend(of_line.map(|link| Entry { part, path: link.target, line: link.line }));
     }
-    all
+    Some(parts.join("/"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::entries;
+    use super::{listed, resolve};
 
     #[test]
-    fn page_has_its_part() {
-        let summary = "# Summary\n\n[A](a.md)\n\n# Guides\n\n- [B](../b.md)\n  - [C](c/d.md)\n";
-        let found: Vec<_> = entries(summary).iter().map(|entry| (entry.part, entry.path)).collect();
-        assert_eq!(found, [("Summary", "a.md"), ("Guides", "../b.md"), ("Guides", "c/d.md")]);
+    fn pages_have_paths_in_the_repository() {
+        let summary = "# Summary\n\n[R](../README.md)\n\n# Guides\n\n- [A](clouds/a.md)\n  - [B](b.md)\n";
+        assert_eq!(listed(summary), ["README.md", "docs/clouds/a.md", "docs/b.md"]);
+    }
+
+    #[test]
+    fn links_outside_of_the_repository_are_refused() {
+        assert_eq!(resolve("docs/clouds/a.md", "../../helm/b.md").as_deref(), Some("helm/b.md"));
+        assert_eq!(resolve("README.md", "./docs/").as_deref(), Some("docs"));
+        assert_eq!(resolve("README.md", "../x"), None);
     }
 }

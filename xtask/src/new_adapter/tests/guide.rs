@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::vec::IntoIter;
 
-use e2e_tools::pages::{Kind, lines};
+use e2e_tools::pages::fences;
 
 use tempfile::TempDir;
 
@@ -63,17 +63,8 @@ impl Guide {
     fn open(root: &Path) -> Self {
         let page = fs::read_to_string(root.join(GUIDE)).expect("text");
         assert!(page.contains(COPY), "{GUIDE}: no {COPY}");
-        let (mut blocks, mut rust) = (Vec::new(), false);
-        for line in lines(&page) {
-            match line.kind {
-                Kind::Opens => {
-                    rust = line.text == "```rust";
-                    blocks.extend(rust.then(String::new));
-                }
-                Kind::Code if rust => blocks.last_mut().expect("it is open").push_str(line.whole),
-                Kind::Code | Kind::Closes | Kind::Prose => (),
-            }
-        }
+        let rust = fences(&page).into_iter().filter(|fence| fence.language == "rust");
+        let blocks: Vec<_> = rust.map(|fence| fence.body.join("\n") + "\n").collect();
         Self(blocks.into_iter())
     }
 
