@@ -73,9 +73,9 @@ impl Default for Flags {
 pub struct Fault {
     /// The flag.
     pub flag: &'static str,
-    /// Its value.
+    /// The value of the flag.
     pub value: String,
-    /// What is wrong with it, and the fix.
+    /// What is wrong with the value, and the fix.
     pub reason: String,
 }
 

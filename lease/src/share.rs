@@ -1,5 +1,5 @@
-//! Decides which seats this process takes, asks for and hands over, as a pure function of all observed seats and the time. The candidate
-//! proves whether a seat is free; this module only decides whether to leave a free seat to other replicas.
+//! Decides which seats (the shards, each with its Lease) this process takes, asks for and hands over, as a pure function of all observed
+//! seats and the time. The candidate proves whether a seat is free; this module only decides whether to leave a free seat to other replicas.
 //!
 //! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two more
 //! than the receiver, so each move makes the shares more even, and the moves come to an end.

@@ -24,7 +24,7 @@ pub struct DesiredLoadBalancer {
 }
 
 impl DesiredLoadBalancer {
-    /// The heir of this load balancer: key, owner, cluster name and proof.
+    /// The owner of this load balancer as an [`Heir`]: key, owner, cluster name and proof.
     #[must_use]
     pub fn heir(&self) -> Heir {
         let Self { key, owner, cluster_name, inheritance, .. } = self;
@@ -39,12 +39,12 @@ impl DesiredLoadBalancer {
     }
 }
 
-/// The owner of a load balancer, with all parts of the names that other controllers generate.
+/// A Service that may take over a load balancer of another controller, with all parts of the names that such controllers generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heir {
-    /// The key of the load balancer.
+    /// The key under which the load balancer is taken over.
     pub key: LoadBalancerKey,
-    /// The owner of the load balancer.
+    /// The Service, as the owner of the load balancer.
     pub owner: Owner,
     /// The cluster's name.
     pub cluster_name: String,

@@ -81,7 +81,7 @@ impl Releases {
     }
 }
 
-/// What to do about a Service that is missing in the cache, before the API server is called.
+/// The first decision about a Service that is missing in the cache, made before the API server is asked for the Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     /// Nothing is left to do. The memory is dropped after this time.

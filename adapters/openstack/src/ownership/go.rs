@@ -15,7 +15,7 @@ const NAME_MAX: usize = 255;
 /// Maximum length of that controller's names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
-/// The names that the former controller gives to the load balancer of an heir.
+/// The names that the former controller gives to the load balancer of an heir (the Service that may take over the load balancer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
     /// `kube_service_<cluster>_<namespace>_<name>`. It is also the tag of the Service.
