@@ -152,7 +152,7 @@ pub(crate) enum Sighting<'a> {
     Foreign,
     /// Several instances have the node's name.
     Ambiguous {
-        /// Their provider IDs.
+        /// The provider IDs of these instances.
         provider_ids: Vec<String>,
     },
     /// The cloud returned an error.

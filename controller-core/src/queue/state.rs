@@ -73,9 +73,9 @@ pub(super) enum Trigger {
     All,
     /// The scheduled time was reached.
     Time,
-    /// Its last reconcile asked for a requeue.
+    /// The last reconcile of the key asked for a requeue.
     Again,
-    /// Its last reconcile failed.
+    /// The last reconcile of the key failed.
     Failure,
 }
 

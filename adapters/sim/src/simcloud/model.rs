@@ -106,15 +106,15 @@ pub struct LoadBalancer {
     pub id: String,
     /// Not unique.
     pub name: String,
-    /// The network that can reach it.
+    /// The network that can reach the load balancer.
     pub scheme: Scheme,
     /// Address families of its virtual addresses.
     pub families: Vec<IpFamily>,
     /// Status of the whole tree: while it is pending, no part of the load balancer can be changed.
     pub status: ProvisioningStatus,
-    /// Its addresses, one per family; empty until it was ACTIVE once.
+    /// Addresses of the load balancer, one per family; empty until it was ACTIVE once.
     pub vips: Vec<IpAddr>,
-    /// Its location and size. Immutable.
+    /// Location and size of the load balancer. Immutable.
     #[serde(default)]
     pub placement: Placement,
     /// Arbitrary tags.
@@ -134,13 +134,13 @@ pub struct LoadBalancer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
-    /// Name of the pool that its addresses are allocated from.
+    /// Name of the pool from which the addresses of the load balancer are allocated.
     pub address_pool: Option<String>,
-    /// Its subnets, in order of preference.
+    /// Subnets of the load balancer, in order of preference.
     pub subnets: Vec<String>,
-    /// Its size.
+    /// Size of the load balancer.
     pub size: Option<String>,
-    /// Its zone.
+    /// Zone of the load balancer.
     pub zone: Option<String>,
 }
 
@@ -219,12 +219,12 @@ pub struct Listener {
     pub idle_timeout: u32,
     /// Source ranges that may connect; empty: all clients.
     pub allowed_cidrs: Vec<IpNet>,
-    /// How it processes traffic.
+    /// How the listener processes traffic.
     #[serde(default)]
     pub traffic: Traffic,
     /// The pool that gets the traffic.
     pub pool_id: Option<String>,
-    /// Its part in the status of the tree.
+    /// Status of the listener itself.
     pub status: ProvisioningStatus,
 }
 
@@ -288,7 +288,7 @@ pub struct Pool {
     pub health_monitor: Option<HealthMonitor>,
     /// In the order of the request.
     pub members: Vec<Member>,
-    /// Its part in the status of the tree.
+    /// Status of the pool itself.
     pub status: ProvisioningStatus,
 }
 

@@ -16,7 +16,7 @@ use super::model::{
 pub struct CreateLoadBalancer {
     /// Display name; not unique.
     pub name: String,
-    /// The network that can reach it.
+    /// The network that can reach the load balancer.
     pub scheme: Scheme,
     /// Address families: at least one, none twice.
     #[serde(default = "ipv4_only")]
@@ -24,7 +24,7 @@ pub struct CreateLoadBalancer {
     /// Addresses to use, at most one per family; the cloud chooses the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vips: Vec<IpAddr>,
-    /// Its location and size.
+    /// Location and size of the load balancer.
     #[serde(default)]
     pub placement: Placement,
     /// Arbitrary tags.
@@ -211,9 +211,9 @@ pub struct UpdateMembers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberKey {
-    /// Its address.
+    /// The address of the member.
     pub address: IpAddr,
-    /// Its port.
+    /// The port of the member.
     pub port: u16,
 }
 
@@ -279,7 +279,7 @@ pub struct ItemError {
 pub struct MembersAnswer {
     /// The pool.
     pub pool_id: String,
-    /// Its current number of members.
+    /// The current number of members of the pool.
     pub members: usize,
     /// The status of the pool.
     pub status: ProvisioningStatus,
