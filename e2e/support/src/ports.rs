@@ -40,7 +40,7 @@ pub fn take() -> io::Result<u16> {
     }
 }
 
-/// Such a port, with the IPv4 loopback address.
+/// Reserves a port as [`take`] does, and returns it with the IPv4 loopback address.
 pub fn loopback() -> io::Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, take()?).into())
 }

@@ -1,4 +1,4 @@
-//! Writes tags and deletes load balancers. Other owners may have started to use a load balancer since the last listing, so that each write
+//! Writes tags and deletes load balancers. Other owners may have started to use a load balancer since the last listing, so each write
 //! reads its users first. Only one write of this process to a load balancer runs at a time.
 
 use std::{

@@ -67,7 +67,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
         }
         tags.insert(tag);
     }
-    // These values are for display, so that long ones are cut.
+    // These values are for display only, so long values are truncated.
     for (word, value) in [
         (CLUSTER_NAME, cluster_name),
         (OWNER_KIND, &owner.kind),

@@ -37,7 +37,7 @@ impl Hosts {
     /// Returns the members for a node port.
     ///
     /// For TCP, Octavia is a proxy and reaches members of either IP family, so that one member for each node suffices. UDP and SCTP packets
-    /// keep their family, so that each family needs its own members.
+    /// keep their family, so each family needs its own members.
     pub(super) fn members(
         &self,
         transport: Transport,
