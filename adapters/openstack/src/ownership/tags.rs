@@ -67,7 +67,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
         }
         tags.insert(tag);
     }
-    // These values are for display only, so long values are truncated.
+    // These values are for display only, and therefore truncated if they are long.
     for (word, value) in [
         (CLUSTER_NAME, cluster_name),
         (OWNER_KIND, &owner.kind),
