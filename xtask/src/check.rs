@@ -77,7 +77,7 @@ const CHECKS: [Check; 22] = [
     Check {
         name: "metrics",
         how: How::Function(metrics::are_listed),
-        repair: "let the unit test of the reference use them once, and run `cargo xtask metrics`",
+        repair: "use each of them once in the unit test that writes its reference, and run `cargo xtask metrics`",
     },
     Check {
         name: "alerts",

@@ -63,7 +63,7 @@ impl Python {
         for file in REQUIREMENTS {
             pip.args(["-r", file]);
         }
-        quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
+        quietly(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
     }
 
     /// Generates the code of the contract each time, because the contract may have changed.

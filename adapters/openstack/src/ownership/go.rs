@@ -72,7 +72,7 @@ impl GoNames {
             )),
             // The load balancer has the Service's tag and another name: its owner lets the Service use it.
             (true, _) => Heritage::Shared(format!(
-                "{} shares the load balancer with its owner: set lb.cloudadapter.dev/id of this \
+                "{} uses the load balancer of another Service: set lb.cloudadapter.dev/id of this \
                  Service to the load balancer's ID, and lb.cloudadapter.dev/adopt: shared",
                 self.name
             )),

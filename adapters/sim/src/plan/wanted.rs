@@ -323,7 +323,7 @@ fn proxied(listener: &contract::Listener, plain: PoolProtocol) -> Result<PoolPro
             Err(unsupported("proxy_protocol", "this cloud supports version 2 only: use V2"))
         }
         (listener::ProxyProtocol::V2, PoolProtocol::Udp | PoolProtocol::Sctp) => {
-            Err(unsupported("proxy_protocol", "this cloud supports it for TCP only"))
+            Err(unsupported("proxy_protocol", "this cloud supports V2 for TCP only"))
         }
         (listener::ProxyProtocol::V2, PoolProtocol::Tcp | PoolProtocol::Proxy) => Ok(PoolProtocol::Proxy),
     }

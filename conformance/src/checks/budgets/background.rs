@@ -54,12 +54,12 @@ pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let first = expect::some(first, "a change of a load balancer causes a vendor write")?;
     let before = writes.only(|call| call.started < first).len();
     cx.note(format!(
-        "{before} of {BACKGROUND_BALANCERS} background writes came before it, {} writes in total",
+        "{before} of {BACKGROUND_BALANCERS} background writes came before the urgent one, {} writes in total",
         writes.len()
     ));
     let wants = "a request that a user waits for does not queue behind requests with PRIORITY_BACKGROUND";
     expect::that(before < BACKGROUND_BALANCERS / 2, wants, || {
-        format!("{before} of {BACKGROUND_BALANCERS} background writes came before it")
+        format!("{before} of {BACKGROUND_BALANCERS} background writes came before the urgent one")
     })
 }
 

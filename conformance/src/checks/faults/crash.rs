@@ -21,7 +21,7 @@ pub(super) async fn after_every_write(cx: &Context) -> Verdict {
         cx.put(&web).await?;
         die_at(cx, n, cx.settle(&web)).await?;
         cx.converge(&web).await?;
-        one(cx, &web, &usual, &format!("killed after write {n} of {} that create it", usual.builds)).await?;
+        one(cx, &web, &usual, &format!("killed during creation, write {n} of {}", usual.builds)).await?;
         cx.remove(&web).await?;
         none(cx, &usual, &format!("killed after write {n} of {}, then deleted", usual.builds)).await?;
     }
@@ -30,7 +30,7 @@ pub(super) async fn after_every_write(cx: &Context) -> Verdict {
         cx.converge(&web).await?;
         die_at(cx, n, cx.remove(&web)).await?;
         cx.remove(&web).await?;
-        none(cx, &usual, &format!("killed after write {n} of {} that delete it", usual.removes)).await?;
+        none(cx, &usual, &format!("killed during deletion, write {n} of {}", usual.removes)).await?;
     }
     Ok(())
 }
