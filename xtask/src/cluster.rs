@@ -8,7 +8,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use e2e_tools::cluster::layout::{NODES_MAX, Programs};
+use e2e_tools::cluster::Programs;
+use e2e_tools::cluster::layout::NODES_MAX;
 use e2e_tools::cluster::up::Cloud;
 use e2e_tools::cluster::{Layout, Order};
 use e2e_tools::{Environment, Terminal, Tool};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use e2e::{Simcloud, State, docs, eventually, merge, seconds};
+use e2e_tools::cluster::Programs;
 use e2e_tools::cluster::layout::NetworkNamespace;
-use e2e_tools::cluster::layout::Programs;
 use e2e_tools::cluster::up::Cloud;
 use e2e_tools::cluster::{Layout, Order};
 use e2e_tools::{Environment, Terminal, Tool};

@@ -6,7 +6,6 @@ use std::process::Command;
 use crate::Tool;
 use anyhow::{Context, ensure};
 
-use crate::cluster::layout::Programs;
 use crate::cluster::layout::{Layout, NODES_MAX, NetworkNamespace, Node};
 use crate::cluster::needs;
 use crate::cluster::process::{enter, running};

@@ -40,16 +40,6 @@ pub const PRIVATE_DIRS: [&str; 4] = ["/var/lib/kubelet", "/var/lib/cni", "/var/l
 /// The folder in which `ip netns` stores namespaces.
 pub(crate) const NAMESPACES: &str = "/run/netns";
 
-/// The executables of [`Tool::CLUSTER`].
-#[derive(Clone, Debug, Default)]
-pub struct Programs(pub BTreeMap<Tool, PathBuf>);
-
-impl Programs {
-    pub(crate) fn path(&self, tool: Tool) -> anyhow::Result<&Path> {
-        self.0.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} has no path"))
-    }
-}
-
 /// A network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetworkNamespace {

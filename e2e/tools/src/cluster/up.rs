@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::cluster::client::{import, runs};
 use crate::cluster::layout::{
-    HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node, PAUSE_IMAGE, PRIVATE_DIRS, Programs,
+    HOME_FILE, Layout, NAMESPACES, NODES_MAX, NetworkNamespace, Node, PAUSE_IMAGE, PRIVATE_DIRS,
 };
 use crate::cluster::process::{Server, Started, enter, known};
 use crate::cluster::programs::Programs;
