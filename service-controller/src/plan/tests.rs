@@ -12,6 +12,7 @@ use insta::assert_snapshot;
 use self::model::{World, service};
 use super::*;
 use crate::plan::features::{Features, name};
+use crate::plan::memory::Event;
 use crate::plan::service::{Classes, Kind};
 
 #[test]

@@ -429,3 +429,64 @@ fn narrowing_ends_when_inputs_change() {
     memory.observe(&service, Some(&[]), now);
     assert_eq!(memory.settings.family(), None, "the load balancer is gone");
 }
+
+/// The delays of orphans count from the last time at which the Service was missing.
+#[test]
+fn removal_of_returned_service_forgets_that_it_was_missing() {
+    let mut memory = Memory::default();
+    deleting(&mut memory);
+    memory.on(Event::ServiceMissing { shown: None, now: Duration::ZERO });
+    assert!(memory.orphan_doubt(Duration::from_secs(1)).is_some());
+    memory.on(Event::Observed { cloud: None, now: Duration::from_secs(1) });
+    assert_eq!(memory.orphan_doubt(Duration::from_secs(1)), None);
+}
+
+#[test]
+fn orphan_vanishes_only_after_it_was_shown() {
+    let mut memory = Memory::default();
+    for (shown, vanished) in [(Some(false), false), (Some(false), false), (Some(true), false), (None, false)]
+    {
+        memory.on(Event::ServiceMissing { shown, now: Duration::ZERO });
+        assert_eq!(memory.has_vanished(), vanished, "{shown:?}");
+    }
+    memory.on(Event::ServiceMissing { shown: Some(false), now: Duration::ZERO });
+    assert!(memory.has_vanished());
+}
+
+#[test]
+fn node_update_during_creation_is_part_of_it() {
+    let mut memory = Memory::default();
+    called(&mut memory, &ask(Why::Missing));
+    called(&mut memory, &ask(Why::Hosts));
+    let outcome = answered(&mut memory, &ask(Why::Hosts), answer(State::Active, ""), None);
+    assert_eq!((outcome.facts, outcome.hosts_updated), (vec![Fact::Ensured], None));
+}
+
+#[test]
+fn adapter_sets_delay_after_error() {
+    let delay = Duration::from_secs(7);
+    let failed = EnsureResult { retry_after: Some(delay), ..answer(State::Error, "") };
+    let outcome = answered(&mut Memory::default(), &ask(Why::FirstLook), failed, None);
+    assert_eq!(outcome.next, NextPass::After(delay));
+}
+
+#[test]
+fn only_refused_settings_are_replaced_and_only_once() {
+    let (mut memory, bad) = (Memory::default(), ask(Why::Changed));
+    let replaced = || Wanted::clone(&wanted("other"));
+    assert!(!memory.replace(&bad.wanted.shape, |_| Some(replaced())), "they were not refused");
+    memory.refuse(&bad);
+    assert!(memory.replace(&bad.wanted.shape, |_| Some(replaced())));
+    assert!(!memory.replace(&bad.wanted.shape, |_| Some(replaced())), "it was tried");
+}
+
+/// A load balancer of another controller's Service is still this controller's own while the cache shows it.
+#[test]
+fn created_load_balancer_is_remembered_under_another_class() {
+    let (mut memory, other) = (Memory::default(), Service { class: Class::Others, ..service() });
+    called(&mut memory, &ask(Why::Missing));
+    memory.observe(&other, Some(&shown(2)), Duration::ZERO);
+    assert!(memory.created);
+    memory.observe(&other, Some(&[]), Duration::ZERO);
+    assert!(!memory.created);
+}

@@ -76,3 +76,20 @@ fn removal_adopts_by_name_and_never_by_id() {
         "the load balancer that another controller created for this Service alone"
     );
 }
+
+/// The settings are valid but not in force yet, so the load balancer may still be needed.
+#[test]
+fn removal_waits_for_listing_of_valid_service() {
+    let (service, mut memory, features) =
+        (service(), Memory::default(), Features::from([name::LOAD_BALANCERS]));
+    memory.on(Event::DeleteCalled { now: Duration::ZERO });
+    let facts = Facts {
+        judged: &Judged { awaits_listing: true, ..Judged::default() },
+        targets: &Targets::default(),
+        defaults: &Defaults::default(),
+        features: Some(&features),
+        cloud: None,
+        now: Duration::ZERO,
+    };
+    assert_eq!(plan(&service, &memory, &facts).to_string(), "wait for the adapter (not reported)\n");
+}
