@@ -224,7 +224,8 @@ impl Sources {
         kind: Kind,
         objects: Arc<dyn Describe>,
         ledgers: Vec<Ledger>,
-        (queue, key): (&Queue<K>, K),
+        queue: &Queue<K>,
+        key: K,
     ) -> Self {
         let places = Box::new(All(queue.clone(), key));
         Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }

@@ -173,7 +173,7 @@ impl Ledger {
         }
         let Some(case) = self.cases.get_mut(subject) else { return };
         let (conclusion, retry_after) = match answer {
-            Verdict::Gone { observed } => return case.gone(*observed, (asked, now), confirm_after),
+            Verdict::Gone { observed } => return case.gone(*observed, asked, now, confirm_after),
             Verdict::Exists { stopped } => (Conclusion::Exists { stopped: *stopped }, None),
             Verdict::NotVisible => (Conclusion::NotVisible, None),
             Verdict::Foreign => (Conclusion::Foreign, Some(FOREIGN)),
@@ -231,7 +231,7 @@ impl Case {
         self.shown = shown;
     }
 
-    fn gone(&mut self, observed: Timestamp, (asked, now): (Instant, Instant), confirm_after: Duration) {
+    fn gone(&mut self, observed: Timestamp, asked: Instant, now: Instant, confirm_after: Duration) {
         self.fruitless = 0;
         let (confirmed, last) = match self.conclusion {
             // The answer comes from a cache, or the adapter's clock went back: the answer counts at most as a first answer.

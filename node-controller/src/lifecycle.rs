@@ -48,7 +48,7 @@ use self::{
     execute::{Ended, Executor},
     gate::{BrakeInput, Gate, Judgement},
     metrics::Metrics,
-    notices::{Notices, Reporter},
+    notices::{Notices, Reporter, Tripped},
     plan::{Facts, absence, taint},
     scheme::Scheme,
 };
@@ -95,7 +95,8 @@ pub(crate) fn start(
     process: &mut Process,
     mirrors: &Mirrors,
     signs: &Signs,
-    (settings, ledgers): (Settings, Ledgers),
+    settings: Settings,
+    ledgers: Ledgers,
 ) {
     let lifecycle = Lifecycle {
         mirrors: mirrors.clone(),
@@ -414,7 +415,9 @@ impl Deletions {
                 for node in &held {
                     notices.held(node, held.len(), allowance, limits);
                 }
-                notices.tripped(self.lifecycle.shards.regarding(), &held, (n_nodes, allowance), limits);
+                let window = limits.window;
+                let tripped = Tripped { held: &held, n_nodes, allowance, window };
+                notices.tripped(self.lifecycle.shards.regarding(), &tripped);
             }
         }
         going

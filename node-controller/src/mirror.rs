@@ -12,7 +12,6 @@ use cloud_api_proto::v1alpha1::{self as wire, InstanceState};
 use controller_core::{
     Link,
     adapter::ScopeGuard,
-    config::Listing,
     mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
     node::{self, LeanNode},
     queue::Queue,
@@ -68,10 +67,10 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     process.health.needs(&mirrors.instances);
 
     let (this, wakes) = (mirrors.clone(), queue.clone());
-    let api: (Api<LeanNode>, Listing) = (Api::all(process.kube.clone()), process.listing);
+    let (api, listing): (Api<LeanNode>, _) = (Api::all(process.kube.clone()), process.listing);
     process.background("node cache", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
-        this.nodes.follow_kubernetes(api, |LeanNode(node)| Some(trim_node(&node)), wake).await;
+        this.nodes.follow_kubernetes(api, listing, |LeanNode(node)| Some(trim_node(&node)), wake).await;
     });
     let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
     process.background("instance cache", async move {

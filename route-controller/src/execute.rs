@@ -212,7 +212,7 @@ impl Executor {
             self.metrics.created(&outcome);
             let took = now.duration_since(began);
             self.report_creation(creation, &outcome, took);
-            attempts.created(creation, (outcome, took), now);
+            attempts.created(creation, outcome, took, now);
         }
         for (removal, outcome) in batch.removals.iter().zip(outcomes) {
             self.metrics.removed(&outcome);

@@ -59,9 +59,9 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("ability", async move { follower.follow_ability(&adapter, &waker).await });
     let adapter = process.adapter.clone();
-    let nodes = (kube::Api::all(process.kube.clone()), process.listing);
+    let (nodes, listing) = (kube::Api::all(process.kube.clone()), process.listing);
     let (follower, waker) = (mirrors.clone(), trigger.clone());
-    process.background("nodes", async move { follower.follow_nodes(nodes, &waker).await });
+    process.background("nodes", async move { follower.follow_nodes(nodes, listing, &waker).await });
     let (follower, waker) = (mirrors.clone(), trigger.clone());
     process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
     let (shards, waker, known) = (process.shards.clone(), trigger.clone(), reconciler.ledger.clone());

@@ -99,7 +99,7 @@ impl Mirrors {
     }
 
     /// Keeps the cache of Nodes in sync with the API server. Never ends; drop it to stop.
-    pub(crate) async fn follow_nodes(&self, api: (Api<LeanNode>, Listing), trigger: &Trigger) {
+    pub(crate) async fn follow_nodes(&self, api: Api<LeanNode>, listing: Listing, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
             let kind = match (&change.old, &change.new) {
@@ -112,7 +112,7 @@ impl Mirrors {
                 NodeChange::Nothing => (),
             }
         };
-        self.nodes.follow_kubernetes(api, |LeanNode(node)| nodes::trim(&node), wake).await;
+        self.nodes.follow_kubernetes(api, listing, |LeanNode(node)| nodes::trim(&node), wake).await;
     }
 
     /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop it to stop.
@@ -379,10 +379,10 @@ mod tests {
             });
         };
         let (follower, passes, stop) = (mirrors.clone(), trigger.clone(), CancellationToken::new());
-        let nodes = (Api::all(kube.client()), Listing::default());
+        let (nodes, listing) = (Api::all(kube.client()), Listing::default());
         let (waker, token) = (trigger.clone(), stop.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { follower.follow_nodes(nodes, &waker).await });
+        tasks.spawn(async move { follower.follow_nodes(nodes, listing, &waker).await });
         tasks.spawn(async move { passes.queue.run(1, token, |_, _| async { Again::Done }).await });
         let wait = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
         wait(60).await;

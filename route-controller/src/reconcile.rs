@@ -169,7 +169,7 @@ impl Reconciler {
         process.health.watches(&self.trigger.queue);
         self.trigger.queue.register(&mut process.registry);
         let (objects, ledgers) = (Arc::new(self.mirrors.clone()), vec![self.ledger.clone()]);
-        let sources = Sources::of_all(Kind::Node, objects, ledgers, (&self.trigger.queue, AllRoutes));
+        let sources = Sources::of_all(Kind::Node, objects, ledgers, &self.trigger.queue, AllRoutes);
         let sources = sources.linked(&self.mirrors.routes);
         process.explain.by(sources.rehearsed(Arc::clone(self) as Arc<dyn Rehearse>));
         let measured = [self.mirrors.nodes.measured(), self.mirrors.routes.measured()];
@@ -203,7 +203,7 @@ impl Reconciler {
                 self.record_seen(&self.mirrors.nodes());
                 self.wants(Wanted::default());
             } else {
-                self.report_waiting(memory, &self.mirrors.nodes(), (&missing, None));
+                self.report_waiting(memory, &self.mirrors.nodes(), &missing, None);
             }
             self.trigger.wake_after(OUTAGE_GRACE);
             return Again::Done;
@@ -373,11 +373,11 @@ impl Reconciler {
             }
             Error::Adapter { .. } => {
                 warn!(%error, cause, "Cannot reconcile routes; waiting for the cloud adapter");
-                self.report_waiting(memory, nodes, (&format!("{error}: {cause}"), error.reason()));
+                self.report_waiting(memory, nodes, &format!("{error}: {cause}"), error.reason());
             }
             Error::Elsewhere { source } => {
                 warn!(%error, cause, "Cannot reconcile routes; waiting for the cloud adapter");
-                self.report_waiting(memory, nodes, (&source.message, None));
+                self.report_waiting(memory, nodes, &source.message, None);
             }
             Error::Conditions { .. } | Error::Record { .. } => {
                 warn!(%error, cause, "Cannot reconcile routes; retrying");
@@ -416,12 +416,7 @@ impl Reconciler {
     }
 
     /// Reports the outage on each node that has no route yet.
-    fn report_waiting(
-        &self,
-        memory: &mut Memory,
-        nodes: &[Arc<Node>],
-        (why, reason): (&str, Option<Reason>),
-    ) {
+    fn report_waiting(&self, memory: &mut Memory, nodes: &[Arc<Node>], why: &str, reason: Option<Reason>) {
         let now = Instant::now();
         let since = *memory.waits_since.get_or_insert(now);
         let waits = |node: &&Node| node.waits_for_a_route() && self.shards.has(&node.uid);

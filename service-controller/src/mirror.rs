@@ -117,12 +117,14 @@ impl Mirrors {
     pub(crate) async fn follow(&self, client: &Client, listing: Listing, adapter: &Adapter) {
         tokio::join!(
             self.services.follow_kubernetes(
-                (Api::<KubeService>::all(client.clone()), listing),
+                Api::<KubeService>::all(client.clone()),
+                listing,
                 |object| of_interest(&object, &self.reading),
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
-                (Api::<LeanNode>::all(client.clone()), listing),
+                Api::<LeanNode>::all(client.clone()),
+                listing,
                 |LeanNode(object)| kubernetes::node(&object),
                 |change| self.node_changed(&change),
             ),

@@ -243,7 +243,7 @@ async fn several_ledgers_are_one_answer() {
     let queue: Queue<u8> = Queue::new("Routes", BACKOFF);
     let ledgers = vec![first.clone(), second.clone()];
     let explain = Explain::default();
-    explain.by(Sources::of_all(Kind::Node, Arc::new(Shown), ledgers, (&queue, 0)));
+    explain.by(Sources::of_all(Kind::Node, Arc::new(Shown), ledgers, &queue, 0));
     let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
     let (controller, runtime) = ("route-controller", Handle::current());
     explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use kube::{
     Api, Resource, ResourceExt as _,
     runtime::watcher::{self, Event, watcher},
@@ -42,7 +42,8 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// and after each broken connection, else one watch, restarted every 30 s.
     pub async fn follow_kubernetes<K>(
         &self,
-        (api, listing): (Api<K>, Listing),
+        api: Api<K>,
+        listing: Listing,
         trim: impl Fn(K) -> Option<T>,
         mut wake: impl FnMut(Change<ObjectName, T>),
     ) where
@@ -52,7 +53,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
         let mut watch_seconds = WATCH_SECONDS;
         loop {
             let config = watcher_config(listing, watch_seconds);
-            let broken = self.follow_watch((&api, config), &trim, &mut wake, &mut outage).await;
+            let broken = self.follow_watch(watcher(api.clone(), config), &trim, &mut wake, &mut outage).await;
             watch_seconds = match broken {
                 Broken::ListingCut => LONG_STREAM_SECONDS,
                 Broken::Watch(_) => watch_seconds,
@@ -67,7 +68,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     /// kube could resume the watch by itself, but would not report when the connection is restored.
     async fn follow_watch<K>(
         &self,
-        (api, config): (&Api<K>, watcher::Config),
+        events: impl Stream<Item = watcher::Result<Event<K>>>,
         trim: &impl Fn(K) -> Option<T>,
         wake: &mut impl FnMut(Change<ObjectName, T>),
         outage: &mut Outage,
@@ -75,7 +76,7 @@ impl<T: PartialEq + Send + Sync> Mirror<ObjectName, T> {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut events = pin!(watcher(api.clone(), config));
+        let mut events = pin!(events);
         let mut listing = Collected::default();
         loop {
             let limit = if listing.done { Duration::MAX } else { LISTING_TIMEOUT };
@@ -249,7 +250,8 @@ mod tests {
         let requests = Requests::new(Shards::new("c", vec![Term::of_one_process(&clock, "u")]), None);
         let mirror = Mirror::new("nodes", clock);
         let follow = mirror.follow_kubernetes(
-            (Api::all(kube.client_through(&requests)), Listing::Pages),
+            Api::all(kube.client_through(&requests)),
+            Listing::Pages,
             trim,
             |_change| (),
         );
@@ -271,8 +273,8 @@ mod tests {
         let (kube, clock) = (FakeKube::new(), Clock::starting_at(BEGIN));
         kube.put::<Node>(node("a", "1"));
         let mirror = Mirror::new("nodes", clock);
-        let nodes = (Api::all(kube.client()), Listing::Pages);
-        let follow = mirror.follow_kubernetes(nodes, trim, |_change| ());
+        let nodes = Api::all(kube.client());
+        let follow = mirror.follow_kubernetes(nodes, Listing::Pages, trim, |_change| ());
         let meanwhile = async {
             eventually("the change is watched", || kube.requests(Verb::Watch, "nodes") == 1).await;
             kube.silence_watches();

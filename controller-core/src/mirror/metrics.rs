@@ -130,7 +130,7 @@ mod tests {
             render(&registry).expect("a page").contains(&line)
         };
         let api: Api<Node> = Api::all(kube.client());
-        let follow = mirror.follow_kubernetes((api, Listing::Pages), |_node| Some(()), |_change| ());
+        let follow = mirror.follow_kubernetes(api, Listing::Pages, |_node| Some(()), |_change| ());
         let script = async {
             assert!(shows("connected", 0), "no request was sent yet");
             eventually("the node is listed", || shows("connected", 1)).await;

@@ -49,6 +49,17 @@ pub(super) fn deleting_failed(node: &Node, error: &kube_api::Error) -> Notice {
     Notice { kind: Kind::Warning, reason: "DeletingNodeFailed", action: ACTION, note }
 }
 
+/// The deletions that the brake holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tripped<'a> {
+    pub(super) held: &'a [Arc<Node>],
+    /// Number of all nodes.
+    pub(super) n_nodes: usize,
+    /// Maximum number of deletions per window.
+    pub(super) allowance: usize,
+    pub(super) window: Duration,
+}
+
 /// The notices of a pass about nodes that are not deleted.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
@@ -122,14 +133,9 @@ impl Notices {
         self.warn(node, "DeletionHeld", note);
     }
 
-    /// Adds a notice on the object that represents all nodes. `n_nodes` is the number of all nodes, and `allowance` the limit.
-    pub(super) fn tripped(
-        &mut self,
-        regarding: ObjectReference,
-        held: &[Arc<Node>],
-        (n_nodes, allowance): (usize, usize),
-        limits: Limits,
-    ) {
+    /// Adds a notice on the object that represents all nodes.
+    pub(super) fn tripped(&mut self, regarding: ObjectReference, tripped: &Tripped<'_>) {
+        let Tripped { held, n_nodes, allowance, window } = *tripped;
         let mut names: Vec<&str> = held.iter().map(|node| node.name.as_str()).take(NAMED).collect();
         if held.len() > NAMED {
             names.push("...");
@@ -141,7 +147,7 @@ impl Notices {
             annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
             held.len(),
             names.join(", "),
-            words(limits.window)
+            words(window)
         );
         let notice = Notice { kind: Kind::Warning, reason: TRIPPED, action: ACTION, note };
         // This notice comes first, since there may be more notices than the recorder takes at once.
@@ -195,7 +201,9 @@ pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     all.failed(node, "VENDOR_AUTH: the token was rejected");
     all.delayed(node, limits);
     all.held(node, 40, 30, limits);
-    all.tripped(ObjectReference::default(), &held, (100, 30), limits);
+    let window = limits.window;
+    let tripped = Tripped { held: &held, n_nodes: 100, allowance: 30, window };
+    all.tripped(ObjectReference::default(), &tripped);
     let held = kube_api::Error::Held(kube_api::Held::NotLeading);
     let alone = [deleting(node), deleting_failed(node, &held)];
     all.0.into_iter().map(|(_, notice)| notice).chain(alone).collect()

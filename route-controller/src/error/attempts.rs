@@ -124,17 +124,12 @@ impl Attempts {
         plan
     }
 
-    pub(crate) fn created(
-        &mut self,
-        creation: &Creation,
-        (outcome, took): (Outcome, Duration),
-        now: Instant,
-    ) {
-        self.record(Act::create(creation), (outcome, took), now);
+    pub(crate) fn created(&mut self, creation: &Creation, outcome: Outcome, took: Duration, now: Instant) {
+        self.record(Act::create(creation), outcome, took, now);
     }
 
     pub(crate) fn removed(&mut self, removal: &Removal, outcome: Outcome, now: Instant) {
-        self.record(Act::Remove(removal.clone()), (outcome, Duration::ZERO), now);
+        self.record(Act::Remove(removal.clone()), outcome, Duration::ZERO, now);
     }
 
     /// Returns the standing of a route to create, according to the last attempt.
@@ -184,7 +179,7 @@ impl Attempts {
         Some(Try { n_tries: last.n_tries, not_before: last.not_before, failed })
     }
 
-    fn record(&mut self, act: Act, (outcome, took): (Outcome, Duration), now: Instant) {
+    fn record(&mut self, act: Act, outcome: Outcome, took: Duration, now: Instant) {
         let n_tries = self.entries.get(&act).map_or(0, |attempt| attempt.n_tries).saturating_add(1);
         let not_before = now + outcome.delay(n_tries);
         self.entries.insert(act, Attempt { n_tries, not_before, outcome, took });

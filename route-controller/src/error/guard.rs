@@ -156,7 +156,11 @@ impl Guard {
             }
         }
         go.extend(self.of_deleted(deleted, plan.n_ours, &mut judgement, now));
-        go.extend(self.of_missing(missing, (nodes.n_listed, plan.n_ours), &mut judgement, now));
+        if nodes.n_listed == 0 && self.missing.limits().share < 100 {
+            judgement.hold(missing, Why::NoNodes);
+        } else {
+            go.extend(self.of_missing(missing, plan.n_ours, &mut judgement, now));
+        }
         plan.removals = go;
         judgement
     }
@@ -191,15 +195,10 @@ impl Guard {
     fn of_missing(
         &mut self,
         removals: Vec<Removal>,
-        (n_nodes, n_ours): (usize, usize),
+        n_ours: usize,
         judgement: &mut Judgement,
         now: Instant,
     ) -> Vec<Removal> {
-        let limits = self.missing.limits();
-        if n_nodes == 0 && limits.share < 100 {
-            judgement.hold(removals, Why::NoNodes);
-            return Vec::new();
-        }
         let (again, mut new) = self.split(removals);
         match self.missing.ask(now, n_ours, new.len()) {
             Verdict::Go => (),
@@ -210,7 +209,7 @@ impl Guard {
                 judgement.wait(after);
             }
             Verdict::Tripped { allowance } => {
-                judgement.hold(new, Why::Missing { allowance, window: limits.window });
+                judgement.hold(new, Why::Missing { allowance, window: self.missing.limits().window });
                 return again;
             }
         }

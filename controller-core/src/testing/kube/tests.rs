@@ -22,7 +22,7 @@ fn follow(kube: &FakeKube, tasks: &mut JoinSet<()>) -> Mirror<ObjectName, Option
     let mirror = Mirror::new("nodes", Clock::starting_at(BEGIN));
     let (follower, api) = (mirror.clone(), Api::<Node>::all(kube.client()));
     let trim = |node: Node| Some(node.labels().get("v").cloned());
-    tasks.spawn(async move { follower.follow_kubernetes((api, Listing::default()), trim, |_| ()).await });
+    tasks.spawn(async move { follower.follow_kubernetes(api, Listing::default(), trim, |_| ()).await });
     mirror
 }
 

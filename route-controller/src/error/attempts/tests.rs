@@ -39,7 +39,7 @@ fn failed_route_backs_off_up_to_a_limit() {
     let mut now = Instant::now();
     for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
         assert_eq!(attempts.due(&plan, now).creations.len(), 1);
-        attempts.created(&creation, (failed(None), Duration::ZERO), now);
+        attempts.created(&creation, failed(None), Duration::ZERO, now);
         assert_eq!(attempts.next(now), Some(seconds(expected)));
         assert!(attempts.due(&plan, now + seconds(expected) - Duration::from_millis(1)).is_settled());
         now += seconds(expected);
@@ -72,7 +72,7 @@ fn each_outcome_has_its_delay_and_state() {
         let (_, creation) = one_creation();
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.route_state(&creation), RouteState::Open, "{name}");
-        attempts.created(&creation, (outcome, Duration::ZERO), now);
+        attempts.created(&creation, outcome, Duration::ZERO, now);
         assert_eq!(attempts.next(now), Some(seconds(delay)), "{name}");
         assert_eq!(attempts.route_state(&creation), state, "{name}");
     }
@@ -82,7 +82,7 @@ fn each_outcome_has_its_delay_and_state() {
 fn route_with_a_new_next_hop_is_created_at_once() {
     let (plan, creation) = one_creation();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.created(&creation, (failed(None), Duration::ZERO), now);
+    attempts.created(&creation, failed(None), Duration::ZERO, now);
     assert!(attempts.due(&plan, now).is_settled());
 
     let moved = settled(&[node("a").pods("10.244.1.0/24").at("192.0.2.1")], &[]);
@@ -93,7 +93,7 @@ fn route_with_a_new_next_hop_is_created_at_once() {
 fn completed_actions_are_forgotten() {
     let (_, creation) = one_creation();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
-    attempts.created(&creation, (Outcome::Done, Duration::ZERO), now);
+    attempts.created(&creation, Outcome::Done, Duration::ZERO, now);
     attempts.keep(&Plan::default());
     assert_eq!(attempts.next(now), None);
     assert_eq!(attempts.route_state(&creation), RouteState::Open);
@@ -115,7 +115,7 @@ fn completed_removal_is_not_repeated_while_the_cache_lags() {
     let (plan, creation) = one_replacement();
     let (mut attempts, now) = (Attempts::default(), Instant::now());
     attempts.removed(&creation.instead_of[0], Outcome::Done, now);
-    attempts.created(&creation, (failed(None), Duration::ZERO), now);
+    attempts.created(&creation, failed(None), Duration::ZERO, now);
 
     let again = attempts.due(&plan, now + seconds(1));
     assert_eq!(again.creations, [Creation { instead_of: Vec::new(), ..creation }]);
