@@ -230,6 +230,8 @@ fn is_service(recorded: &str, service: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cloud_adapter::driver::Fault;
+
     use super::*;
 
     fn description(uid: &str, service: &str, keep: bool) -> Description {

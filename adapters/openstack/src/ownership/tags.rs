@@ -270,6 +270,8 @@ mod tests {
 
     use cloud_api_proto::v1alpha1::LoadBalancerSpec;
 
+    use cloud_adapter::driver::Fault;
+
     use super::*;
 
     fn desired(tags: &[(&str, &str)]) -> DesiredLoadBalancer {
