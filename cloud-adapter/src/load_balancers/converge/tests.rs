@@ -89,6 +89,17 @@ async fn joining_a_task_raises_its_queued_write() {
     assert!(joined < 1_000, "sent first after the user joined: {joined} ms");
 }
 
+#[test]
+fn caller_that_joins_a_task_keeps_its_fence() {
+    let mut running = order(&key(), Priority::Traffic);
+    let fence = |epoch, sequence| Fence { epoch, sequence, ..order(&key(), Priority::Traffic).fence };
+    for (newer, kept) in [(fence(1, 2), fence(1, 1)), (fence(2, 1), fence(2, 1))] {
+        let joins = Order { fence: newer, ..order(&key(), Priority::Traffic) };
+        assert_eq!(running.merge(joins), Ok(false));
+        assert_eq!(running.fence, kept);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn busy_write_is_retried_with_backoff() {
     let (fake, vendor) = vendor(&limits(100.0, 10));

@@ -2,11 +2,14 @@
 
 use std::{fmt::Write as _, mem::discriminant};
 
-use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, Owner};
+use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerSpec, Owner, Recreate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::driver::{Heir, Inheritance};
+use crate::{
+    driver::{DesiredLoadBalancer, Heir, Inheritance},
+    load_balancers::goal::Terms,
+};
 
 type TestState = State<(), &'static str>;
 type TestTask = Task<(), &'static str>;
@@ -75,10 +78,8 @@ fn ending(now: Instant) -> TestTask {
 fn observing_rows(now: Instant) -> Vec<(TestTask, &'static str, TestEvent)> {
     let (later, busy) = (now + CREATE_HORIZON, || Decision::Wait("busy".to_owned()));
     let stuck = TestTask { started: now - STUCK - POLL, ..task(now) };
-    let made =
-        || after([decided(Decision::Write(vec!["change"]), now), Event::Written(Outcome::Accepted)], now);
     let again = || {
-        let mut task = made();
+        let mut task = changed(now);
         task.step(Event::Elapsed(now), now);
         task
     };
@@ -182,6 +183,128 @@ fn event_of_another_state_ends_the_task() {
         let mut ended = after([decided(Decision::End(End::Absent), now), Event::Published], now);
         ended.step(event, now);
         assert!(matches!(ended.state, State::Ended), "an ended task does nothing");
+    }
+}
+
+fn changed(now: Instant) -> TestTask {
+    after([decided(Decision::Write(vec!["change"]), now), Event::Written(Outcome::Accepted)], now)
+}
+
+#[test]
+fn failed_write_stays_in_history_only_if_possibly_made() {
+    let now = start();
+    for (fault, kept, refused) in [
+        (Fault::Busy, true, true),
+        (Fault::OutcomeUnknown, true, false),
+        (Fault::NotFound, false, true),
+        (Fault::Quota, false, false),
+    ] {
+        let mut task = creating(now);
+        task.step(failed(fault), now);
+        assert_eq!((task.history.last.is_some(), task.refused.is_some()), (kept, refused), "{fault:?}");
+    }
+}
+
+#[test]
+fn refusal_unrelated_to_former_properties_keeps_them() {
+    let now = start();
+    for (fault, kept) in [(Fault::Throttled, true), (Fault::Quota, false)] {
+        let mut task = creating(now);
+        task.history.former = Some(former());
+        task.step(failed(fault), now);
+        assert_eq!(task.history.former.is_some(), kept, "{fault:?}");
+    }
+}
+
+#[test]
+fn accepted_change_forgets_failures_and_keeps_the_known_id() {
+    let now = start();
+    let begun = after([decided(Decision::Write(vec!["change"]), now)], now);
+    let (refused, created) = (Some(Arc::new("change")), Some("lb-1".to_owned()));
+    let mut task = TestTask { unknown: 2, refused, created, ..begun };
+    task.step(Event::Written(Outcome::Accepted), now);
+    let TestTask { unknown, refused, created, .. } = &task;
+    assert_eq!((*unknown, refused, created.as_deref()), (0, &None, Some("lb-1")));
+}
+
+#[test]
+fn repeated_write_waits_only_until_reads_show_it() {
+    let now = start();
+    let mut task = changed(now);
+    let later = now + task.cloud.consistency_horizon;
+    task.step(Event::Elapsed(later), later);
+    task.step(decided(Decision::Write(vec!["change"]), later), later);
+    assert!(matches!(task.state, State::Writing(_)), "{task:?}");
+}
+
+#[test]
+fn each_write_restarts_the_time_limit() {
+    let now = start();
+    let mut task = TestTask { started: now - STUCK - POLL, ..changed(now) };
+    task.step(Event::Elapsed(now), now);
+    task.step(decided(Decision::Wait("busy".to_owned()), now), now);
+    assert!(matches!(task.state, State::Waiting { .. }), "{task:?}");
+}
+
+#[test]
+fn newer_order_polls_again_with_the_first_delay() {
+    let now = start();
+    let mut task = TestTask { delay: POLL * 8, ..waiting(now) };
+    task.step(Event::Replaced, now);
+    assert_eq!(task.delay, POLL);
+    assert!(matches!(task.state, State::Observing { polls: true, .. }), "{task:?}");
+}
+
+#[test]
+fn proven_absence_without_a_step_is_an_error() {
+    let now = start();
+    let event = Observation { decision: Decision::Look, proof: now, fresh: true, vendor_ids: Vec::new() };
+    let task = after([Event::Observed(event)], now);
+    let State::Ending { result: Err(error), .. } = &task.state else { panic!("{task:?}") };
+    assert_eq!(error.reason, Reason::Internal);
+}
+
+/// A deletion of this term shows that the previous leader's last create is no longer in progress.
+#[test]
+fn absence_is_proven_sooner_after_a_deletion() {
+    let now = start();
+    let later = now + CREATE_HORIZON;
+    let deleted = |vendor_ids: &[&str]| {
+        let vendor_ids = vendor_ids.iter().map(ToString::to_string).collect();
+        let decision = Decision::Remove(vec!["remove"]);
+        let mut task = task(now);
+        task.step(Event::Observed(Observation { decision, proof: now, fresh: false, vendor_ids }), later);
+        task.step(Event::Written(Outcome::Accepted), later);
+        task
+    };
+    let mut task = deleted(&["lb-1"]);
+    assert_eq!(task.proof(&absent()), now + task.cloud.consistency_horizon);
+    task.history.removed = Some(now - POLL);
+    assert_eq!(task.proof(&absent()), later, "deleted in an earlier term");
+    assert_eq!(deleted(&[]).history.removed, None, "the key had no load balancer");
+}
+
+#[test]
+fn keys_without_a_create_need_no_create_horizon() {
+    let now = start();
+    let task = task(now);
+    for (id, adoption, horizon) in [
+        ("", Adoption::Never, CREATE_HORIZON),
+        ("lb-1", Adoption::Never, task.cloud.consistency_horizon),
+        ("", Adoption::ById, task.cloud.consistency_horizon),
+    ] {
+        let desired = DesiredLoadBalancer {
+            key: LoadBalancerKey::default(),
+            owner: Owner::default(),
+            cluster_name: String::new(),
+            inheritance: Inheritance::ByName,
+            spec: LoadBalancerSpec { load_balancer_id: id.to_owned(), ..LoadBalancerSpec::default() },
+            backends: Arc::new([]),
+            hash: String::new(),
+        };
+        let terms = Terms { recreate: Recreate::Never, adoption, known: None };
+        let goal = Goal::Present(Arc::new(desired), terms);
+        assert_eq!(task.proof(&goal), now + horizon, "{id} {adoption:?}");
     }
 }
 
