@@ -238,9 +238,10 @@ impl Standing {
             Kind::ListsOf(collection) => call.list.as_ref() == Some(collection),
         };
         let pattern = self.rule.calls.as_ref();
-        let action = match self.action {
-            Action::Stale(time) => call.method == Method::GET && self.since.elapsed() < time,
-            ref other => call.list.is_some() || *other != Action::EmptyPage,
+        let action = if let Action::Stale(time) = self.action {
+            call.method == Method::GET && self.since.elapsed() < time
+        } else {
+            call.list.is_some() || self.action != Action::EmptyPage
         };
         kind && action && pattern.is_none_or(|pattern| pattern.matches(&call.method, &call.path))
     }
