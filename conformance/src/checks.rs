@@ -8,6 +8,7 @@ mod identity;
 mod instances;
 mod lifecycle;
 mod load_balancers;
+mod prelude;
 mod routes;
 mod security;
 

@@ -4,7 +4,8 @@
 //! a check: [`context`], [`api`], [`cluster`], [`proxy`], [`hooks`], [`expect`].
 //!
 //! # How to write a check
-//! Each family has a file, `checks/<family>.rs`, and each check a function, whose doc comment begins with the section of the contract.
+//! Each family has a file, `checks/<family>.rs`, and each check a function, whose doc comment begins with the section of the contract. The
+//! names that most checks use are in `checks/prelude.rs`.
 //! Sections are those of the `.proto` files (`load_balancer_service.proto, EnsureLoadBalancer`), because authors of adapters read these
 //! files.
 //!

@@ -1,12 +1,6 @@
 //! Verifies limits as the vendor observes them.
 
-use crate::{
-    check::Verdict,
-    context::Context,
-    expect,
-    params::BucketParams,
-    proxy::{Call, Calls},
-};
+use crate::{checks::prelude::*, params::BucketParams};
 
 /// Fraction of the burst that is tolerated: on a busy host, calls that were sent at different times may arrive together.
 const BUNCHED: f64 = 0.4;

@@ -10,7 +10,7 @@ mod windows;
 
 pub(super) use self::{load::everything, load::under};
 use super::{BALANCERS, CREATE, INSTANCES, KILL, LIMITS, ROUTES, START};
-use crate::check::{Check, Need, run};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t2("BUD-01", "bucket-bound-holds-in-every-window", run!(windows::bound_holds))

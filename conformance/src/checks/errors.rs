@@ -13,14 +13,7 @@ use cloud_api_proto::{
 use tonic_types::StatusExt as _;
 
 use super::{BALANCERS, CREATE, INSTANCES};
-use crate::{
-    api::{CallError, CallResult},
-    check::{Check, Need, Stop, Verdict, run},
-    cluster::tcp,
-    context::Context,
-    expect,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("ERR-01", "every-error-has-errorinfo-with-known-reason", run!(error_info))
@@ -248,9 +241,8 @@ fn unknown_for_now(result: InstanceResult) -> Verdict {
 fn come_back(error: &CallError) -> Verdict {
     let exhausted =
         matches!(error.reason, Reason::VendorThrottled | Reason::BudgetExhausted | Reason::QueueFull);
-    expect::that(exhausted, "a throttled call is refused with RESOURCE_EXHAUSTED and its reason", || {
-        error.to_string()
-    })?;
+    let wants = "a throttled call is refused with RESOURCE_EXHAUSTED and its reason";
+    expect::that(exhausted, wants, || error.to_string())?;
     explained::<()>(&Err(error.clone()))?;
     let details = error.status.get_error_details();
     let reported = details.retry_info().and_then(|info| info.retry_delay);
@@ -334,11 +326,8 @@ async fn unset_is_not_zero(cx: &Context) -> Verdict {
         .map_err(|error| Stop::failed("observed_at is a valid time", error.to_string()))?;
     // Both times are wall-clock times, possibly of two hosts.
     let fresh = observed.checked_add(CLOCKS).is_some_and(|observed| observed >= asked);
-    expect::that(
-        fresh,
-        "max_staleness 0 causes a vendor read that begins after the request arrived",
-        || format!("requested at {asked:?}, observed at {observed:?}"),
-    )?;
+    let wants = "max_staleness 0 causes a vendor read that begins after the request arrived";
+    expect::that(fresh, wants, || format!("requested at {asked:?}, observed at {observed:?}"))?;
     let known = cx.node()?.batch_get_instances(cluster.instances(cluster.context(), ids)).await?;
     let cost = expect::some(known.cost, "an answer has a Cost")?;
     let cheap = cost.vendor_calls == 0 && cost.source() != Source::Live;

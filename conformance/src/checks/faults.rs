@@ -7,10 +7,7 @@ mod made_once;
 mod outage;
 
 use super::{BALANCERS, CREATE, KILL, LIMITS, START};
-use crate::{
-    check::{Check, Need, run},
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t3("FLT-01", "crash-after-every-write", run!(crash::after_every_write))

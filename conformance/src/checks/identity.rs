@@ -26,13 +26,7 @@ use tonic_reflection::pb::v1::{
 };
 
 use super::BALANCERS;
-use crate::{
-    api::{Api, Role},
-    check::{Check, Need, Stop, Verdict, run},
-    cluster::{tcp, udp},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("ID-01", "info-is-complete-and-stable-across-replicas", run!(info))
@@ -161,11 +155,8 @@ async fn status(cx: &Context) -> Verdict {
         let mut watch = api.watch_status(&context).await?;
         let status = expect::some(watch.next(TIMEOUT).await?, "WatchStatus answers at once")?;
         quickest = quickest.min(begun.elapsed());
-        expect::shown(
-            !status.instance_id.is_empty(),
-            "the status has the instance_id of its process",
-            &status,
-        )?;
+        let wants = "the status has the instance_id of its process";
+        expect::shown(!status.instance_id.is_empty(), wants, &status)?;
         expect::shown(status.leader, "the replica that serves calls is the leader", &status)?;
     }
     expect::shown(quickest <= STATUS_WITHIN, "a status arrives within 50 ms", &quickest)?;
@@ -252,9 +243,8 @@ async fn reflection(cx: &Context) -> Verdict {
     };
     let ours = published.file.iter().filter(|file| file.package() == PACKAGE).filter(is_served);
     let lacking: Vec<String> = ours.flat_map(facts).filter(|fact| !reported.contains(fact)).collect();
-    expect::that(lacking.is_empty(), "the served contract is the published one", || {
-        format!("missing or different: {}", lacking.join(", "))
-    })
+    let wants = "the served contract is the published one";
+    expect::that(lacking.is_empty(), wants, || format!("missing or different: {}", lacking.join(", ")))
 }
 
 /// Finds an imported file of the contract that was not received yet.

@@ -10,10 +10,7 @@ mod pages;
 mod watch;
 
 use super::{CREATE, DELETE, INSTANCES, KILL, START};
-use crate::{
-    check::{Check, Need, run},
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 const LISTS: Need = Need::Param("vendor.lists[instances]");
 

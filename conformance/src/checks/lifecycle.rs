@@ -5,10 +5,7 @@ mod connections;
 mod shutdown;
 
 use super::{BALANCERS, CREATE, INSTANCES, START};
-use crate::{
-    check::{Check, Need, run},
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t3("LIF-01", "graceful-shutdown-drains-and-hands-over", run!(shutdown::graceful))

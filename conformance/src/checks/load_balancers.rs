@@ -13,12 +13,7 @@ mod trouble;
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, LoadBalancerKey, LoadBalancerState};
 
 use super::{BALANCERS, CREATE, KILL, START};
-use crate::{
-    check::{Check, Need, Stop, run},
-    context::Context,
-    expect,
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("LB-01", "ensure-reaches-active-and-returns-address", run!(ensure::reaches_active))

@@ -12,13 +12,7 @@ use cloud_api_proto::v1alpha1::{
 use tokio::time::Instant;
 
 use super::{CREATE, DELETE, LIMITS, ROUTES};
-use crate::{
-    check::{Check, Need, Stop, Verdict, run},
-    cluster::{Cluster, removal},
-    context::Context,
-    expect,
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("RT-01", "apply-is-idempotent-per-item", run!(items::idempotent))

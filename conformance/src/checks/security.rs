@@ -6,10 +6,7 @@ mod rotation;
 mod secrets;
 
 use super::{BALANCERS, CREATE, INSTANCES};
-use crate::{
-    check::{Check, Need, run},
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::t1("SEC-01", "no-identity-is-refused-and-probe-port-serves-no-api", run!(callers::no_identity))

@@ -5,13 +5,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::{EnsureLoadBalancerResponse, Priority};
 use futures::future;
 
-use crate::{
-    check::{Stop, Verdict},
-    cluster::Balancer,
-    context::Context,
-    expect,
-    proxy::{Action, Calls, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
 const BACKGROUND_BALANCERS: usize = 30;

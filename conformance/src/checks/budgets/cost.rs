@@ -4,12 +4,7 @@ use std::time::Duration;
 
 use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Cost, LoadBalancerState, route_result::Outcome};
 
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, removal},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// Number of reads to compare until one matches: the adapter's own periodic listings disturb some of them.
 const READS: usize = 3;

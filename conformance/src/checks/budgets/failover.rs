@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::load;
-use crate::{api::Role, check::Verdict, checks::budget, context::Context, proxy::Call};
+use crate::checks::{budget, prelude::*};
 
 /// The replica whose health check for this service is `SERVING` is the leader.
 const SERVICE: &str = "cloudadapter.v1alpha1.RouteService";

@@ -3,12 +3,7 @@
 use std::time::Duration;
 
 use super::load;
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    proxy::{Action, Call, Calls, Rule},
-};
+use crate::checks::prelude::*;
 
 /// The bucket of route writes.
 const FAMILY: &str = "network";

@@ -5,12 +5,7 @@ use std::{convert::Infallible, pin::pin, time::Duration};
 use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Fence, Instance, RouteUpsert, route_result::Outcome};
 use futures::future::{BoxFuture, Either, select, select_all};
 
-use crate::{
-    api::Api,
-    check::Stop,
-    cluster::{Cluster, removal},
-    context::Context,
-};
+use crate::checks::prelude::*;
 
 /// Number of routes that are created and deleted concurrently.
 const ROUTES: u16 = 16;

@@ -9,13 +9,7 @@ use cloud_api_proto::{
 use futures::future::{select, try_join_all};
 use tokio::time::Instant;
 
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    params::Pattern,
-    proxy::{Action, Call, Rule},
-};
+use crate::{checks::prelude::*, params::Pattern};
 
 /// Retry-After that the vendor sends.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Verifies the number of calls in any window of time.
 
 use super::load;
-use crate::{check::Verdict, checks::budget, context::Context, expect};
+use crate::checks::{budget, prelude::*};
 
 /// adapter_service.proto, `Budget`: regardless of what callers request, no window of time has more vendor calls than the burst plus the
 /// rate allow, and work continues.

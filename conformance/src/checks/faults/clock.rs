@@ -1,11 +1,6 @@
 //! Verifies budgets while the adapter's clock jumps.
 
-use crate::{
-    check::Verdict,
-    checks::{budget, budgets},
-    context::Context,
-    hooks::Hook,
-};
+use crate::checks::{budget, budgets, prelude::*};
 
 /// The clock jumps an hour forward and back, then an hour into the past and back, so that it is right at the end.
 const JUMPS: [&str; 4] = ["3600", "-3600", "-3600", "3600"];

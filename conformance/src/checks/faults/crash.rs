@@ -5,11 +5,7 @@ use std::pin::pin;
 use futures::future::{Either, select};
 
 use super::made_once::{balancer, none, number, one, undisturbed};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// load_balancer_service.proto, `EnsureLoadBalancer` and `DeleteLoadBalancer`: if a process dies after any vendor write of a creation or
 /// deletion, the next process finds all objects: there is one load balancer after the creation, and none after the deletion.

@@ -5,11 +5,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::{LoadBalancer, LoadBalancerKey, LoadBalancerState};
 use futures::future;
 
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// Times after which callers cancel their request.
 const CANCELLED_AFTER: [Duration; 6] = [

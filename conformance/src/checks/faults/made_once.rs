@@ -3,14 +3,7 @@
 use cloud_api_proto::v1alpha1::Instance;
 use futures::future;
 
-use crate::{
-    check::{Need, Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Call, Calls, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Fraction of the consistency horizon by which reads lag. The rest is left for calls in flight.
 const LAG: f64 = 0.8;
@@ -132,9 +125,8 @@ pub(super) async fn undisturbed(cx: &Context, machines: &[Instance]) -> Result<U
     cx.note(format!(
         "without faults, {builds} vendor writes create the load balancer and {removes} delete it"
     ));
-    expect::that(builds > 0 && removes > 0, "vendor writes create and delete a load balancer", || {
-        format!("{builds} and {removes} writes")
-    })?;
+    let wants = "vendor writes create and delete a load balancer";
+    expect::that(builds > 0 && removes > 0, wants, || format!("{builds} and {removes} writes"))?;
     Ok(Undisturbed { builds, removes, before, with })
 }
 

@@ -5,14 +5,7 @@ use std::{convert::Infallible, time::Duration};
 use cloud_api_proto::v1alpha1::LoadBalancerState;
 use futures::future;
 
-use crate::{
-    check::{Stop, Verdict},
-    checks::{budget, budgets},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    proxy::{Action, Rule},
-};
+use crate::checks::{budget, budgets, prelude::*};
 
 /// Number of load balancers that are requested during the outage.
 const NEW: usize = 6;

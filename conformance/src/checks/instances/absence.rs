@@ -3,7 +3,7 @@
 use cloud_api_proto::v1alpha1::{Evidence, Existence, evidence::Method};
 
 use super::ask::{ask, by_id, by_name, existing, not_before, one, wall};
-use crate::{check::Verdict, context::Context, expect};
+use crate::checks::prelude::*;
 
 /// instance_service.proto, `Evidence`: a deleted instance becomes GONE, proven by a direct answer or a terminal state, while another
 /// instance EXISTS.
@@ -30,11 +30,8 @@ pub(super) async fn deleted(cx: &Context) -> Verdict {
     proves(&evidence)?;
     not_before("`evidence.observed_at` is after the deletion", evidence.observed_at, deleted)?;
     let looked = evidence.scope.map(|scope| scope.fingerprint);
-    expect::equal(
-        "`evidence.scope` is the Scope of the answer",
-        &looked,
-        &scope.map(|scope| scope.fingerprint),
-    )?;
+    let wants = "`evidence.scope` is the Scope of the answer";
+    expect::equal(wants, &looked, &scope.map(|scope| scope.fingerprint))?;
     let later = one(cx, cluster.context(), by_id(&victim.provider_id)).await?;
     expect::equal("a GONE instance stays GONE", &later.existence(), &Existence::Gone)
 }

@@ -8,11 +8,7 @@ use cloud_api_proto::v1alpha1::{
 };
 use prost_types::Timestamp;
 
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// Maximum difference between the wall clocks of adapter and suite.
 const CLOCKS: Duration = Duration::from_secs(2);
@@ -42,11 +38,8 @@ pub(super) async fn ask(
 
 /// Asserts that there is one result per reference, and that each has exactly the fields of its existence.
 pub(super) fn well_formed(answer: &BatchGetInstancesResponse, refs: usize) -> Verdict {
-    expect::equal(
-        "the answer has as many results as the request has references",
-        &answer.results.len(),
-        &refs,
-    )?;
+    let wants = "the answer has as many results as the request has references";
+    expect::equal(wants, &answer.results.len(), &refs)?;
     for result in &answer.results {
         let existence = result.existence();
         let claim = |holds, wants: &str| expect::shown(holds, wants, &result);

@@ -11,7 +11,7 @@ use cloud_api_proto::{
 };
 
 use super::ask::{ask, by_id, by_name, existing, one};
-use crate::{check::Verdict, context::Context, expect};
+use crate::checks::prelude::*;
 
 /// A valid provider ID of a fictitious provider.
 const FOREIGN: &str = "conformance-unknown://nowhere/i-1";

@@ -12,13 +12,7 @@ use super::{
     ask::{ask, by_id, by_name, existing, well_formed},
     pages::closed_or_refused,
 };
-use crate::{
-    check::{Need, Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time after the consistency horizon, after which no instance is too young to be GONE.
 const LONGER: Duration = Duration::from_millis(500);

@@ -5,13 +5,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::{Instance, InstanceRef, cost::Source};
 
 use super::ask::{ask, by_id, existing, not_before, one, wall};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Maximum time until an adapter sends its vendor call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);

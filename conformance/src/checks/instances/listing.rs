@@ -9,11 +9,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use super::ask::{not_before, wall};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// Maximum items and bytes of one message. Source: common.proto, the rules for every message.
 const ITEMS_MAX: usize = 512;

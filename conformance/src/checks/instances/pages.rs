@@ -15,14 +15,7 @@ use super::{
     ask::{ask, by_id, existing},
     listing::{holds_all, strictly, strictly_within},
 };
-use crate::{
-    api::{CallResult, Watch},
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Number of instances that fills more than one page of 500 items, the usual page size of vendors.
 const INSTANCES: usize = 600;

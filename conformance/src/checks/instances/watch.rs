@@ -5,13 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use cloud_api_proto::v1alpha1::{Bookmark, WatchInstancesRequest, WatchInstancesResponse};
 use tokio::time::Instant;
 
-use crate::{
-    api::{Mirror, Watch},
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 /// Maximum interval between Bookmarks: 30 s in the contract, plus tolerance for a busy host.
 const BOOKMARK_INTERVAL_MAX: Duration = Duration::from_secs(35);

@@ -5,13 +5,7 @@ use std::time::Duration;
 use cloud_api_proto::v1alpha1::WatchStatusResponse;
 use tokio::time::Instant;
 
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-    load::Load,
-};
+use crate::checks::prelude::*;
 
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);

@@ -6,14 +6,7 @@ use adapter_client::Target;
 use cloud_api_proto::v1alpha1::{RequestContext, WatchStatusResponse};
 use tonic::{Code, Status};
 
-use crate::{
-    api::{Api, CallError, Role, Watch},
-    check::{Stop, Verdict},
-    context::Context,
-    expect, lane,
-    load::Load,
-    relay::Relay,
-};
+use crate::{checks::prelude::*, lane, relay::Relay};
 
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);

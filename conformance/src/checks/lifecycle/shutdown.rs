@@ -8,15 +8,7 @@ use cloud_api_proto::{
 };
 use tokio::time::Instant;
 
-use crate::{
-    api::{Api, Role, Watch},
-    check::{Stop, Verdict},
-    cluster::tcp,
-    context::Context,
-    expect,
-    load::Load,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// `grpc.health.v1`: SERVING.
 const SERVING: i32 = 1;
@@ -122,11 +114,8 @@ async fn drains(cx: &Context, leader: &Api) -> Verdict {
         }
     })
     .await?;
-    expect::that(
-        !serves(leader).await,
-        "the health of the services is not SERVING while the process drains",
-        || "SERVING".to_owned(),
-    )
+    let wants = "the health of the services is not SERVING while the process drains";
+    expect::that(!serves(leader).await, wants, || "SERVING".to_owned())
 }
 
 /// Asserts that a watch ends with DRAINING.

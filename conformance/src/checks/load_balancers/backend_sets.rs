@@ -7,12 +7,7 @@ use cloud_api_proto::{
     },
 };
 
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, backend},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// load_balancer_service.proto, `PutBackendSet`: a delta creates the same set as a full upload. The same ID with other content is refused.
 pub(super) async fn delta_equals_full(cx: &Context) -> Verdict {

@@ -6,12 +6,7 @@ use cloud_api_proto::{
 };
 
 use super::{keys, vendor_id};
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// load_balancer_service.proto, `LoadBalancer.applied_hash`: an added backend costs at most one write per pool, which means one per
 /// listener; listeners and tags stay unchanged.
@@ -106,11 +101,8 @@ async fn follows_policy(cx: &Context, changed: Balancer, first: &str) -> Verdict
     }
     let kept = only(cx).await?;
     expect::equal("a refused change leaves the load balancer unchanged", &kept.vendor_id.as_str(), &first)?;
-    expect::equal(
-        "a refused change leaves the load balancer unchanged",
-        &kept.state(),
-        &LoadBalancerState::Active,
-    )?;
+    let wants = "a refused change leaves the load balancer unchanged";
+    expect::equal(wants, &kept.state(), &LoadBalancerState::Active)?;
     let recreated = cx.converge(&with(Recreate::IfImmutableChanged)).await?;
     let other = vendor_id(&recreated)? != first;
     expect::shown(other, "with permission, the load balancer is recreated", &recreated)?;

@@ -8,13 +8,7 @@ use cloud_api_proto::{
 };
 
 use super::{keys, vendor_id};
-use crate::{
-    check::{Stop, Verdict},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
@@ -54,11 +48,8 @@ pub(super) async fn of_nothing(cx: &Context) -> Verdict {
     let never = cx.cluster().balancer("web");
     for _repeat in 0..2 {
         let answer = cx.remove(&never).await?;
-        expect::equal(
-            "retry_after is set if and only if the load balancer is DELETING",
-            &answer.retry_after,
-            &None,
-        )?;
+        let wants = "retry_after is set if and only if the load balancer is DELETING";
+        expect::equal(wants, &answer.retry_after, &None)?;
     }
     Ok(())
 }
@@ -116,29 +107,20 @@ pub(super) async fn and_recreation(cx: &Context) -> Verdict {
     let own = vendor_id(&before)? != vendor_id(&after)?;
     expect::shown(own, "a recreated Service gets a load balancer of its own", &after)?;
     cx.remove(&old).await?;
-    expect::equal(
-        "the new load balancer stays when the old one is deleted",
-        &keys(cx).await?,
-        &vec![new.key()],
-    )?;
+    let wants = "the new load balancer stays when the old one is deleted";
+    expect::equal(wants, &keys(cx).await?, &vec![new.key()])?;
 
     let new = new.fence(cluster.fence());
     api.within(SHORT_DEADLINE).delete_load_balancer(new.removal()).await?;
     let new = new.fence(cluster.fence());
     cx.converge(&new).await?;
-    expect::equal(
-        "a load balancer that is requested again during its deletion exists",
-        &keys(cx).await?,
-        &vec![new.key()],
-    )?;
+    let wants = "a load balancer that is requested again during its deletion exists";
+    expect::equal(wants, &keys(cx).await?, &vec![new.key()])?;
 
     let old = old.fence(cluster.fence());
     cx.converge(&old).await?;
     let mut both = vec![new.key(), old.key()];
     both.sort_by(|one, other| one.owner_uid.cmp(&other.owner_uid));
-    expect::equal(
-        "a load balancer that is requested again after its deletion exists",
-        &keys(cx).await?,
-        &both,
-    )
+    let wants = "a load balancer that is requested again after its deletion exists";
+    expect::equal(wants, &keys(cx).await?, &both)
 }

@@ -6,13 +6,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerState;
 use futures::future;
 
 use super::{keys, vendor_id};
-use crate::{
-    check::{Stop, Verdict},
-    cluster::Balancer,
-    context::Context,
-    expect,
-    proxy::Calls,
-};
+use crate::checks::prelude::*;
 
 /// Number of repetitions of an Ensure.
 const REPEATS: usize = 5;
@@ -31,11 +25,8 @@ pub(super) async fn reaches_active(cx: &Context) -> Verdict {
     let answer = cx.converge(&web).await?;
     expect::shown(!answer.addresses.is_empty(), "an ACTIVE load balancer has an address", &answer)?;
     expect::shown(!answer.applied_hash.is_empty(), "an ACTIVE load balancer has its applied hash", &answer)?;
-    expect::equal(
-        "retry_after is set if and only if the load balancer is PENDING",
-        &answer.retry_after,
-        &None,
-    )?;
+    let wants = "retry_after is set if and only if the load balancer is PENDING";
+    expect::equal(wants, &answer.retry_after, &None)?;
     let listed = cx.load_balancers(&cx.cluster()).await?;
     let keys: Vec<_> = listed.items.iter().filter_map(|item| item.key.clone()).collect();
     expect::equal("the load balancer is listed, once, with its key", &keys, &vec![web.key()])?;

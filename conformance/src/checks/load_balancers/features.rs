@@ -13,13 +13,7 @@ use cloud_api_proto::{
 use futures::future::{self, BoxFuture};
 
 use super::vendor_id;
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, tcp, udp},
-    context::Context,
-    expect,
-    hooks::Hook,
-};
+use crate::checks::prelude::*;
 
 /// A change of a specification.
 type Change = fn(&mut LoadBalancerSpec);
@@ -118,31 +112,21 @@ async fn named(cx: &Context) -> Verdict {
     expect::refused(cx.ensure(&called(one.clone(), "in/valid")).await?, Reason::FieldInvalid)?;
     let first = settled(cx, &called(one.clone(), "conformance-a")).await?;
     let name = name_of(cx, &one).await?;
-    expect::that(name.starts_with("conformance-a"), "the load balancer has the requested name", || {
-        name.clone()
-    })?;
+    let wants = "the load balancer has the requested name";
+    expect::that(name.starts_with("conformance-a"), wants, || name.clone())?;
     let second = settled(cx, &called(other, "conformance-a")).await?;
     let wants = "two load balancers may have the same name";
     expect::shown(vendor_id(&first)? != vendor_id(&second)?, wants, &second)?;
     let again = settled(cx, &called(one.clone(), "conformance-b")).await?;
-    expect::equal(
-        "a new name does not recreate the load balancer",
-        &vendor_id(&again)?,
-        &vendor_id(&first)?,
-    )?;
+    let wants = "a new name does not recreate the load balancer";
+    expect::equal(wants, &vendor_id(&again)?, &vendor_id(&first)?)?;
     expect::equal("the hash does not depend on names", &again.applied_hash, &first.applied_hash)?;
     let kept = name_of(cx, &one).await?;
     let back = settled(cx, &one.clone().fence(cx.cluster().fence())).await?;
-    expect::equal(
-        "without a name in the request, the load balancer stays the same",
-        &vendor_id(&back)?,
-        &vendor_id(&first)?,
-    )?;
-    expect::equal(
-        "without a name in the request, the load balancer keeps its name",
-        &name_of(cx, &one).await?,
-        &kept,
-    )
+    let wants = "without a name in the request, the load balancer stays the same";
+    expect::equal(wants, &vendor_id(&back)?, &vendor_id(&first)?)?;
+    let wants = "without a name in the request, the load balancer keeps its name";
+    expect::equal(wants, &name_of(cx, &one).await?, &kept)
 }
 
 async fn name_of(cx: &Context, balancer: &Balancer) -> Result<String, Stop> {

@@ -4,14 +4,7 @@ use std::time::Duration;
 
 use cloud_api_proto::{Reason, v1alpha1::LoadBalancerState};
 
-use crate::{
-    api::Api,
-    check::{Need, Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    proxy::{Action, Proxy, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);

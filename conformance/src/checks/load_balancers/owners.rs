@@ -9,14 +9,7 @@ use cloud_api_proto::{
 use futures::future;
 
 use super::{keys, vendor_id};
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, Cluster},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Proxy, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time within which an adapter makes its next write.
 const NEXT_WRITE: Duration = Duration::from_secs(30);
@@ -86,28 +79,19 @@ pub(super) async fn adoption(cx: &Context) -> Verdict {
     let items = cx.load_balancers(&cluster).await?.items;
     let name = expect::some(items.into_iter().next(), "an ACTIVE load balancer is listed")?.name;
     cx.remove(&web).await?;
-    expect::equal(
-        "without adoption the existing load balancer stays unchanged",
-        &described(cx, &found).await?,
-        &before,
-    )?;
+    let wants = "without adoption the existing load balancer stays unchanged";
+    expect::equal(wants, &described(cx, &found).await?, &before)?;
     taken_by_id(cx, &named(cluster.balancer("mail").backends(&machines), &found)).await?;
 
     let found = ownerless(cx, &name).await?;
     let before = described(cx, &found).await?;
     let web = web.fence(cluster.fence());
     expect::refused(cx.ensure(&web).await?, Reason::OwnedByOther)?;
-    expect::equal(
-        "without adoption the existing load balancer stays unchanged",
-        &described(cx, &found).await?,
-        &before,
-    )?;
+    let wants = "without adoption the existing load balancer stays unchanged";
+    expect::equal(wants, &described(cx, &found).await?, &before)?;
     let answer = cx.converge(&adopting(web, Adoption::IfUnowned)).await?;
-    expect::equal(
-        "IF_UNOWNED adopts the load balancer with the name of the key",
-        &vendor_id(&answer)?,
-        &found.as_str(),
-    )
+    let wants = "IF_UNOWNED adopts the load balancer with the name of the key";
+    expect::equal(wants, &vendor_id(&answer)?, &found.as_str())
 }
 
 /// Adopts the load balancer whose ID the caller names.

@@ -3,14 +3,7 @@
 use cloud_api_proto::v1alpha1::{DeleteLoadBalancerRequest, LoadBalancerState, PlannedStep};
 
 use super::{changes::only, keys};
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::Calls,
-};
+use crate::checks::prelude::*;
 
 /// Tolerance for the number of planned steps, as a fraction of the writes that follow.
 const TOLERANCE: f64 = 0.2;
@@ -59,11 +52,8 @@ pub(super) async fn dry_run(cx: &Context) -> Verdict {
     ensured(cx, &changed, "a change").await?;
     let (plan, state) = planned(cx, &changed).await?;
     expect::shown(plan.is_empty(), "the plan without changes is empty", &plan)?;
-    expect::equal(
-        "a dry run also reports a load balancer in the desired state as ACTIVE",
-        &state,
-        &LoadBalancerState::Active,
-    )?;
+    let wants = "a dry run also reports a load balancer in the desired state as ACTIVE";
+    expect::equal(wants, &state, &LoadBalancerState::Active)?;
 
     let mark = cx.proxy()?.mark();
     let rehearsal = DeleteLoadBalancerRequest { dry_run: true, ..changed.removal() };

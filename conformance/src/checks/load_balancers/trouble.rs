@@ -8,14 +8,7 @@ use cloud_api_proto::v1alpha1::{
 use tokio::time::Instant;
 
 use super::{changes::only, keys, vendor_id};
-use crate::{
-    check::{Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    hooks::Hook,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time within which an adapter makes its next write.
 const NEXT_WRITE: Duration = Duration::from_secs(30);
@@ -30,22 +23,13 @@ pub(super) async fn vendor_error(cx: &Context) -> Verdict {
     let broken = broken(cx, &web, vendor_id(&first)?).await?;
     expect::equal("an ERROR answer has no retry delay", &broken.retry_after, &None)?;
     let reported = broken.conditions.iter().any(|one| !one.r#type.is_empty() && !one.message.is_empty());
-    expect::shown(
-        reported,
-        "a condition explains why the load balancer is not in the desired state",
-        &broken,
-    )?;
+    let wants = "a condition explains why the load balancer is not in the desired state";
+    expect::shown(reported, wants, &broken)?;
     let listed = only(cx).await?;
-    expect::equal(
-        "the listing shows the load balancer in ERROR",
-        &listed.state(),
-        &LoadBalancerState::Error,
-    )?;
-    expect::equal(
-        "without permission the load balancer is not recreated",
-        &listed.vendor_id.as_str(),
-        &vendor_id(&first)?,
-    )?;
+    let wants = "the listing shows the load balancer in ERROR";
+    expect::equal(wants, &listed.state(), &LoadBalancerState::Error)?;
+    let wants = "without permission the load balancer is not recreated";
+    expect::equal(wants, &listed.vendor_id.as_str(), &vendor_id(&first)?)?;
 
     let mut again = web.clone().fence(cx.cluster().fence());
     again.request.set_recreate(Recreate::IfError);
@@ -88,11 +72,8 @@ pub(super) async fn busy(cx: &Context) -> Verdict {
         if answer.state() == LoadBalancerState::Active {
             break;
         }
-        expect::equal(
-            "a load balancer that is not ready is PENDING",
-            &answer.state(),
-            &LoadBalancerState::Pending,
-        )?;
+        let wants = "a load balancer that is not ready is PENDING";
+        expect::equal(wants, &answer.state(), &LoadBalancerState::Pending)?;
         let pause = expect::some(answer.retry_after, "PENDING has a retry delay (retry_after)")?;
         expect::shown(Instant::now() < end, "the load balancer becomes ACTIVE", &answer)?;
         tokio::time::sleep(pause.try_into().unwrap_or_default()).await;
@@ -122,16 +103,10 @@ pub(super) async fn partial(cx: &Context) -> Verdict {
     let unfinished = state != LoadBalancerState::Active || half.applied_hash.is_empty();
     let wants = "an incomplete load balancer is not listed as complete: it has no applied hash";
     expect::shown(unfinished, wants, &half)?;
-    expect::equal(
-        "an incomplete load balancer is listed with its key from the first write on",
-        &half.key,
-        &Some(web.key()),
-    )?;
-    expect::equal(
-        "an incomplete load balancer is listed with its owner from the first write on",
-        &half.owner,
-        &web.request.owner,
-    )?;
+    let wants = "an incomplete load balancer is listed with its key from the first write on";
+    expect::equal(wants, &half.key, &Some(web.key()))?;
+    let wants = "an incomplete load balancer is listed with its owner from the first write on";
+    expect::equal(wants, &half.owner, &web.request.owner)?;
     held.release();
     drop(held);
     // The request is not repeated, so the load balancer is an orphan. The adapter finishes the work in progress.
@@ -173,11 +148,8 @@ pub(super) async fn drift(cx: &Context) -> Verdict {
     expect::equal("the correction restores all listeners", &repaired.listeners, &before.listeners)?;
     expect::equal("the correction restores all backends", &repaired.backends, &before.backends)?;
     expect::equal("the corrected load balancer is ACTIVE", &repaired.state(), &LoadBalancerState::Active)?;
-    expect::equal(
-        "the correction does not recreate the load balancer",
-        &repaired.vendor_id,
-        &before.vendor_id,
-    )?;
+    let wants = "the correction does not recreate the load balancer";
+    expect::equal(wants, &repaired.vendor_id, &before.vendor_id)?;
     expect::equal("the correction keeps the addresses", &repaired.addresses, &before.addresses)?;
     let mark = cx.proxy()?.mark();
     cx.converge(&web).await?;

@@ -5,7 +5,7 @@ use cloud_api_proto::v1alpha1::{
 };
 
 use super::{apply, became};
-use crate::{check::Verdict, cluster::removal, context::Context, expect};
+use crate::checks::prelude::*;
 
 /// A destination outside of all clusters' CIDRs. Source: RFC 5737.
 const OUTSIDE: &str = "192.0.2.0/24";
@@ -87,9 +87,6 @@ pub(super) async fn one_fails(cx: &Context) -> Verdict {
     let mut there: Vec<&str> = mine.iter().map(|route| route.destination.as_str()).collect();
     there.sort_unstable();
     let wanted = [cluster.pod_cidr(0), cluster.pod_cidr(4)];
-    expect::equal(
-        "the watch lists the valid routes, and no others",
-        &there,
-        &wanted.each_ref().map(String::as_str).to_vec(),
-    )
+    let wants = "the watch lists the valid routes, and no others";
+    expect::equal(wants, &there, &wanted.each_ref().map(String::as_str).to_vec())
 }

@@ -4,7 +4,7 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, RouteUpsert, route_result::O
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{apply, became};
-use crate::{check::Verdict, checks::budget, context::Context, expect};
+use crate::checks::{budget, prelude::*};
 
 /// Number of routes.
 const ROUTES: u16 = 1000;

@@ -9,12 +9,7 @@ use cloud_api_proto::{
 };
 
 use super::{APPLIED, apply, became, is_as_it_was, moved, ownerless, route_to};
-use crate::{
-    check::{Need, Verdict},
-    cluster::{Cluster, removal},
-    context::{Context, ROUTE_TAGS},
-    expect,
-};
+use crate::{checks::prelude::*, context::ROUTE_TAGS};
 
 /// route_service.proto, `ApplyRoutes`: routes that the request does not name stay unchanged when others are created, moved and deleted.
 /// This holds for routes of another cluster, and for routes without an owner inside and outside of the cluster's CIDRs.

@@ -8,12 +8,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::{HEALTH, METHODS, NOWHERE, garbage};
-use crate::{
-    api::{Api, CallResult, Role},
-    check::{Need, Stop, Verdict},
-    context::Context,
-    expect, lane,
-};
+use crate::{checks::prelude::*, lane};
 
 /// Maximum time for which a port without gRPC may leave a call unanswered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

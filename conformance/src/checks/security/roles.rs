@@ -9,12 +9,7 @@ use cloud_api_proto::{
 use tonic::Code;
 
 use super::{HEALTH, METHODS, NOWHERE, garbage};
-use crate::{
-    api::{CallResult, Role},
-    check::{Need, Stop, Verdict},
-    context::Context,
-    expect,
-};
+use crate::checks::prelude::*;
 
 /// The roles with a valid identity, with or without permissions.
 const CALLERS: [Role; 5] =

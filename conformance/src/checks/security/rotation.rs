@@ -8,17 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::TlsConnector;
 
-use crate::{
-    api::Role,
-    check::{Stop, Verdict},
-    cluster::{Balancer, tcp},
-    context::Context,
-    expect,
-    hooks::Hook,
-    load::Load,
-    params::LaneParams,
-    proxy::{Calls, Proxy},
-};
+use crate::{checks::prelude::*, params::LaneParams};
 
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);

@@ -4,14 +4,7 @@ use std::{fmt::Debug, fs, time::Duration};
 
 use cloud_api_proto::v1alpha1::{WatchInstancesRequest, WatchLoadBalancersRequest};
 
-use crate::{
-    api::{CallResult, Watch},
-    check::{Need, Stop, Verdict},
-    cluster::tcp,
-    context::Context,
-    expect,
-    proxy::{Action, Rule},
-};
+use crate::checks::prelude::*;
 
 /// Time tolerance for a busy adapter.
 const TOLERANCE: Duration = Duration::from_secs(30);
@@ -144,9 +137,8 @@ impl SecretSearch<'_> {
                 format!("{}: {error}", path.display()),
             )
         })?;
-        expect::that(!log.is_empty(), "lanes[].log is the file of the adapter's log", || {
-            format!("{}: is empty", path.display())
-        })?;
+        let wants = "lanes[].log is the file of the adapter's log";
+        expect::that(!log.is_empty(), wants, || format!("{}: is empty", path.display()))?;
         self.text("the log", &String::from_utf8_lossy(&log))
     }
 }
