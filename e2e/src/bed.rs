@@ -14,7 +14,6 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::adapter_proxy::AdapterProxy;
 use crate::audit::{AuditWrite, Mark};
 use crate::cluster::Cluster;
 use crate::control_plane::ControlPlane;
@@ -73,16 +72,6 @@ impl Bed {
     pub async fn install_on(control_plane: ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install_on(control_plane, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
-    }
-
-    /// Installs the chart in the same way, with a proxy between the controllers and the adapter.
-    pub async fn install_behind_proxy(values: &Value) -> anyhow::Result<(Self, AdapterProxy)> {
-        let proxy = AdapterProxy::start().await?;
-        let mut all = proxy.values();
-        merge(&mut all, values);
-        let mut this = Self::install_with(&all).await?;
-        proxy.lead_to(this.cluster.pods.get(ADAPTER)?.flag("--grpc-address")?)?;
-        Ok((this, proxy))
     }
 
     /// Creates an instance and registers its node, as a kubelet does, with a pod network if one is given. Waits until the node is

@@ -6,7 +6,6 @@
 //!
 //! There are deliberately no fakes of Kubernetes: a real API server validates all requests.
 
-mod adapter_proxy;
 mod api_proxy;
 mod audit;
 mod bed;
@@ -39,8 +38,7 @@ mod simcloud;
 
 use std::time::Duration;
 
-pub use adapter_proxy::{AdapterProxy, Order};
-pub use api_proxy::{ApiProxy, Trouble};
+pub use api_proxy::{ApiProxy, Held};
 pub use audit::{AuditLog, AuditWrite, Mark};
 pub use bed::{ADAPTER, Bed, CONTROLLERS, address, is_uninitialised, network_unavailable};
 pub use browser::{Browser, Screenshot, Seen};

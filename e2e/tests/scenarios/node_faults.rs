@@ -1,6 +1,6 @@
 //! Concurrent writes to nodes.
 
-use e2e::{ApiProxy, Bed, Mark, Trouble, UNINITIALIZED, is_uninitialised, node};
+use e2e::{ApiProxy, Bed, Held, Mark, UNINITIALIZED, is_uninitialised, node};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -23,7 +23,7 @@ async fn concurrent_writers_lose_nothing() {
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
     bed.start_pods().await.unwrap();
 
-    register(&bed, &proxy, "contested", Trouble::Holds("PATCH", "/api/v1/nodes/contested")).await;
+    register(&bed, &proxy, "contested", ("PATCH", "/api/v1/nodes/contested")).await;
     let taints = json!([
         { "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" },
         { "key": "example.com/meanwhile", "effect": "NoExecute" },
@@ -38,7 +38,7 @@ async fn concurrent_writers_lose_nothing() {
 
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
-    register(&bed, &proxy, "anew", Trouble::Holds("PATCH", "/api/v1/nodes/anew/status")).await;
+    register(&bed, &proxy, "anew", ("PATCH", "/api/v1/nodes/anew/status")).await;
     // The controller handles other nodes, and this one stays tainted as long as its addresses are not written.
     bed.join("meanwhile", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("anew").await.unwrap()));
@@ -57,7 +57,7 @@ async fn concurrent_writers_lose_nothing() {
 
 /// No write of another client is lost, other nodes are not delayed, and this one is initialised when the other writes end.
 async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
-    register(bed, proxy, "raced", Trouble::Holds("PATCH", "/api/v1/nodes/raced")).await;
+    register(bed, proxy, "raced", ("PATCH", "/api/v1/nodes/raced")).await;
     bed.join("beside", None).await.unwrap();
     let mut taints = vec![json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })];
     for race in 0..RACES {
@@ -106,7 +106,7 @@ async fn another_uid_is_refused(bed: &Bed) {
 }
 
 /// Creates an instance, registers its node, and waits until the controller's write is held.
-async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Trouble) {
+async fn register(bed: &Bed, proxy: &ApiProxy, name: &str, holds: Held) {
     proxy.order(holds);
     bed.cluster.cloud.create_instance(name).await.unwrap();
     node(name).register(&bed.client()).await.unwrap();

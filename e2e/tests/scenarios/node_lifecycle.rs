@@ -3,7 +3,7 @@
 use adapter_sim::simcloud::Operation;
 use adapter_sim::simcloud::model::InstanceStatus;
 use anyhow::{Context, ensure};
-use e2e::{ApiProxy, Bed, Ready, Trouble, WITHIN, eventually, merge, node, set_ready};
+use e2e::{ApiProxy, Bed, Ready, WITHIN, eventually, merge, node, set_ready};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -178,7 +178,7 @@ async fn a_node_without_proof_of_absence_stays() {
     a_refused_deletion_is_reported(&bed).await;
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
-    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/last"));
+    proxy.order(("DELETE", "/api/v1/nodes/last"));
     lose(&bed, "last").await;
     proxy.holds_one().await.unwrap();
     set_ready(&bed.client(), "last", Ready::True).await.unwrap();
@@ -186,7 +186,7 @@ async fn a_node_without_proof_of_absence_stays() {
     proxy.let_go();
     stays(&mut bed, "last", uid).await;
 
-    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/anew"));
+    proxy.order(("DELETE", "/api/v1/nodes/anew"));
     lose(&bed, "anew").await;
     proxy.holds_one().await.unwrap();
     e2e::delete_node(&bed.client(), "anew").await.unwrap();
@@ -237,7 +237,7 @@ async fn a_refused_deletion_is_reported(bed: &Bed) {
 
 /// The node changes between each read and the deletion that follows it.
 async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
-    proxy.order(Trouble::Holds("DELETE", "/api/v1/nodes/raced"));
+    proxy.order(("DELETE", "/api/v1/nodes/raced"));
     lose(bed, "raced").await;
     for race in 0..RACES {
         proxy.holds_one().await.unwrap();
