@@ -10,6 +10,7 @@ mod codegen;
 mod conformance;
 mod demo;
 mod docs;
+mod git;
 mod images;
 mod manifests;
 mod metrics;

@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::cargo;
+use crate::{cargo, git};
 
 const PAGE: &str = "docs/behaviour.md";
 const MAP: &str = "docs/behaviour-tests.txt";
@@ -30,13 +29,9 @@ pub(super) struct Known(BTreeMap<String, Vec<String>>);
 impl Known {
     /// Collects the tests from all files of the repository.
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
-        let listed =
-            Command::new("git").args(["ls-files", "*.rs"]).current_dir(root).output().context("git")?;
-        ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
         let mut known = BTreeMap::new();
-        for path in String::from_utf8(listed.stdout)?.lines() {
-            // Files that are deleted but not committed are still listed.
-            let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
+        for (path, source) in git::texts(&["*.rs"])? {
+            let path = path.as_str();
             let file = path.strip_prefix(END_TO_END).and_then(|_| Path::new(path).file_stem()?.to_str());
             let tests = tests_of(&source);
             if tests.is_empty() {

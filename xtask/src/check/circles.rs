@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::RandomState;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use petgraph::algo::tarjan_scc;
@@ -15,7 +14,7 @@ use petgraph::graphmap::DiGraphMap;
 use syn::visit::Visit;
 use syn::{Attribute, ItemMod, ItemUse, UseTree};
 
-use crate::cargo;
+use crate::{cargo, git};
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
 const EXCEPTIONS: [(&str, &str); 3] =
@@ -27,13 +26,7 @@ type Module = Vec<String>;
 /// Fails with each circle, and with each exception that is not needed any more.
 pub(crate) fn none_exist() -> anyhow::Result<()> {
     let root = cargo::root();
-    let listed = Command::new("git")
-        .args(["ls-files", "*/src/lib.rs", "*/src/main.rs"])
-        .current_dir(&root)
-        .output()
-        .context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let crates = String::from_utf8(listed.stdout)?;
+    let crates = git::output(["ls-files", "*/src/lib.rs", "*/src/main.rs"])?;
     let packages: BTreeSet<&str> = crates.lines().filter_map(|path| path.split("/src/").next()).collect();
     let mut faults = Vec::new();
     let mut unused: BTreeSet<(&str, &str)> = EXCEPTIONS.into();

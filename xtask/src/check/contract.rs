@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::cargo;
 use crate::step::say;
 use crate::tool::Tool;
+use crate::{cargo, git};
 
 const PROTO: &str = "cloud-api-proto/proto";
 
@@ -42,8 +42,9 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the published contract: the commit where this branch left `main`, or on `main` itself the previous commit.
+/// The commit of the published contract, if git finds one: the commit where this branch left `main`, or on `main` itself the previous commit.
 fn baseline() -> Option<String> {
+    let git = |args: &[&str]| git::output(args.iter().copied()).ok();
     let head = git(&["rev-parse", "HEAD"])?;
     let left_main = ["origin/main", "main"].iter().find_map(|main| git(&["merge-base", "HEAD", main]));
     let commit = match left_main {
@@ -52,11 +53,4 @@ fn baseline() -> Option<String> {
     };
     let has_contract = git(&["ls-tree", "--name-only", &commit, &format!("{PROTO}/")])?;
     (!has_contract.is_empty()).then_some(commit)
-}
-
-/// Returns the trimmed output of git, or `None` if git fails, for example in a shallow clone or without the branch.
-fn git(args: &[&str]) -> Option<String> {
-    let answer = Command::new("git").args(args).current_dir(cargo::root()).output().ok()?;
-    let text = String::from_utf8(answer.stdout).ok()?;
-    answer.status.success().then(|| text.trim().to_owned())
 }

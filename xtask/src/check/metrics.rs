@@ -2,11 +2,10 @@
 //! use; this check finds metrics with labels that no unit test uses.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::cargo;
+use crate::{cargo, git};
 
 const PAGE: &str = "docs/reference/metrics.md";
 /// Code that precedes the name of a metric.
@@ -25,13 +24,9 @@ const BEFORE_NAMES: [&str; 8] = [
 pub(super) fn are_listed() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(&root).output().context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     let (mut missing, mut n_names) = (Vec::new(), 0_usize);
-    let other = |path: &&str| path.contains("tests") || path.starts_with("xtask/");
-    for path in String::from_utf8(listed.stdout)?.lines().filter(|path| !other(path)) {
-        // Files that are deleted but not committed are still listed.
-        let Ok(source) = fs::read_to_string(root.join(path)) else { continue };
+    let other = |path: &str| path.contains("tests") || path.starts_with("xtask/");
+    for (path, source) in git::texts(&["*.rs"])?.iter().filter(|(path, _)| !other(path)) {
         if !source.contains("prometheus_client::") && !source.contains("metrics::Registry") {
             continue;
         }

@@ -1,15 +1,12 @@
 //! Checks the pages of the documentation: each page is in the book, and each block of commands declares whether a test runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 use e2e_tools::pages::{How, STAGES, SUMMARY, blocks, listed};
 
 use super::behaviour::Known;
-use crate::cargo;
+use crate::{cargo, git};
 
 /// The prefix of commands of this program. They are parsed even if no test runs them.
 const OURS: &str = "cargo xtask ";
@@ -22,7 +19,7 @@ type Pages = BTreeMap<String, String>;
 /// `cargo xtask` command.
 pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     let root = cargo::root();
-    let pages = read(&root)?;
+    let pages: Pages = git::texts(&["*.md"])?.into_iter().collect();
     let known = Known::read(&root)?;
     let listed = listed(pages.get(SUMMARY).context(SUMMARY)?);
     let judge = Judge { is_test: &|name| known.has(name), refuse: &crate::refuse };
@@ -30,15 +27,6 @@ pub(crate) fn commands_are_known() -> anyhow::Result<()> {
     faults.extend(listed.iter().filter_map(|path| Some(judge.page(path, pages.get(path)?))).flatten());
     ensure!(faults.is_empty(), "\n  {}", faults.join("\n  "));
     Ok(())
-}
-
-fn read(root: &Path) -> anyhow::Result<Pages> {
-    let args = ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"];
-    let listed = Command::new("git").args(args).current_dir(root).output().context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    // Files that are deleted but not committed are still listed.
-    let page = |path: &str| Some((path.to_owned(), fs::read_to_string(root.join(path)).ok()?));
-    Ok(String::from_utf8(listed.stdout)?.lines().filter_map(page).collect())
 }
 
 /// Checks that the book has each page below docs/ exactly once.

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::cargo;
+use crate::{cargo, git};
 
 const PAGE: &str = "docs/troubleshoot.md";
 /// The headings of the page's tables, whose first columns contain the reasons.
@@ -50,14 +49,12 @@ pub(crate) fn are_told() -> anyhow::Result<()> {
     let read =
         |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
     let page = read(PAGE)?;
-    let listed =
-        Command::new("git").arg("ls-files").args(SOURCES).current_dir(&root).output().context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let mut said = BTreeSet::new();
-    for path in String::from_utf8(listed.stdout)?.lines().filter(|path| is_product(path)) {
-        // Files that are deleted but not committed are still listed.
-        said.extend(fs::read_to_string(root.join(path)).map(|source| of_events(&source)).unwrap_or_default());
-    }
+    let sources = git::texts(&SOURCES)?;
+    let said: BTreeSet<String> = sources
+        .iter()
+        .filter(|(path, _)| is_product(path))
+        .flat_map(|(_, source)| of_events(source))
+        .collect();
     let listed: BTreeSet<String> = first_cells(read(REFERENCE)?.lines()).collect();
     let unlisted = differences("Events", &said, &listed);
     let cure = "add an example to the test `events_are_in_the_reference`, then run `cargo xtask metrics`";

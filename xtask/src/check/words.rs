@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
 
-use crate::cargo;
+use crate::{cargo, git};
 
 /// The page with the table of words, and the heading of this table. The check refuses the words in backticks in the first column.
 const PAGE: &str = "docs/glossary.md";
@@ -25,17 +24,9 @@ pub(crate) fn are_plain() -> anyhow::Result<()> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let words = refused(&page);
     ensure!(!words.is_empty(), "{PAGE}: the section {HEADING:?} refuses no word");
-    let listed =
-        Command::new("git").arg("ls-files").args(FILES).current_dir(&root).output().context("git")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-    let mut faults = Vec::new();
-    for path in
-        String::from_utf8(listed.stdout)?.lines().filter(|path| !APART.iter().any(|it| path.contains(it)))
-    {
-        // Files that are deleted but not committed are still listed.
-        let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
-        faults.extend(faults_of(path, &text, &words));
-    }
+    let mut files = git::texts(&FILES)?;
+    files.retain(|(path, _)| !APART.iter().any(|it| path.contains(it)));
+    let faults: Vec<String> = files.iter().flat_map(|(path, text)| faults_of(path, text, &words)).collect();
     ensure!(faults.is_empty(), "{} words:\n  {}", faults.len(), faults.join("\n  "));
     Ok(())
 }

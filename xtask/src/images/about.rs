@@ -1,12 +1,11 @@
 //! Metadata of images: names, labels, times.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
-use crate::cargo;
+use crate::git;
 
 /// An image, named after its only program.
 #[derive(Debug)]
@@ -85,13 +84,15 @@ pub(crate) fn of(
     created: Option<i64>,
 ) -> anyhow::Result<About> {
     named(registry, tag)?;
-    let mut revision = git(&["rev-parse", "HEAD"])?;
-    if !git(&["status", "--porcelain"])?.is_empty() {
+    let mut revision = git::output(["rev-parse", "HEAD"])?;
+    if !git::output(["status", "--porcelain"])?.is_empty() {
         revision.push_str(DIRTY);
     }
     let created = match created {
         Some(created) => created,
-        None => git(&["log", "-1", "--format=%ct"])?.parse().context("git prints no time of the commit")?,
+        None => {
+            git::output(["log", "-1", "--format=%ct"])?.parse().context("git prints no time of the commit")?
+        }
     };
     Ok(About {
         registry: registry.trim_end_matches('/').to_owned(),
@@ -111,15 +112,6 @@ pub(crate) fn for_tests(registry: &str) -> About {
         revision: "for-tests".to_owned(),
         created: Timestamp::UNIX_EPOCH,
     }
-}
-
-fn git(args: &[&str]) -> anyhow::Result<String> {
-    let fix = "cannot read the commit: images are built from a clone, with git installed";
-    let output = Command::new("git").args(args).current_dir(cargo::root()).output().context(fix)?;
-    if !output.status.success() {
-        bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn time(seconds: i64) -> anyhow::Result<Timestamp> {

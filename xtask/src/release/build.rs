@@ -11,13 +11,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::folder::Unfinished;
-use super::state::{State, git, read};
+use super::state::{State, read};
 use super::version::Version;
 use super::{BuildArgs, changelog, prepare};
 use crate::images::Program;
 use crate::images::layer::{self, File};
 use crate::step::say;
-use crate::{cargo, images, manifests};
+use crate::{cargo, git, images, manifests};
 
 const CHART: &str = "helm/cloud-controllers";
 /// The name of the chart, which Helm expects as the archive's folder.
@@ -109,7 +109,7 @@ fn notes(root: &Path, state: &State, version: &Version) -> anyhow::Result<String
 
 /// Packs the chart like `helm package`, but reproducibly: without times, without owners, and without files that git ignores.
 fn chart(root: &Path) -> anyhow::Result<Vec<u8>> {
-    let listed = git(root, &["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
+    let listed = git::output(["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
     let mut files = Vec::new();
     for path in listed.lines().filter(|path| root.join(path).exists()) {
         let content = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;

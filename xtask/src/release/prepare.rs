@@ -10,16 +10,16 @@ use jiff::civil::Date;
 use super::changelog;
 use super::state::{self, read};
 use super::version::{PLACES, Version};
-use crate::cargo;
 use crate::step::say;
+use crate::{cargo, git};
 
 const CHANGELOG: &str = "CHANGELOG.md";
 const FRAGMENTS: &str = "changelog.d";
 
 pub(super) fn run(version: &Version) -> anyhow::Result<()> {
     let root = cargo::root();
-    let changed = !state::git(&root, &["status", "--porcelain"])?.is_empty();
-    let tagged = state::tagged(&root, &version.to_string())?.is_some();
+    let changed = !git::output(["status", "--porcelain"])?.is_empty();
+    let tagged = state::tagged(&version.to_string())?.is_some();
     let [first, ..] = &PLACES;
     let text = read(&root, first.file)?;
     let last = first.found(&text)?.first().map(|last| last.parse::<Version>());

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use super::changelog;
 use super::version::{PLACES, Version};
+use crate::git;
 
 /// The facts that decide whether a release is possible.
 #[derive(Clone, Debug)]
@@ -33,8 +33,8 @@ impl State {
         let version = versions.first().map(|(_, version)| version.clone()).unwrap_or_default();
         let changelog = read(root, "CHANGELOG.md")?;
         Ok(Self {
-            changed: !git(root, &["status", "--porcelain"])?.is_empty(),
-            tagged: tagged(root, &version)?,
+            changed: !git::output(["status", "--porcelain"])?.is_empty(),
+            tagged: tagged(&version)?,
             told: changelog::section(&changelog, &version).is_some(),
             versions,
         })
@@ -89,23 +89,13 @@ pub(super) fn refused(next: &Version, last: &Version, changed: bool, tagged: boo
 }
 
 /// Whether the version's tag points to this commit; `None` without such a tag.
-pub(super) fn tagged(root: &Path, version: &str) -> anyhow::Result<Option<bool>> {
+pub(super) fn tagged(version: &str) -> anyhow::Result<Option<bool>> {
     let tag = format!("v{version}");
-    if git(root, &["tag", "--list", &tag])?.is_empty() {
+    if git::output(["tag", "--list", &tag])?.is_empty() {
         return Ok(None);
     }
-    let commit = |name: &str| git(root, &["rev-parse", &format!("{name}^{{commit}}")]);
+    let commit = |name: &str| git::output(["rev-parse", &format!("{name}^{{commit}}")]);
     Ok(Some(commit(&tag)? == commit("HEAD")?))
-}
-
-/// Returns the output of git.
-pub(super) fn git(root: &Path, args: &[&str]) -> anyhow::Result<String> {
-    let fix = "cannot run git, which a release requires: work in a clone, with git installed";
-    let output = Command::new("git").args(args).current_dir(root).output().context(fix)?;
-    if !output.status.success() {
-        bail!("git {}: {}; {fix}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 pub(super) fn read(root: &Path, file: &str) -> anyhow::Result<String> {

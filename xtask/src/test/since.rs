@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use serde::Deserialize;
 
-use crate::cargo;
+use crate::{cargo, git};
 
 /// Packages whose programs are started by tests of packages that do not depend on them.
 const STARTS: [(&str, &str); 5] = [
@@ -61,19 +61,24 @@ type Folder = (String, String);
 
 /// Returns the files that changed since the branch left `revision`, whether committed or not.
 pub(super) fn affected(revision: &str) -> anyhow::Result<Affected> {
-    let base = output("git", &["merge-base", revision, "HEAD"])
+    let base = git::output(["merge-base", revision, "HEAD"])
         .with_context(|| format!("--since {revision}: unknown revision; name a branch, a tag or a commit"))?;
-    let changed = output("git", &["diff", "--name-only", base.trim()])?;
-    let new = output("git", &["ls-files", "--others", "--exclude-standard"])?;
+    let changed = git::output(["diff", "--name-only", &base])?;
+    let new = git::output(["ls-files", "--others", "--exclude-standard"])?;
     let files: Vec<&str> = changed.lines().chain(new.lines()).collect();
     Ok(choose(&files, &folders()?))
 }
 
 fn folders() -> anyhow::Result<Vec<Folder>> {
-    let cargo = cargo::program();
-    let text = output(&cargo.to_string_lossy(), &["metadata", "--no-deps", "--format-version=1"])?;
-    let Metadata { packages } = serde_json::from_str(&text).context("cannot read cargo metadata")?;
     let root = cargo::root();
+    let listed = Command::new(cargo::program())
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(&root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    let Metadata { packages } =
+        serde_json::from_slice(&listed.stdout).context("cannot read cargo metadata")?;
     let folder = |package: Package| {
         let folder = Path::new(&package.manifest_path).parent()?.strip_prefix(&root).ok()?;
         Some((package.name, format!("{}/", folder.display())))
@@ -116,14 +121,6 @@ fn scenarios(package: &str, changed: &BTreeSet<&str>, readers: &BTreeSet<&str>) 
         return format!("package(={package})");
     }
     format!("(package(={package}) & not test(/^({})/))", others.join("|"))
-}
-
-fn output(program: &str, args: &[&str]) -> anyhow::Result<String> {
-    let answer = Command::new(program).args(args).current_dir(cargo::root()).output();
-    let answer = answer.with_context(|| format!("cannot start {program}"))?;
-    let said = String::from_utf8_lossy(&answer.stderr);
-    ensure!(answer.status.success(), "{program} {}: {}", args.join(" "), said.trim());
-    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
 }
 
 #[cfg(test)]
