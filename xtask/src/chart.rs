@@ -20,17 +20,8 @@ const END: &str = "<!-- End of what is written. -->\n";
 /// The defaults for templates, which cannot read values.yaml.
 const DEFAULTS: &str = "files/defaults.yaml";
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Write nothing, and fail if a file would change
-    #[arg(long)]
-    check: bool,
-}
-
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.check {
-        return check();
-    }
+/// Writes the table and the defaults.
+pub(crate) fn write() -> anyhow::Result<()> {
     for (name, old, new) in written()? {
         if old != new {
             say(&format!("writing {CHART}/{name}"));

@@ -34,14 +34,25 @@ const OUTPUTS: [(&str, &str); 6] = [
     ("annotations.yaml", "helm/cloud-controllers/files/annotations.yaml"),
 ];
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Write nothing, and fail if a file would change
-    #[arg(long)]
-    check: bool,
+/// Writes the generated files.
+pub(crate) fn write() -> anyhow::Result<()> {
+    for (place, new) in stale()? {
+        let committed = cargo::root().join(place);
+        committed.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(&committed, new).with_context(|| format!("cannot write {place}"))?;
+    }
+    Ok(())
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+/// Fails if a generated file is out of date.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let stale: Vec<_> = stale()?.into_iter().map(|(place, _)| place).collect();
+    ensure!(stale.is_empty(), "out of date: {}: run `cargo xtask codegen`", stale.join(", "));
+    Ok(())
+}
+
+/// Returns the places and texts of generated files that differ from the committed ones.
+fn stale() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     let root = cargo::root();
     let fresh = tempfile::tempdir()?;
     generate(&root.join("cloud-api-proto/proto"), fresh.path()).context("fix the .proto files")?;
@@ -51,23 +62,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut stale = Vec::new();
     for (name, place) in OUTPUTS {
         let new = fs::read(fresh.path().join(name)).with_context(|| format!("{name} was not generated"))?;
-        let committed = root.join(place);
-        if fs::read(&committed).is_ok_and(|old| old == new) {
-            continue;
-        }
-        stale.push(place);
-        if !args.check {
-            committed.parent().map_or(Ok(()), fs::create_dir_all)?;
-            fs::write(&committed, new).with_context(|| format!("cannot write {}", committed.display()))?;
+        if fs::read(root.join(place)).ok().as_ref() != Some(&new) {
+            stale.push((place, new));
         }
     }
-    ensure!(!args.check || stale.is_empty(), "out of date: {}: run `cargo xtask codegen`", stale.join(", "));
-    Ok(())
-}
-
-/// Fails if a generated file is out of date.
-pub(crate) fn check() -> anyhow::Result<()> {
-    run(&Args { check: true })
+    Ok(stale)
 }
 
 /// Compiles the contract into `out`.

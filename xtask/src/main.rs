@@ -42,40 +42,33 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    // The demo prints its own help.
     Demo(demo::Args),
     /// Runs all tests that must pass at each commit, or one tier of tests
     Test(test::Args),
-    // The help of this command is at its `Args`.
     Bench(bench::Args),
     /// Runs the conformance suite against an adapter of this repository
     Conformance(conformance::Args),
     /// Runs checks of form: formatting, lints, dependencies, contract, chart, docs
     Check(check::Args),
-    // The help of this command is at its `Args`.
     Images(images::Args),
     /// Installs etcd, kube-apiserver, kubectl and helm, and prints their paths
     Tools(tools::Args),
-    // The help of this command is at its `Args`.
     Openstack(openstack::Args),
-    // The help of this command is at its `Args`.
     Cluster(cluster::Args),
     /// Creates a driver for another cloud from the skeleton
     NewAdapter(new_adapter::Args),
     /// Generates the code and the reference of the contract
-    Codegen(codegen::Args),
+    Codegen,
     /// Generates the page of all flags from the output of each program's --help
-    Reference(reference::Args),
+    Reference,
     /// Builds the documentation as a book
     Docs(docs::Args),
     /// Generates the files that depend on the chart's values: the table in its README, and the defaults that templates read
-    Chart(chart::Args),
-    // The help of this command is at its `Args`.
+    Chart,
     Manifests(manifests::Args),
-    // The help of this command is at its `Args`.
     Release(release::Args),
     /// Generates the tables of docs/reference/metrics.md from the processes' metrics
-    Metrics(metrics::Args),
+    Metrics,
     /// Generates the map from the rows of docs/behaviour.md to tests
     Behaviour,
 }
@@ -98,13 +91,13 @@ fn main() -> ExitCode {
         Command::Openstack(args) => openstack::run(&args),
         Command::Cluster(args) => return ended(cluster::run(&args)),
         Command::NewAdapter(args) => new_adapter::run(&args),
-        Command::Codegen(args) => codegen::run(&args),
-        Command::Reference(args) => reference::run(&args),
+        Command::Codegen => codegen::write(),
+        Command::Reference => reference::write(),
         Command::Docs(args) => docs::run(&args),
-        Command::Chart(args) => chart::run(&args),
+        Command::Chart => chart::write(),
         Command::Manifests(args) => manifests::run(&args),
         Command::Release(args) => return ended(release::run(&args)),
-        Command::Metrics(args) => metrics::run(&args),
+        Command::Metrics => metrics::write(),
         Command::Behaviour => check::behaviour::write(),
     };
     ended(done.map(|()| ExitCode::SUCCESS))

@@ -10,22 +10,11 @@ use crate::cargo;
 const CRATES: [&str; 5] =
     ["cloud-adapter", "controller-core", "node-controller", "service-controller", "route-controller"];
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-
-pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
+pub(crate) fn write() -> anyhow::Result<()> {
     for name in CRATES {
         let written = Command::new(cargo::program())
-            .args([
-                "test",
-                "--quiet",
-                "--package",
-                name,
-                "--lib",
-                "--",
-                "in_the_reference",
-                "--test-threads=1",
-            ])
+            .args(["test", "--quiet", "--package", name, "--lib"])
+            .args(["--", "in_the_reference", "--test-threads=1"])
             .env("UPDATE_REFERENCE", "1")
             .current_dir(cargo::root())
             .status()

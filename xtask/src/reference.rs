@@ -35,33 +35,17 @@ const CLOUDCTL: [&[&str]; 7] = [
     &["cloudctl", "limits", "simulate"],
 ];
 
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Write nothing, and fail if the page would change
-    #[arg(long)]
-    check: bool,
-}
-
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.check {
-        return check();
-    }
-    let page = fresh()?;
-    if committed().is_ok_and(|old| old == page) {
-        return Ok(());
-    }
+/// Writes the page.
+pub(crate) fn write() -> anyhow::Result<()> {
     say(&format!("writing {PAGE}"));
-    fs::write(cargo::root().join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))
+    fs::write(cargo::root().join(PAGE), fresh()?).with_context(|| format!("cannot write {PAGE}"))
 }
 
 /// Fails if the page differs from the output of the programs.
 pub(crate) fn check() -> anyhow::Result<()> {
-    ensure!(committed()? == fresh()?, "{PAGE} differs from the output of --help");
+    let page = fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
+    ensure!(page == fresh()?, "{PAGE} differs from the output of --help");
     Ok(())
-}
-
-fn committed() -> anyhow::Result<String> {
-    fs::read_to_string(cargo::root().join(PAGE)).with_context(|| format!("cannot read {PAGE}"))
 }
 
 /// Builds the programs, as the tests do, and runs them with `--help`.

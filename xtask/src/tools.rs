@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use e2e_tools::{Environment, Found, Terminal, Tools};
+use serde_json::{Value, json};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -35,39 +36,10 @@ fn lines(tools: &Tools) -> String {
     tools.all().map(line).join("\n")
 }
 
-/// Formats JSON by hand: this is the only JSON that xtask writes, and xtask should build quickly.
 fn json(tools: &Tools) -> String {
     let member = |found: &Found| {
-        format!(
-            "{}:{{\"path\":{},\"version\":{},\"origin\":{}}}",
-            quoted(found.tool.name()),
-            quoted(&found.path.to_string_lossy()),
-            quoted(&found.version.to_string()),
-            quoted(&found.origin.to_string()),
-        )
+        let about = json!({ "path": found.path, "version": found.version.to_string(), "origin": found.origin.to_string() });
+        (found.tool.name().to_owned(), about)
     };
-    format!("{{{}}}", tools.all().map(member).join(","))
-}
-
-fn quoted(text: &str) -> String {
-    let mut json = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
-            c if c.is_control() => json.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => json.push(c),
-        }
-    }
-    json.push('"');
-    json
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn json_strings_are_escaped() {
-        assert_eq!(quoted("/a \"b\"\\c\n"), r#""/a \"b\"\\c\u000a""#);
-    }
+    Value::Object(tools.all().map(member).into_iter().collect()).to_string()
 }

@@ -10,7 +10,7 @@ use std::{
 use cloud_budget::{
     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Ticket, Time,
 };
-use test_support::bench::{self, Row, time};
+use test_support::bench::{self, Row};
 
 /// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
 const QUEUED: u32 = 8192;
@@ -28,10 +28,10 @@ fn main() -> std::io::Result<()> {
     let quantile = |of_1000: usize| times.get(times.len() * of_1000 / 1000).copied().unwrap_or_default();
     let what = "scheduler decision to send or to wait, 8,192 calls queued";
     bench::print(&[
-        Row::told("P18", format!("{what}: p50"), time(quantile(500))),
-        Row::told("P18", format!("{what}: p99"), time(quantile(990)))
+        Row::told("P18", format!("{what}: p50"), format!("{:.2?}", quantile(500))),
+        Row::told("P18", format!("{what}: p99"), format!("{:.2?}", quantile(990)))
             .promised("<= 5 us", quantile(990) <= BOUND),
-        Row::told("P18", format!("{what}: p99.9"), time(quantile(999))),
+        Row::told("P18", format!("{what}: p99.9"), format!("{:.2?}", quantile(999))),
     ])
 }
 

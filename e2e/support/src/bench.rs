@@ -5,7 +5,6 @@ use std::{
     fmt,
     io::{self, Write},
     str::FromStr,
-    time::Duration,
 };
 
 /// One measured figure.
@@ -119,24 +118,9 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// Formats a time in a suitable unit: `4.2 us`, `13 ms`, `1.20 s`.
-#[must_use]
-pub fn time(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match seconds {
-        0.0 => "0 s".to_owned(),
-        ..1e-3 => format!("{:.2} us", seconds * 1e6),
-        ..0.1 => format!("{:.2} ms", seconds * 1e3),
-        ..10.0 => format!("{seconds:.2} s"),
-        _ => format!("{seconds:.0} s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{NotARow, Row, table, time};
+    use super::{NotARow, Row, table};
 
     #[test]
     fn rows_round_trip_and_other_output_is_ignored() {
@@ -171,18 +155,5 @@ mod tests {
             "P18  decision  7 us    <= 5 us  MISSED",
         ];
         assert_eq!(table(&rows).lines().collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn time_is_printed_in_a_suitable_unit() {
-        for (nanos, text) in [
-            (0, "0 s"),
-            (4_200, "4.20 us"),
-            (13_000_000, "13.00 ms"),
-            (1_200_000_000, "1.20 s"),
-            (486_000_000_000, "486 s"),
-        ] {
-            assert_eq!(time(Duration::from_nanos(nanos)), text);
-        }
     }
 }

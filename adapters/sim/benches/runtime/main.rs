@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use adapter::Adapter;
 use cloud::BenchCloud;
-use test_support::bench::{Row, time};
+use test_support::bench::Row;
 
 /// Number of objects in the cloud.
 const INSTANCES: u32 = 10_000;
@@ -103,11 +103,19 @@ async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let (took, spent) = (Sorted::new(took.split_off(took.len() / 11)), Sorted::new(spent));
     let what = format!("answer for {REFERENCES} references from the snapshot");
     Ok(vec![
-        Row::told("P19", format!("{what}, over loopback: p50"), time(took.quantile(50))),
-        Row::told("P19", format!("{what}, over loopback: p99"), time(took.quantile(99))),
-        Row::told("P19", format!("{what}, the adapter's CPU time: p50"), time(spent.quantile(50))),
-        Row::told("P19", format!("{what}, the adapter's CPU time: p99"), time(spent.quantile(99)))
-            .promised(format!("<= {}", time(ANSWER)), spent.quantile(99) <= ANSWER),
+        Row::told("P19", format!("{what}, over loopback: p50"), format!("{:.2?}", took.quantile(50))),
+        Row::told("P19", format!("{what}, over loopback: p99"), format!("{:.2?}", took.quantile(99))),
+        Row::told(
+            "P19",
+            format!("{what}, the adapter's CPU time: p50"),
+            format!("{:.2?}", spent.quantile(50)),
+        ),
+        Row::told(
+            "P19",
+            format!("{what}, the adapter's CPU time: p99"),
+            format!("{:.2?}", spent.quantile(99)),
+        )
+        .promised(format!("<= {ANSWER:?}"), spent.quantile(99) <= ANSWER),
     ])
 }
 
