@@ -40,16 +40,16 @@ async fn main() -> anyhow::Result<()> {
     cloud.load_balancers(LOAD_BALANCERS, 1..=BACKENDS).await?;
     let adapter = Adapter::start(&cloud.url).await?;
     let _watching = requests::watch_everything(&adapter).await?;
-    test_support::bench::print(&answers(&adapter).await?)?;
+    let mut rows = answers(&adapter).await?;
     let idle = adapter.memory()?;
     adapter.slow_down().await?;
     requests::order_all(&adapter, WAITING, 1..=BACKENDS).await?;
     let queued = adapter.queued().await?;
     let full = adapter.memory()?;
-    test_support::bench::print(&memory(idle, full, queued))?;
+    rows.extend(memory(idle, full, queued));
     drop(adapter);
-    test_support::bench::print(&[largest(&cloud).await?])?;
-    Ok(())
+    rows.push(largest(&cloud).await?);
+    Ok(test_support::bench::print(&rows)?)
 }
 
 fn mib(bytes: u64) -> String {
