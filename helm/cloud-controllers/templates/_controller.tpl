@@ -169,6 +169,7 @@ metadata:
     # When the number of shards decreases, the old holder still runs and would recreate a deleted Lease, which Helm could not adopt later.
     helm.sh/resource-policy: keep
     # Argo CD keeps it, too, and does not report it as a difference.
+    argocd.argoproj.io/sync-options: Prune=false
     argocd.argoproj.io/compare-options: IgnoreExtraneous
   {{- end }}
 {{- end }}

@@ -228,7 +228,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and (eq $service.onUninstall "delete") (not (include "cloud-controllers.runsHooks" .)) -}}
-{{- $faults = append $faults "serviceController.onUninstall: delete needs Helm or Flux, which run the hooks of the chart when they uninstall the release, but the chart is only rendered here, as by `helm template` or Argo CD; set it to keep, and delete the Services before you delete the application" -}}
+{{- $faults = append $faults "serviceController.onUninstall: delete needs Helm or Flux, which run the hooks of the chart when they uninstall the release, but the chart is only rendered here, as by `helm template`, `--dry-run=client` or Argo CD; set it to keep, and delete the Services before you delete the application" -}}
 {{- end -}}
 {{- $age := $service.orphanMinimumAge -}}
 {{- $unit := dict "s" 1 "m" 60 "h" 3600 -}}
