@@ -3,7 +3,10 @@
 use std::{future::Future, process::ExitCode};
 
 use telemetry::logging::Logging;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
@@ -78,7 +81,8 @@ where
         // Signals are handled from the beginning: the first process of a container has no default action for them.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let on_signal = stop.clone();
-        tokio::spawn(async move {
+        let mut signals = JoinSet::new();
+        signals.spawn(async move {
             tokio::select! {
                 _ = term.recv() => (),
                 _ = int.recv() => (),

@@ -162,20 +162,8 @@ impl<D: Driver> Adapter<D> {
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
         let (page, history) = self.page(converger);
-        let Self {
-            grpc,
-            security,
-            http,
-            readers,
-            driver,
-            snapshots,
-            finder,
-            rpc,
-            config,
-            writes,
-            health,
-            election,
-        } = self;
+        let Self { grpc, security, http, readers, driver, snapshots, .. } = self;
+        let Self { finder, rpc, config, writes, health, election, .. } = self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
         tracker.spawn(draining.clone().run_until_cancelled_owned(settings));

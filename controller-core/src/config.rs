@@ -171,10 +171,8 @@ impl CommonArgs {
     ///
     /// Returns `None` if a flag is invalid; `faults` has the reasons.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
-        let cluster_id = match &self.cluster_id {
-            Some(id) => Some(faults.check("--cluster-id <UID>", id, cluster_id(id))),
-            None => None,
-        };
+        let id = self.cluster_id.as_ref();
+        let cluster_id = id.map(|id| faults.check("--cluster-id <UID>", id, cluster_id(id)));
         let name = faults.check("--cluster-name <NAME>", &self.cluster_name, word(&self.cluster_name));
         let adapter = self.adapter.check(faults);
         let election = self.election.check(faults);

@@ -25,6 +25,7 @@ use telemetry::{
 use tokio::{
     runtime::Handle,
     signal::unix::{SignalKind, signal},
+    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -290,7 +291,8 @@ where
     runtime.block_on(async {
         let stop = CancellationToken::new();
         // Signals are handled from the beginning: the first process of a container has no default action for them.
-        tokio::spawn(stop_on_signal(stop.clone())?);
+        let mut signals = JoinSet::new();
+        signals.spawn(stop_on_signal(stop.clone())?);
         let Some(process) = stop.run_until_cancelled(process(names, config)).await.transpose()? else {
             return Ok(());
         };

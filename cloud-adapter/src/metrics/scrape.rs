@@ -81,12 +81,12 @@ impl Page<'_, '_> {
         &mut self,
         name: &str,
         help: &str,
-        unit: Option<Unit>,
+        unit: Option<&Unit>,
         rows: impl IntoIterator<Item = (L, M)>,
     ) -> fmt::Result {
         let mut rows = rows.into_iter().peekable();
         let Some((_, first)) = rows.peek() else { return Ok(()) };
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), first.metric_type())?;
+        let mut metric = self.0.encode_descriptor(name, help, unit, first.metric_type())?;
         rows.try_for_each(|(labels, value)| value.encode(metric.encode_family(&labels)?))
     }
 
@@ -95,7 +95,7 @@ impl Page<'_, '_> {
             let rows = ages.iter().filter_map(|(collection, one)| {
                 Some(([("collection", *collection)], ConstGauge::new(value(one)?.as_secs_f64())))
             });
-            self.rows(name, help, Some(Unit::Seconds), rows)
+            self.rows(name, help, Some(&Unit::Seconds), rows)
         };
         gauges("snapshot_age", "Age of the last listing", |one| one.age)?;
         gauges("snapshot_target_age", "Target interval between listings while there are watches", |one| {
@@ -112,7 +112,7 @@ impl Page<'_, '_> {
         gauges("bucket_ceiling", "Configured rate in calls a second", None, &|one| Some(one.ceiling))?;
         gauges("bucket_tokens", "Calls that may be sent at once now", None, &|one| Some(one.tokens))?;
         let paused = |one: &BucketReport| Some(one.paused_until?.since(now).as_secs_f64());
-        gauges("bucket_paused", "Time until calls are sent again", Some(Unit::Seconds), &|one| {
+        gauges("bucket_paused", "Time until calls are sent again", Some(&Unit::Seconds), &|one| {
             Some(paused(one).unwrap_or_default())
         })?;
         gauges("bucket_knee", "Calls a second when the vendor last throttled", None, &|one| one.knee)?;
@@ -133,7 +133,7 @@ impl Page<'_, '_> {
         )?;
         let delays = |one: &BucketReport| ConstCounter::new(one.would_delay_for.as_secs_f64());
         let delays = buckets.iter().map(|one| (bucket(one), delays(one)));
-        self.rows("bucket_would_delay", "Shadow mode: total of these delays", Some(Unit::Seconds), delays)
+        self.rows("bucket_would_delay", "Shadow mode: total of these delays", Some(&Unit::Seconds), delays)
     }
 
     fn queues(&mut self, leaves: &[LeafReport]) -> fmt::Result {
@@ -159,7 +159,7 @@ impl Page<'_, '_> {
             })
         });
         let help = "Age of the oldest queued call, by the bucket that blocks it";
-        self.rows("queue_oldest", help, Some(Unit::Seconds), rows)
+        self.rows("queue_oldest", help, Some(&Unit::Seconds), rows)
     }
 
     fn breakers(&mut self, report: &Report) -> fmt::Result {

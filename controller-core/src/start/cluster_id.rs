@@ -50,10 +50,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cluster_id_is_the_uid_of_kube_system_once_it_can_be_read() {
         let kube = FakeKube::new();
-        let reading = tokio::spawn(read(kube.client()));
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        kube.put::<Namespace>(namespace("u-1"));
-        assert_eq!(reading.await.expect("no panic").expect("an ID"), "u-1");
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            kube.put::<Namespace>(namespace("u-1"));
+        };
+        let (read, ()) = tokio::join!(read(kube.client()), later);
+        assert_eq!(read.expect("an ID"), "u-1");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use e2e::demo::{Args, run};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Args::parse()).await {
+    match Box::pin(run(&Args::parse())).await {
         Ok(code) => code,
         Err(error) => {
             // Printing fails if standard error is closed; the exit code still reports the result.

@@ -72,7 +72,8 @@ async fn manifests_are_applied_twice_without_a_change() {
         assert!(!said.contains("created") && !said.contains("configured"), "{said}");
         assert_eq!(generations(&control_plane).await, before);
         assert_eq!(ca(&control_plane).await, secret);
-        let diff = [&["diff"][..], mode, &["--filename", &manifests(&control_plane)]].concat();
+        let manifests = manifests(&control_plane);
+        let diff = [&["diff"][..], mode, &["--filename", &manifests]].concat();
         assert_eq!(control_plane.kubectl(&diff).await.unwrap(), "", "{mode:?}");
     }
 }

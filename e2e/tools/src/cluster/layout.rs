@@ -1,12 +1,9 @@
 //! Names of namespaces, addresses and files. A host has at most one cluster, so the names are constants.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
-
-use crate::Tool;
+use anyhow::ensure;
 
 /// The maximum number of nodes. Each node takes 150 MB.
 pub const NODES_MAX: u8 = 3;

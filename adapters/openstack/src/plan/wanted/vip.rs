@@ -54,14 +54,7 @@ impl Vip {
             );
             return Err(invalid("spec.subnets", text));
         }
-        let mut vip = Self {
-            subnet: None,
-            network: None,
-            beside: None,
-            address: None,
-            additional: Vec::new(),
-            families: BTreeSet::new(),
-        };
+        let mut vip = Self::default();
         for (at, family) in families.iter().enumerate() {
             vip.families.insert(*family == IpFamily::Ipv4);
             let (flag, default) = match family {
