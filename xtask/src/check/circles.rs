@@ -17,8 +17,7 @@ use syn::{Attribute, ItemMod, ItemUse, UseTree};
 use crate::{cargo, git};
 
 /// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 3] =
-    [("cloud-adapter/budget", "crate"), ("cloud-adapter/budget", "queue"), ("xtask", "crate")];
+const EXCEPTIONS: [(&str, &str); 2] = [("cloud-adapter/budget", "crate"), ("cloud-adapter/budget", "queue")];
 
 /// Path of a module from the root of its crate.
 type Module = Vec<String>;
