@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// The issuer of the cluster's tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc";
 /// The audience of the tokens.
-pub const AUDIENCE: &str = "cloudadapter.c1";
+pub const AUDIENCE: &str = "cloud-adapter";
 
 /// A key that a cluster signs tokens with.
 #[derive(Debug)]
