@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, Service};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, NodeCondition, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -169,6 +169,12 @@ impl<Cloud> Bed<Cloud> {
         let id = self.nodes().get(node).await?.spec.and_then(|spec| spec.provider_id);
         let id = id.with_context(|| format!("{node} has no provider ID"))?;
         Ok(id.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// The UID of the namespace kube-system, which identifies the cluster.
+    pub async fn cluster_id(&self) -> anyhow::Result<String> {
+        let namespace = Api::<Namespace>::all(self.client()).get("kube-system").await?;
+        namespace.metadata.uid.context("kube-system has no UID")
     }
 
     /// Starts all pods and waits until they are ready.

@@ -63,7 +63,7 @@ class Callers:
         number = next(self._numbers)
         for account in (ROLES | STRANGER).values():
             now = int(time.time())
-            claims = {"iss": ISSUER, "aud": [f"cloudadapter.{CLUSTER}"], "sub": f"system:serviceaccount:kube-system:{account}",
+            claims = {"iss": ISSUER, "aud": ["cloud-adapter"], "sub": f"system:serviceaccount:kube-system:{account}",
                       "iat": now, "nbf": now, "exp": now + int(GOOD_FOR.total_seconds()), "jti": str(number)}
             put(self._token(account), jwt.encode(claims, self._token_key, algorithm="ES256", headers={"kid": "1"}))
 

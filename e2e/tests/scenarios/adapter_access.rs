@@ -19,7 +19,7 @@ const API_SERVER: &str = "https://kubernetes.default.svc";
 #[tokio::test]
 async fn the_adapter_accepts_only_authenticated_controllers() {
     let mut bed = Bed::start().await.unwrap();
-    let door = Door::of(&mut bed);
+    let door = Door::of(&bed).await;
     let ours = door.audience.as_str();
 
     // No token, or tokens that this adapter must not accept.
@@ -90,7 +90,7 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
 #[tokio::test]
 async fn the_plain_port_serves_no_contract() {
     let mut bed = Bed::start().await.unwrap();
-    let door = Door::of(&mut bed);
+    let door = Door::of(&bed).await;
     let address = bed.cluster.pods.get(ADAPTER).unwrap().flag("--http-address").unwrap().to_owned();
 
     let info = get_info(&GrpcPort::at(&address, None, None).unwrap(), &door.cluster).await;
@@ -142,12 +142,12 @@ struct Door {
 }
 
 impl Door {
-    fn of(bed: &mut Bed) -> Self {
-        let controller = bed.cluster.pods.get(CONTROLLERS[0]).unwrap();
-        let flag = |name| controller.flag(name).unwrap().to_owned();
-        let cluster = flag("--cluster-id");
-        let audience = format!("cloudadapter.{cluster}");
-        Self { ca: flag("--adapter-ca-file").into(), cluster, audience }
+    async fn of(bed: &Bed) -> Self {
+        let flag =
+            |pod: &str, name: &str| bed.cluster.pods.look_at(pod).unwrap().flag(name).unwrap().to_owned();
+        let cluster = bed.cluster_id().await.unwrap();
+        let audience = flag(ADAPTER, "--token-audience");
+        Self { ca: flag(CONTROLLERS[0], "--adapter-ca-file").into(), cluster, audience }
     }
 
     fn port(&self, bed: &mut Bed, token: Option<PathBuf>) -> GrpcPort {

@@ -5,13 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, merge, service};
-use serde_json::json;
+use e2e::{Bed, Cluster, ControlPlane, Pods, Release, Simcloud, Values, WITHIN, service};
 
 const NAME: &str = "cloud-controllers";
-/// Used until there is a tag: the chart before monitoring, the self-test, egress policies and the deletion of load balancers at the
-/// uninstall.
-const BEFORE_ALL_TAGS: &str = "2e6db712b28c7f7935abcae5022f89d6d1d5eb00";
+/// Used until there is a tag: the chart before the choice of the cloud and the names of a release.
+const BEFORE_ALL_TAGS: &str = "113ad76a109d648de644529d55b21c0eac12240c";
 
 /// However the values are passed, nothing is recreated or written, and everything becomes ready.
 #[tokio::test]
@@ -31,9 +29,8 @@ async fn upgrade_from_the_previous_chart_changes_nothing_in_the_cloud() {
 
     let values = values.display().to_string();
     let ways: [&[&str]; 3] = [&["--reset-then-reuse-values"], &["--reuse-values"], &["--values", &values]];
-    // The previous chart simulated a cloud by default, and did not pass the audience of tokens.
-    let confirmed =
-        ["--set", "adapter.kind=sim,adapter.sim.notForProduction=true", "--set-json", "adapter.extraArgs=[]"];
+    // The previous chart simulated a cloud by default.
+    let confirmed = ["--set", "adapter.kind=sim,adapter.sim.notForProduction=true"];
     for way in ways {
         let chart = root().join("helm").join(NAME).display().to_string();
         changed(&mut bed, &[&["upgrade", NAME, &chart], way, &confirmed].concat()).await;
@@ -50,14 +47,8 @@ async fn installed(chart: &Path) -> (Bed, PathBuf) {
     let control_plane = ControlPlane::shared(&e2e::tools().unwrap()).await.unwrap();
     let cloud = Simcloud::start(&control_plane).await.unwrap();
     let mut values = Values::new().unwrap().simcloud(cloud.url()).render();
-    // The previous chart does not know this value, and expects another default of the adapter.
+    // The previous chart does not know this value.
     values["adapter"]["sim"].as_object_mut().unwrap().remove("notForProduction");
-    let uid = ["get", "namespace", "kube-system", "--output", "jsonpath={.metadata.uid}"];
-    let uid = control_plane.kubectl(&uid).await.unwrap();
-    merge(
-        &mut values,
-        &json!({ "adapter": { "extraArgs": [format!("--token-audience=cloudadapter.{uid}")] } }),
-    );
     let file = control_plane.dir().join("mine.json");
     fs::write(&file, values.to_string()).unwrap();
     let (chart, path) = (chart.display().to_string(), file.display().to_string());

@@ -41,7 +41,6 @@ type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 fn controllers_exit_with_code_2_and_suggest_a_fix() {
     let cases: &[Case<'_>] = &[
         ("node-controller", &["--cluster-idd=u"], &["'--cluster-id'"]),
-        ("node-controller", &[], &["--cluster-id <UID>"]),
         (
             "node-controller",
             &["--cluster-id=u", "--concurrent-node-syncs=0"],

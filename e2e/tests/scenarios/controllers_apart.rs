@@ -51,8 +51,9 @@ async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
 async fn a_refused_controller_waits(bed: &mut Bed) {
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     let file = controller.flag("--adapter-token-file").unwrap().to_owned();
-    let cluster = controller.flag("--cluster-id").unwrap().to_owned();
-    let token = bed.token("cloud-node-controller", &[&format!("cloudadapter.{cluster}")]).await.unwrap();
+    let adapter = bed.cluster.pods.look_at("cloud-adapter").unwrap();
+    let audience = adapter.flag("--token-audience").unwrap().to_owned();
+    let token = bed.token("cloud-node-controller", &[&audience]).await.unwrap();
     fs::copy(token, &file).unwrap();
     // The former token may still be in use for a moment.
     let client = bed.client();

@@ -107,7 +107,7 @@ fn a_failed_release_leaves_nothing() {
     let (file, output) = (dir.path().join("file"), dir.path().join("dist"));
     fs::write(&file, "").unwrap();
     for (output, registry, said) in
-        [(&file, "", "choose another --output"), (&output, "a b", "/image/registry")]
+        [(&file, "", "choose another --output"), (&output, "a b", "image.registry")]
     {
         let failed = cheap().arg("--output").arg(output).args(["--registry", registry]).output().unwrap();
         assert_eq!(failed.status.code(), Some(1), "{failed:?}");
