@@ -1,5 +1,7 @@
 //! The chart as GitOps tools and kubectl use it: rendered without a cluster, and applied again and again, on a real API server.
 
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -61,7 +61,7 @@ const RECORD: [&str; 3] = [
 /// Each ServiceAccount has exactly these rights, in addition to those of any ServiceAccount.
 // Behaviour: P13
 #[tokio::test]
-async fn each_process_has_exactly_the_listed_rights() {
+async fn each_controller_has_exactly_the_listed_rights() {
     let control_plane = control_plane().await;
     let values = Values::new().unwrap().render();
     let release = Release::install(&control_plane, &values).await.unwrap();
@@ -96,6 +96,15 @@ async fn each_process_has_exactly_the_listed_rights() {
         assert_eq!(granted(&control_plane, &user, "kube-system").await, at_home, "{pod} in its namespace");
         assert_eq!(granted(&control_plane, &user, "default").await, everywhere, "{pod} elsewhere");
     }
+}
+
+// Behaviour: P13
+#[tokio::test]
+async fn adapter_has_exactly_the_listed_rights() {
+    let control_plane = control_plane().await;
+    let values = Values::new().unwrap().render();
+    let release = Release::install(&control_plane, &values).await.unwrap();
+    let mut pods = Pods::from_release(&control_plane, &release).await.unwrap();
     let adapter = pods.get("cloud-adapter").unwrap().user().to_owned();
     let everywhere = BTreeSet::from(CLUSTER.map(str::to_owned));
     let ca: BTreeSet<_> = everywhere.iter().cloned().chain(CA.map(str::to_owned)).collect();

@@ -1,5 +1,7 @@
 //! Names, labels and choices that the chart makes of its values with `helm template`: no API server runs here.
 
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "clippy recognises tests, but not their helpers")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,8 @@
 //! Upgrade from the previous chart to this one and back, with existing load balancers and routes. Helm, the API server and the cloud are
 //! real; the programs are the current ones, with the flags of each chart.
 
+#![expect(clippy::indexing_slicing, reason = "clippy recognises tests, but not their helpers")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
