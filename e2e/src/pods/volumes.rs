@@ -62,6 +62,8 @@ fn publish(volume: &Path, files: &Files) -> anyhow::Result<()> {
     symlink(version.file_name().context("the directory has no name")?, &new)?;
     fs::rename(&new, &data)?;
     for file in files.keys().map(|file| volume.join(file)).filter(|file| !file.is_symlink()) {
+        // A volume of another kind, as before a rollback, may have had a file of this name.
+        fs::remove_file(&file).ok();
         symlink(Path::new("..data").join(file.file_name().unwrap_or_default()), file)?;
     }
     match old {
