@@ -63,6 +63,10 @@ impl Report for ClustersReport {
         paper.table(&table, 0);
     }
 
+    fn names(&self) -> Vec<String> {
+        self.clusters.iter().map(|it| it.cluster_id.clone()).filter(|id| !id.is_empty()).collect()
+    }
+
     fn missing(&self) -> &[Missing] {
         &self.missing
     }

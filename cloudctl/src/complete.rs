@@ -66,7 +66,7 @@ impl<'a> Position<'a> {
             return (values, directive);
         }
         if last.starts_with('-') {
-            let flags = self.command.get_arguments().filter(|arg| !arg.is_hide_set());
+            let flags = self.command.get_arguments().filter(|arg| !arg.is_hide_set() || arg.is_global_set());
             let flags =
                 flags.filter_map(|arg| Some((format!("--{}", arg.get_long()?), help(arg.get_help()))));
             return (flags.collect(), NO_FILES);
@@ -103,14 +103,12 @@ fn help(text: Option<&clap::builder::StyledStr>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::commands::Options;
+    use crate::commands::command;
 
     /// Returns the candidates without their help, and the directive.
     fn next(words: &[&str]) -> Vec<String> {
-        let text = complete(Options::command(), words);
+        let text = complete(command(), words);
         text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
     }
 
@@ -123,6 +121,7 @@ mod tests {
             (&["status", "--outp"], &["--output", ":4"]),
             (&["status", "-o", "j"], &["json", ":4"]),
             (&["-n", "explain", "completions", "bas"], &["bash", ":4"]),
+            (&["explain", "s"], &["service", ":4"]),
             (&["status", "--kubeconfig", ""], &[":0"]),
             (&["status", "--output=json", ""], &[":4"]),
             (
@@ -131,6 +130,7 @@ mod tests {
                     "--kubeconfig",
                     "--context",
                     "--namespace",
+                    "--release-namespace",
                     "--url",
                     "--output",
                     "--color",
@@ -143,6 +143,6 @@ mod tests {
             assert_eq!(next(words), expected, "{words:?}");
         }
         assert!(next(&[""]).len() > 8 && next(&[]) == next(&[""]));
-        assert!(complete(Options::command(), &["ado"]).starts_with("adopt\tShow what another"));
+        assert!(complete(command(), &["ado"]).starts_with("adopt\tShow what another"));
     }
 }

@@ -1,53 +1,30 @@
 //! `cloudctl explain`: shows the desired state of one object, its state in the cloud, and what the object waits for.
 
+mod args;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use telemetry::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanation, Queue, State, Task};
 
+pub(crate) use self::args::ExplainArgs;
 use crate::{
     missing::Missing,
     objects::{self, ObjectEvent},
     options::{Common, Component},
+    output::Format,
     session::{Page, Session, Usage},
     status::ProcessReport,
 };
 
-/// Maximum number of Events shown.
+/// Maximum number of Events shown, unless the user wants all.
 const EVENTS: usize = 5;
 /// Beginning of the text about a wait for the budget. Numbers that change follow after a colon.
 const BUDGET: &str = "waits for the budget of ";
 /// Reasons that the adapter's budget or the vendor's rate limit causes.
 const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
-
-/// Flags of `cloudctl explain`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ExplainArgs {
-    #[command(subcommand)]
-    pub(crate) what: What,
-}
-
-/// The object to explain.
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum What {
-    /// A node: its initialisation and its routes
-    Node {
-        /// Name of the node
-        #[arg(value_parser = objects::name)]
-        name: String,
-    },
-    /// A Service: its load balancer
-    Service {
-        /// Name of the Service, with its namespace if that is not the kubeconfig's: [NAMESPACE/]NAME. If -n is set, which is the namespace
-        /// of the chart, the namespace of the Service is required
-        #[arg(value_name = "[NAMESPACE/]NAME", value_parser = objects::key)]
-        name: objects::Key,
-    },
-}
 
 /// Everything known about an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,23 +63,17 @@ pub struct OfBudget {
 }
 
 /// Reads the pages of all replicas and of the adapter, and objects from the API server.
-pub(crate) async fn read(common: &Common, what: &What, now: Timestamp) -> Result<ExplainReport, Usage> {
-    let controllers: &[Component] = match what {
-        What::Node { .. } => &[Component::NodeController, Component::RouteController],
-        What::Service { .. } => &[Component::ServiceController],
-    };
-    if let (What::Service { name }, Some(_)) = (what, &common.namespace) {
-        name.require_namespace().map_err(Usage)?;
-    }
+pub(crate) async fn read(
+    common: &Common,
+    args: &ExplainArgs,
+    now: Timestamp,
+) -> Result<ExplainReport, Usage> {
+    let asked = args.asked(common.namespace.as_deref()).map_err(Usage)?;
+    let controllers = asked.controllers();
     let components = [&[Component::CloudAdapter][..], controllers].concat();
     let mut session = Session::open(common, &components, now).await?;
-    let object = match what {
-        What::Node { name } => objects::Object::node(name),
-        What::Service { name } => {
-            let home = session.cluster.as_ref().map(|cluster| cluster.home.as_str());
-            objects::Object::service(name, home.unwrap_or("default"))
-        }
-    };
+    let home = session.cluster.as_ref().map(|cluster| cluster.home.as_str());
+    let object = asked.object(home.unwrap_or("default"));
     let path = format!("/explain?key={}", object.key());
     let pages = session.pages::<Explanation>(controllers, &path).await;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
@@ -110,7 +81,8 @@ pub(crate) async fn read(common: &Common, what: &What, now: Timestamp) -> Result
     if let Some(cluster) = &session.cluster {
         match objects::events(cluster, &object).await {
             Ok(events) => {
-                let first = events.len().saturating_sub(EVENTS);
+                let shown = if common.output == Format::Wide { events.len() } else { EVENTS };
+                let first = events.len().saturating_sub(shown);
                 report.events = events.into_iter().skip(first).collect();
             }
             Err(why) => session.missing.push(why),

@@ -69,15 +69,15 @@ pub(crate) fn key(text: &str) -> Result<Key, String> {
 }
 
 impl Key {
-    /// Refuses a name without a namespace if `-n` is set, because kubectl users would expect `-n` to be the object's namespace.
-    pub(crate) fn require_namespace(&self) -> Result<(), String> {
-        let Self { namespace, name } = self;
-        if namespace.is_some() {
-            return Ok(());
+    /// Returns the key in this namespace, which the user has named with `-n`.
+    pub(crate) fn within(self, namespace: Option<&str>) -> Result<Self, String> {
+        match (self.namespace.as_deref(), namespace) {
+            (Some(own), Some(other)) if own != other => {
+                Err(format!("invalid namespace '{other}': the Service is {own}/{}", self.name))
+            }
+            (None, Some(namespace)) => Ok(Self { namespace: Some(namespace.to_owned()), ..self }),
+            (_, None) | (Some(_), Some(_)) => Ok(self),
         }
-        Err(format!(
-            "service {name}: in which namespace? Write NAMESPACE/{name} (-n is where the chart is installed)"
-        ))
     }
 }
 

@@ -14,30 +14,33 @@ const NAMESPACE: &str = "kube-system";
 #[command(next_help_heading = "Common")]
 pub(crate) struct Common {
     /// Kubeconfig file for the API server [default: as for kubectl]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current context]
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, hide = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Namespace in which the chart is installed [default: kube-system]
-    #[arg(long, short, global = true, value_name = "NAME", value_parser = label)]
+    /// Namespace of the Service that `explain` shows [default: that of the context]
+    #[arg(long, short, global = true, hide = true, value_name = "NAME", value_parser = label)]
     pub(crate) namespace: Option<String>,
+    /// Namespace in which the chart is installed [default: kube-system]
+    #[arg(long, global = true, hide = true, value_name = "NAME", value_parser = label)]
+    pub(crate) release_namespace: Option<String>,
     /// Read the pages of a component at this URL instead of by port-forward, such as service-controller=http://10.0.0.1:10271. May be
     /// repeated, also for several replicas of a component
-    #[arg(long, global = true, value_name = "COMPONENT=URL")]
+    #[arg(long, global = true, hide = true, value_name = "COMPONENT=URL")]
     pub(crate) url: Vec<PagesUrl>,
     /// Format of the report
-    #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(long, short, global = true, hide = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
     /// When to use colours
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, global = true, hide = true, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) color: Color,
 }
 
 impl Common {
     /// The namespace of the release.
-    pub(crate) fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or(NAMESPACE)
+    pub(crate) fn release_namespace(&self) -> &str {
+        self.release_namespace.as_deref().unwrap_or(NAMESPACE)
     }
 }
 

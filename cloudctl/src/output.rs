@@ -19,6 +19,10 @@ pub(crate) enum Format {
     /// Human-readable tables
     #[default]
     Table,
+    /// Tables with everything that was read
+    Wide,
+    /// Only names, one a line
+    Name,
     /// JSON, for programs
     Json,
     /// YAML, for programs and for detailed reading
@@ -53,6 +57,11 @@ pub(crate) trait Report: Serialize {
     /// Writes the human-readable form. The list of missing things is added automatically.
     fn show(&self, paper: &mut Paper);
 
+    /// The names for `-o name`, as `explain` or another command accepts them.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What could not be read.
     fn missing(&self) -> &[Missing];
 
@@ -65,11 +74,13 @@ pub(crate) trait Report: Serialize {
 pub(crate) struct Paper {
     text: String,
     color: bool,
+    /// Whether the user wants to see everything that was read.
+    pub(crate) wide: bool,
 }
 
 impl Paper {
     pub(crate) fn new(color: bool) -> Self {
-        Self { text: String::new(), color }
+        Self { color, ..Self::default() }
     }
 
     /// Adds a line.
@@ -122,11 +133,16 @@ impl Paper {
 /// Writes a report in the requested format.
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
-        Format::Table => {
-            let mut paper = Paper::new(color);
+        Format::Table | Format::Wide => {
+            let mut paper = Paper { wide: format == Format::Wide, ..Paper::new(color) };
             report.show(&mut paper);
-            let missing = report.missing().iter().map(|it| format!("{}: {}", it.source, it.why));
-            paper.list("Missing", Tone::Bad, missing);
+            paper.list("Missing", Tone::Bad, lacks(report));
+            Ok(paper.text())
+        }
+        Format::Name => {
+            let mut paper = Paper::default();
+            report.names().iter().for_each(|name| paper.line(name));
+            lacks(report).for_each(|line| say(&format!("error: {line}")));
             Ok(paper.text())
         }
         Format::Json => {
@@ -135,6 +151,10 @@ pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyh
         }
         Format::Yaml => serde_saphyr::to_string(report).context("cannot write the report as YAML"),
     }
+}
+
+fn lacks(report: &impl Report) -> impl Iterator<Item = String> {
+    report.missing().iter().map(|it| format!("{}: {}", it.source, it.why))
 }
 
 /// Prints to standard output. A closed pipe is not an error.
@@ -173,6 +193,10 @@ mod tests {
             paper.line(EVIL);
         }
 
+        fn names(&self) -> Vec<String> {
+            vec![EVIL.to_owned()]
+        }
+
         fn missing(&self) -> &[Missing] {
             &self.missing
         }
@@ -185,7 +209,7 @@ mod tests {
     #[test]
     fn output_contains_no_foreign_control_characters() {
         let evil = Evil { missing: vec![Missing::new(EVIL, EVIL)] };
-        for format in [Format::Table, Format::Json, Format::Yaml] {
+        for format in [Format::Table, Format::Wide, Format::Name, Format::Json, Format::Yaml] {
             let text = written(&evil, format, false).expect("written");
             let obeyed = text.chars().find(|it| it.is_control() && *it != '\n');
             assert_eq!(obeyed, None, "{format:?}: {text:?}");

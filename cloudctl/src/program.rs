@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     adopt, clusters,
-    commands::{Command, EXAMPLES, Options},
+    commands::{Command, EXAMPLES, Options, command, common_options},
     complete, explain,
     orphans::{self, OrphansArgs},
     output::{self, Report, say},
@@ -33,7 +33,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         && asked == complete::ASKED
     {
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-        let printed = output::print(&complete::complete(Options::command(), &words));
+        let printed = output::print(&complete::complete(command(), &words));
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let options = match parsed(&args) {
@@ -55,7 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// If kubectl has called the program, the help shows `kubectl cloud`.
 fn parsed(args: &[OsString]) -> Result<Options, clap::Error> {
-    let mut command = Options::command();
+    let mut command = command();
     if is_plugin(args.first()) {
         let examples = EXAMPLES.replace("cloudctl ", "kubectl cloud ");
         command = command.bin_name("kubectl cloud").after_help(examples);
@@ -82,6 +82,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     )]
     let now = Timestamp::now();
     let common = &options.common;
+    options.command.check(common)?;
     match &options.command {
         Command::Status => finish(options, &status::read(common, now).await?),
         Command::Plan => finish(options, &plan::read(common, now).await?),
@@ -89,8 +90,12 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
         Command::Orphans(args) => orphans(options, args, now).await,
         Command::Clusters => finish(options, &clusters::read(common, now).await?),
         Command::Completions { shell } => completions(*shell),
+        Command::Options => {
+            output::print(&common_options())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Limits(args) => finish(options, &args.report()?),
-        Command::Explain(args) => finish(options, &explain::read(common, &args.what, now).await?),
+        Command::Explain(args) => finish(options, &explain::read(common, args, now).await?),
     }
 }
 
@@ -120,7 +125,8 @@ fn interrupted() -> impl Future<Output = ()> {
 /// Prints the completion script of a shell.
 fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Options::command(), "cloudctl", &mut text);
+    let mut command = Options::command().mut_args(|arg| arg.hide(false));
+    clap_complete::generate(shell, &mut command, "cloudctl", &mut text);
     output::print(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }

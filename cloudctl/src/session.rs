@@ -96,16 +96,16 @@ impl Session {
         let has_url = |component: &&Component| common.url.iter().any(|it| it.component == **component);
         let by_pod: Vec<Component> = components.iter().filter(|it| !has_url(it)).copied().collect();
         if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
-            match pods(cluster, common.namespace()).await {
+            match pods(cluster, common.release_namespace()).await {
                 Ok(pods) => {
-                    let installed = installed(cluster, &pods, &by_pod, common.namespace()).await;
-                    let (found, lacking) = of_pods(&pods, &installed, common.namespace());
+                    let installed = installed(cluster, &pods, &by_pod, common.release_namespace()).await;
+                    let (found, lacking) = of_pods(&pods, &installed, common.release_namespace());
                     processes.extend(found);
                     missing.extend(lacking);
                     if installed.is_empty() && processes.is_empty() {
                         let why = format!(
                             "none of the controllers and adapters is installed in {}",
-                            common.namespace()
+                            common.release_namespace()
                         );
                         missing.push(Missing::new("controllers", why));
                     }
@@ -114,7 +114,7 @@ impl Session {
             }
         }
         processes.sort();
-        Ok(Self { cluster, namespace: common.namespace().to_owned(), processes, missing, now })
+        Ok(Self { cluster, namespace: common.release_namespace().to_owned(), processes, missing, now })
     }
 
     /// Returns everything that could not be found or read, without repetitions.
@@ -207,10 +207,10 @@ async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
     names.dedup();
     let why = match names.first() {
         Some(first) => {
-            format!("not found in {namespace}, but in {}: use -n {first}", names.join(", "))
+            format!("not found in {namespace}, but in {}: use --release-namespace {first}", names.join(", "))
         }
         None => format!(
-            "not found in {namespace}: use -n NAMESPACE, or --url COMPONENT=URL for processes outside of the cluster"
+            "not found in {namespace}: use --release-namespace NAMESPACE, or --url COMPONENT=URL for processes outside of the cluster"
         ),
     };
     Err(Missing::new("pods of the Helm release", why))

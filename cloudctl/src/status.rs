@@ -82,7 +82,7 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport
         session.missing.push(why);
         Vec::new()
     });
-    let named = common.namespace.is_some() && session.cluster.is_some();
+    let named = common.release_namespace.is_some() && session.cluster.is_some();
     if named && !controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
         session.missing.extend(elsewhere(&session.namespace, &leases));
     }
@@ -95,7 +95,7 @@ fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
     let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
     let found = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
     let why = format!(
-        "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use -n NAMESPACE"
+        "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use --release-namespace NAMESPACE"
     );
     (!found).then(|| Missing::new("leases", why))
 }

@@ -52,12 +52,16 @@ fn wrong_usage_exits_with_2_and_names_the_fix() {
         (&["explain", "service"], "[NAMESPACE/]NAME"),
         (&["explain", "node", "a/b"], "lower case letters"),
         (&["status", "--url", "adapter=http://a:1"], "cloud-adapter, node-controller"),
-        (&["status", "-o", "xml"], "table, json, yaml"),
+        (&["status", "-o", "xml"], "table, wide, name, json, yaml"),
         (&["status", "--kubeconfig", "/nowhere/config"], "--kubeconfig /nowhere/config: cannot be read"),
         (&["status", "--kubeconfig", "CONFIG", "--context", "elsewhere"], "it has: here, there"),
-        (&["status", "-n", ""], "--namespace <NAME>"),
+        (&["status", "--release-namespace", ""], "--release-namespace <NAME>"),
         (&["status", "--namespace", "a b"], "--namespace <NAME>"),
-        (&["-n", "shop", "explain", "service", "mine"], "service mine: in which namespace? Write"),
+        (&["-n", "shop", "explain", "service", "a/mine"], "invalid namespace 'shop': the Service is a/mine"),
+        (&["explain", "pod/a"], "unknown type 'pod/a', use one of: node, service"),
+        (&["status", "-n", "ccm"], "--release-namespace is where the chart is installed"),
+        (&["status", "-o", "name"], "this command prints table, wide, json, yaml"),
+        (&["plan", "-o", "wide"], "this command prints table, name, json, yaml"),
         (&["orphans", "some-uid"], "--delete"),
         (&["orphans", "--delete", "--kubeconfig", "CONFIG"], "or --all"),
         (&["orphans", "--delete", "--all", "--kubeconfig", "CONFIG"], "add --yes"),
@@ -195,6 +199,15 @@ fn yaml_output_is_valid() {
     let (code, out, _) = said(&["clusters", "-o", "yaml"]);
     let report: ClustersReport = serde_saphyr::from_str(&out).expect("YAML");
     assert_eq!((code, report.missing.len()), (1, 1), "{out}");
+}
+
+#[test]
+fn common_options_are_printed() {
+    let (code, out, _) = said(&["options"]);
+    assert!(
+        code == 0 && out.contains("-o, --output <FORMAT>") && out.contains("--release-namespace"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -21,16 +21,17 @@ const FAMILIES: [(&str, &[&[&str]]); 5] = [
     ("All adapters", &[&["adapter-openstack"], &["adapter-sim"]]),
     ("", &[&["service-controller", "self-test"]]),
     ("", &[&["simcloud"], &["adapter-conformance"]]),
-    ("All commands of cloudctl", &CLOUDCTL),
+    ("", &CLOUDCTL),
 ];
 
 /// The command lines that print help, one for each subcommand.
-const CLOUDCTL: [&[&str]; 7] = [
+const CLOUDCTL: [&[&str]; 8] = [
+    &["cloudctl", "options"],
     &["cloudctl", "status"],
     &["cloudctl", "plan"],
     &["cloudctl", "adopt"],
     &["cloudctl", "clusters"],
-    &["cloudctl", "explain", "service"],
+    &["cloudctl", "explain"],
     &["cloudctl", "orphans"],
     &["cloudctl", "limits", "simulate"],
 ];

@@ -10,7 +10,7 @@ use crate::{
     words::{NOTHING, age, many},
 };
 
-/// Maximum number of names on a line.
+/// Maximum number of names on a line, unless the user wants all.
 const NAMES: usize = 5;
 
 impl Report for AdoptReport {
@@ -68,6 +68,7 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
         }
     };
     table.row(["Lease".into(), unread(LEASES).unwrap_or(lease)]);
+    let named = |names: &[String]| named(names, if paper.wide { usize::MAX } else { NAMES });
     table.row(["pods".into(), unread(PODS).unwrap_or_else(|| named(&former.pods))]);
     table.row([
         "Services with a load balancer".into(),
@@ -78,12 +79,12 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
 }
 
 /// Formats the number of objects, and the first of them.
-fn named(names: &[String]) -> Cell {
+fn named(names: &[String], most: usize) -> Cell {
     if names.is_empty() {
         return Cell::new(Tone::Dim, "none");
     }
-    let shown: Vec<&str> = names.iter().take(NAMES).map(String::as_str).collect();
-    let more = if names.len() > NAMES { ", ..." } else { "" };
+    let shown: Vec<&str> = names.iter().take(most).map(String::as_str).collect();
+    let more = if names.len() > most { ", ..." } else { "" };
     format!("{}: {}{more}", names.len(), shown.join(", ")).into()
 }
 

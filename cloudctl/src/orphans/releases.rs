@@ -54,7 +54,7 @@ pub(super) async fn why_not_read(session: &Session) -> Option<Missing> {
         Ok(_others) => {
             let why = format!(
                 "Lease {lease} not found in {namespace}, so no service-controller would read the \
-                 ConfigMap: use -n NAMESPACE"
+                 ConfigMap: use --release-namespace NAMESPACE"
             );
             Some(Missing::new("leases", why))
         }
@@ -91,7 +91,9 @@ mod tests {
         let others = ["cloud-node-controller", "cloud-adapter"];
         let why = why_not_read(&session(200, &others)).await.expect("no service-controller reads it");
         assert!(
-            why.source == "leases" && why.why.contains("in ccm") && why.why.contains("-n NAMESPACE"),
+            why.source == "leases"
+                && why.why.contains("in ccm")
+                && why.why.contains("--release-namespace NAMESPACE"),
             "{why:?}"
         );
         let shard = ["cloud-node-controller", "cloud-service-controller-1"];

@@ -29,6 +29,10 @@ impl Report for OrphansReport {
         paper.list("Not known yet", Tone::Warn, self.gaps.iter().cloned());
     }
 
+    fn names(&self) -> Vec<String> {
+        self.orphans.iter().map(|it| it.uid.clone()).collect()
+    }
+
     fn missing(&self) -> &[Missing] {
         &self.missing
     }

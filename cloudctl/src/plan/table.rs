@@ -19,6 +19,16 @@ impl Report for PlanReport {
         incomplete(self, paper);
     }
 
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .objects
+            .iter()
+            .map(|it| format!("{}/{}", it.what.kind.to_lowercase(), it.what.key))
+            .collect();
+        names.dedup();
+        names
+    }
+
     fn missing(&self) -> &[Missing] {
         &self.missing
     }

@@ -26,6 +26,9 @@ impl Report for StatusReport {
         if !self.shards.is_empty() {
             shards(self, paper);
         }
+        if paper.wide {
+            waits(self, paper);
+        }
         paper.list("Not well", Tone::Bad, self.troubles.iter().cloned());
     }
 
@@ -166,6 +169,22 @@ fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
             duration(page.queue.oldest_seconds).into(),
             Cell::new(unsettled, page.unsettled.to_string()),
             link,
+        ]);
+    }
+    paper.table(&table, 2);
+}
+
+/// The objects that wait, of each controller those that have waited longest.
+fn waits(report: &StatusReport, paper: &mut Paper) {
+    paper.heading("Waiting objects");
+    let mut table = Table::new(&["KIND", "NAME", "FOR", "WAITS FOR"]);
+    let all = report.controllers.iter().flat_map(|it| &it.page.waits);
+    for it in all {
+        table.row([
+            it.kind.as_str().into(),
+            it.key.as_str().into(),
+            age(report.at, it.since).into(),
+            Cell::if_any(Tone::Plain, it.waits_for.as_deref()),
         ]);
     }
     paper.table(&table, 2);

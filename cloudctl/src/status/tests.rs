@@ -72,7 +72,10 @@ fn a_namespace_without_controller_leases_is_reported() {
     assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
     for leases in [&one("cloud-adapter")[..], &one("another-program"), &[]] {
         let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
-        assert!(why.contains("in nope: if the chart is installed elsewhere, use -n"), "{why}");
+        assert!(
+            why.contains("in nope: if the chart is installed elsewhere, use --release-namespace"),
+            "{why}"
+        );
     }
 }
 
