@@ -24,12 +24,11 @@ use crate::{
     http::{self, HttpResponse},
     kubeconfig::{Unconnected, config},
     missing::Missing,
+    release,
 };
 
 /// Time limit for a request to the API server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The label of all pods of the chart. Source: helm/cloud-controllers/templates/_helpers.tpl, `selectorLabels`.
-const CHART_LABEL: &str = "app.kubernetes.io/name=cloud-controllers";
 
 /// Seconds since the last renewal after which a Lease counts as not held. This is longer than any Lease lasts, because clocks differ.
 const LEASE_EXPIRY_SECONDS: i64 = 30;
@@ -38,6 +37,9 @@ const PODS: &str = "pods";
 
 /// The name of the API server in the list of what is missing.
 pub(crate) const API_SERVER: &str = "API server";
+
+/// A Deployment, without its spec.
+pub(crate) type Deployed = PartialObjectMeta<Deployment>;
 
 /// A connection to the API server.
 pub(crate) struct Cluster {
@@ -97,21 +99,18 @@ impl Cluster {
         Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
     }
 
-    /// Lists the pods of the release, in one namespace or in all.
+    /// Lists the pods of releases, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
-        let pods =
-            self.ask(PODS, async { api.list(&ListParams::default().labels(CHART_LABEL)).await }).await?;
-        Ok(pods.items)
+        let of_chart = ListParams::default().labels(&release::selector());
+        Ok(self.ask(PODS, async { api.list(&of_chart).await }).await?.items)
     }
 
-    /// Lists the Deployments of the release.
-    pub(crate) async fn deployments(
-        &self,
-        namespace: &str,
-    ) -> Result<Vec<PartialObjectMeta<Deployment>>, Missing> {
-        let api: Api<Deployment> = self.namespaced(namespace);
-        let of_chart = ListParams::default().labels(CHART_LABEL);
+    /// Lists the Deployments of releases, in one namespace or in all.
+    pub(crate) async fn deployments(&self, namespace: Option<&str>) -> Result<Vec<Deployed>, Missing> {
+        let api: Api<Deployment> =
+            namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
+        let of_chart = ListParams::default().labels(&release::selector());
         Ok(self.ask("deployments", async { api.list_metadata(&of_chart).await }).await?.items)
     }
 

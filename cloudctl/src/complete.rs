@@ -130,6 +130,7 @@ mod tests {
                     "--kubeconfig",
                     "--context",
                     "--namespace",
+                    "--release",
                     "--release-namespace",
                     "--url",
                     "--output",

@@ -5,6 +5,7 @@
 //! access to the cloud. It lists at the end what could not be read, and shows everything else.
 //!
 //! - `options`: the flags.
+//! - `release`: the release of the chart whose objects are read.
 //! - `session`: the processes that are read, and the ways to reach them: `cluster`, `kubeconfig`, `http`.
 //! - One module per command: reads pages and objects, builds the report in a pure function, and formats it for users.
 //! - `output`: reports as tables, JSON or YAML.
@@ -28,6 +29,7 @@ mod orphans;
 mod output;
 mod plan;
 mod program;
+mod release;
 mod session;
 mod status;
 mod words;

@@ -10,7 +10,7 @@ use crate::output::{Color, Format};
 const NAMESPACE: &str = "kube-system";
 
 /// Flags of all commands.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Common")]
 pub(crate) struct Common {
     /// Kubeconfig file for the API server [default: as for kubectl]
@@ -22,7 +22,10 @@ pub(crate) struct Common {
     /// Namespace of the Service that `explain` shows [default: that of the context]
     #[arg(long, short, global = true, hide = true, value_name = "NAME", value_parser = label)]
     pub(crate) namespace: Option<String>,
-    /// Namespace in which the chart is installed [default: kube-system]
+    /// Name of the Helm release, if there are several [default: the only one]
+    #[arg(long, global = true, hide = true, value_name = "NAME", value_parser = label)]
+    pub(crate) release: Option<String>,
+    /// Namespace in which the chart is installed [default: kube-system, else the only one with a release]
     #[arg(long, global = true, hide = true, value_name = "NAME", value_parser = label)]
     pub(crate) release_namespace: Option<String>,
     /// Read the pages of a component at this URL instead of by port-forward, such as service-controller=http://10.0.0.1:10271. May be

@@ -90,7 +90,9 @@ async fn read_pages(session: &mut Session) -> OrphansReport {
 
 /// Returns the processes of service-controller.
 pub(crate) async fn open(common: &Common, now: Timestamp) -> Result<Session, Usage> {
-    Session::open(common, &[Component::ServiceController], now).await
+    let mut session = Session::open(common, &[Component::ServiceController], now).await?;
+    session.locate(common).await?;
+    Ok(session)
 }
 
 /// Builds the report from the pages.

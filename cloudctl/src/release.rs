@@ -56,7 +56,11 @@ impl Release {
         let component = component_of(object)?;
         let prefix = object.name_any().split_once(component.name()).map(|(prefix, _)| prefix.to_owned());
         let name = object.labels().get(INSTANCE).cloned();
-        Some(Self { namespace: object.namespace().unwrap_or_default(), name, prefix: prefix.unwrap_or_default() })
+        Some(Self {
+            namespace: object.namespace().unwrap_or_default(),
+            name,
+            prefix: prefix.unwrap_or_default(),
+        })
     }
 
     /// Whether an object belongs to the release, according to its labels.
@@ -263,12 +267,17 @@ mod tests {
         let cluster = Cluster::answering(200, &answer);
         let common = Common::default();
         let refused = find(&cluster, &common).await.expect_err("one must be chosen");
-        assert!(matches!(&refused, NotFound::Usage(Usage(why)) if why.contains("one in kube-system, two in kube-system")));
+        assert!(
+            matches!(&refused, NotFound::Usage(Usage(why)) if why.contains("one in kube-system, two in kube-system"))
+        );
         let common = Common { release: Some("two".to_owned()), ..common };
         let found = find(&cluster, &common).await.expect("it is chosen");
         assert_eq!((found.release.name.as_deref(), found.pods.len()), (Some("two"), 1));
         let common = Common { release: Some("three".to_owned()), ..common };
         let Err(NotFound::Missing(why)) = find(&cluster, &common).await else { panic!("there is none") };
-        assert!(why.why.contains("release three not found") && why.why.contains("two in kube-system"), "{why:?}");
+        assert!(
+            why.why.contains("release three not found") && why.why.contains("two in kube-system"),
+            "{why:?}"
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use kube::ResourceExt as _;
 use tokio::time::timeout;
 
 use self::pages::{Signed, read};
@@ -20,6 +20,7 @@ use crate::{
     kubeconfig::Unconnected,
     missing::Missing,
     options::{Common, Component, PagesUrl},
+    release::{self, Found, NotFound, Release, component_of},
 };
 
 /// Time limit for a page that needs no calls.
@@ -30,16 +31,14 @@ const PLAN_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_CONCURRENT: usize = 8;
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
-/// The label that names a pod's component.
-const COMPONENT: &str = "app.kubernetes.io/component";
 
 /// The processes and the API server that a command reads from.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// The API server. `None`: the program is not connected; `missing` has the cause.
     pub(crate) cluster: Option<Cluster>,
-    /// The namespace of the release.
-    pub(crate) namespace: String,
+    /// The release of the chart that is read.
+    pub(crate) release: Release,
     /// The processes, sorted by component and name.
     pub(crate) processes: Vec<Process>,
     /// What could not be found or read so far.
@@ -95,26 +94,30 @@ impl Session {
         processes.retain(|process| components.contains(&process.component));
         let has_url = |component: &&Component| common.url.iter().any(|it| it.component == **component);
         let by_pod: Vec<Component> = components.iter().filter(|it| !has_url(it)).copied().collect();
+        let mut release = Release::within(common.release_namespace());
         if let (Some(cluster), false) = (&cluster, by_pod.is_empty()) {
-            match pods(cluster, common.release_namespace()).await {
-                Ok(pods) => {
-                    let installed = installed(cluster, &pods, &by_pod, common.release_namespace()).await;
-                    let (found, lacking) = of_pods(&pods, &installed, common.release_namespace());
-                    processes.extend(found);
+            match release::find(cluster, common).await {
+                Ok(found) => {
+                    let installed = installed(&found, &by_pod);
+                    let (of_release, lacking) = of_pods(&found.pods, &installed, &found.release.namespace);
+                    processes.extend(of_release);
                     missing.extend(lacking);
-                    if installed.is_empty() && processes.is_empty() {
-                        let why = format!(
-                            "none of the controllers and adapters is installed in {}",
-                            common.release_namespace()
-                        );
-                        missing.push(Missing::new("controllers", why));
-                    }
+                    release = found.release;
                 }
-                Err(why) => missing.push(why),
+                Err(NotFound::Missing(why)) => missing.push(why),
+                Err(NotFound::Usage(why)) => return Err(why),
             }
         }
         processes.sort();
-        Ok(Self { cluster, namespace: common.release_namespace().to_owned(), processes, missing, now })
+        Ok(Self { cluster, release, processes, missing, now })
+    }
+
+    /// Finds the release also if all processes are read at URLs.
+    pub(crate) async fn locate(&mut self, common: &Common) -> Result<(), Usage> {
+        if let (Some(cluster), None) = (&self.cluster, &self.release.name) {
+            self.release = release::locate(cluster, common).await?;
+        }
+        Ok(())
     }
 
     /// Returns everything that could not be found or read, without repetitions.
@@ -195,58 +198,24 @@ impl Process {
     }
 }
 
-/// Lists the pods in the namespace. If it has none, the error names the namespaces that have some.
-async fn pods(cluster: &Cluster, namespace: &str) -> Result<Vec<Pod>, Missing> {
-    let pods = cluster.pods(Some(namespace)).await?;
-    if !pods.is_empty() {
-        return Ok(pods);
-    }
-    let elsewhere = cluster.pods(None).await.unwrap_or_default();
-    let mut names: Vec<String> = elsewhere.iter().filter_map(Pod::namespace).collect();
-    names.sort();
-    names.dedup();
-    let why = match names.first() {
-        Some(first) => {
-            format!("not found in {namespace}, but in {}: use --release-namespace {first}", names.join(", "))
-        }
-        None => format!(
-            "not found in {namespace}: use --release-namespace NAMESPACE, or --url COMPONENT=URL for processes outside of the cluster"
-        ),
-    };
-    Err(Missing::new("pods of the Helm release", why))
-}
-
 /// Returns these components, except controllers that are disabled in the chart, which have no Deployment. Without permission to list
 /// Deployments, returns all of them.
-async fn installed(
-    cluster: &Cluster,
-    pods: &[Pod],
-    components: &[Component],
-    namespace: &str,
-) -> Vec<Component> {
-    let runs = |component: &Component| pods.iter().any(|pod| is_of(pod, *component));
-    if components.iter().all(runs) {
-        return components.to_vec();
-    }
-    let Ok(deployments) = cluster.deployments(namespace).await else { return components.to_vec() };
+fn installed(found: &Found, components: &[Component]) -> Vec<Component> {
+    let Some(deployments) = &found.deployments else { return components.to_vec() };
     let stays = |component: &&Component| {
         // An adapter may run outside of the release.
         **component == Component::CloudAdapter
-            || runs(component)
-            || deployments.iter().any(|it| is_of(it, **component))
+            || found.pods.iter().any(|it| component_of(it) == Some(**component))
+            || deployments.iter().any(|it| component_of(it) == Some(**component))
     };
     components.iter().filter(stays).copied().collect()
-}
-
-fn is_of(object: &impl ResourceExt, component: Component) -> bool {
-    object.labels().get(COMPONENT).is_some_and(|it| it == component.name())
 }
 
 /// Returns the processes of these components that have pages, and what is missing.
 fn of_pods(pods: &[Pod], components: &[Component], namespace: &str) -> (Vec<Process>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for &component in components {
-        let its: Vec<&Pod> = pods.iter().filter(|pod| is_of(*pod, component)).collect();
+        let its: Vec<&Pod> = pods.iter().filter(|pod| component_of(*pod) == Some(component)).collect();
         if its.is_empty() {
             missing.push(Missing::new(component.name(), no_pod(component, namespace)));
         }

@@ -13,6 +13,7 @@ use crate::{
     cluster::is_held,
     missing::Missing,
     options::{Common, Component},
+    release::Release,
     session::{Page, Process, Session, Usage},
     words,
 };
@@ -72,10 +73,11 @@ pub struct Shard {
 pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport, Usage> {
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
+    session.locate(common).await?;
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     let controllers = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let leases = match &session.cluster {
-        Some(cluster) => cluster.leases(&session.namespace).await,
+        Some(cluster) => cluster.leases(&session.release.namespace).await,
         None => Ok(Vec::new()),
     };
     let leases = leases.unwrap_or_else(|why| {
@@ -84,16 +86,17 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport
     });
     let named = common.release_namespace.is_some() && session.cluster.is_some();
     if named && !controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
-        session.missing.extend(elsewhere(&session.namespace, &leases));
+        session.missing.extend(elsewhere(&session.release, &leases));
     }
     Ok(report(&session, adapters, controllers, &leases))
 }
 
 /// Returns why the given namespace may be wrong. If all pages are at URLs, no other check finds such a mistake. `None`: a controller has
 /// Leases in the namespace.
-fn elsewhere(namespace: &str, leases: &[Lease]) -> Option<Missing> {
-    let names = || leases.iter().filter_map(|it| it.metadata.name.as_deref());
-    let found = Component::CONTROLLERS.iter().any(|it| names().any(|name| name.starts_with(it.lease())));
+fn elsewhere(release: &Release, leases: &[Lease]) -> Option<Missing> {
+    let found = |it: &Component| leases.iter().any(|lease| release.shard(*it, lease).is_some());
+    let found = Component::CONTROLLERS.iter().any(found);
+    let namespace = &release.namespace;
     let why = format!(
         "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use --release-namespace NAMESPACE"
     );
@@ -109,7 +112,7 @@ fn report(
 ) -> StatusReport {
     let adapters = reports(adapters);
     let controllers = reports(controllers);
-    let shards = shards(&controllers, leases, session.now);
+    let shards = shards(&session.release, &controllers, leases, session.now);
     let missing = session.lacks();
     let mut troubles = Vec::new();
     troubles.extend(of_adapters(&adapters));
@@ -117,7 +120,7 @@ fn report(
     troubles.extend(controllers.iter().flat_map(|it| long_waits(it, session.now)));
     troubles.extend(shards.iter().filter(|it| it.holder.is_none()).map(unheld));
     troubles.extend(controllers.iter().filter(|it| is_idle(&it.page, &shards)).map(idle));
-    let (namespace, at) = (session.namespace.clone(), session.now);
+    let (namespace, at) = (session.release.namespace.clone(), session.now);
     StatusReport { namespace, at, adapters, controllers, shards, troubles, missing }
 }
 
@@ -126,13 +129,18 @@ fn reports<T>(pages: Vec<Page<T>>) -> Vec<ProcessReport<T>> {
 }
 
 /// Returns the shards according to the Leases; if the Leases cannot be read, according to the replicas.
-fn shards(controllers: &[ProcessReport<ControllerStatus>], leases: &[Lease], now: Timestamp) -> Vec<Shard> {
+fn shards(
+    release: &Release,
+    controllers: &[ProcessReport<ControllerStatus>],
+    leases: &[Lease],
+    now: Timestamp,
+) -> Vec<Shard> {
     let mut all = Vec::new();
     for component in [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat() {
         let its = || controllers.iter().filter(|it| it.page.controller == component.name());
         let said = its().map(|it| it.page.shards).max();
-        let mut of_leases: Vec<Shard> =
-            leases.iter().filter_map(|lease| of_lease(component, lease, now)).collect();
+        let shard = |lease| Some(of_lease(component, release.shard(component, lease)?, lease, now));
+        let mut of_leases: Vec<Shard> = leases.iter().filter_map(shard).collect();
         of_leases.sort_by_key(|it| it.shard);
         // Leases of a former number of shards may still exist; they need no holder.
         of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
@@ -148,16 +156,14 @@ fn shards(controllers: &[ProcessReport<ControllerStatus>], leases: &[Lease], now
     all
 }
 
-/// Returns the shard of this component that a Lease is for, if it is for one.
-fn of_lease(component: Component, lease: &Lease, now: Timestamp) -> Option<Shard> {
-    let rest = lease.metadata.name.as_deref()?.strip_prefix(component.lease())?;
-    let shard = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+/// Returns the shard that a Lease is for, with its holder.
+fn of_lease(component: Component, shard: u32, lease: &Lease, now: Timestamp) -> Shard {
     let spec = lease.spec.clone().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|MicroTime(at)| *at);
     let held = is_held(&spec, now);
     let holder = spec.holder_identity.filter(|_| held);
     let since = spec.acquire_time.map(|MicroTime(at)| at).filter(|_| holder.is_some());
-    Some(Shard { controller: component.name().to_owned(), shard, holder, since, renewed })
+    Shard { controller: component.name().to_owned(), shard, holder, since, renewed }
 }
 
 fn unheld(shard: &Shard) -> String {

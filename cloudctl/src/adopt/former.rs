@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cluster::{Cluster, is_held},
     missing::Missing,
+    release::component_of,
 };
 
 /// Namespace and name of the Lease of the other cloud controller manager. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
@@ -25,8 +26,6 @@ const NAME: &str = "cloud-controller-manager";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The taint that kubelets set on nodes that no cloud provider has initialised.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// The label of the pods of this project's chart.
-const CHART_LABEL: (&str, &str) = ("app.kubernetes.io/name", "cloud-controllers");
 
 /// The resources that are read.
 pub(super) const LEASES: &str = "leases";
@@ -116,7 +115,7 @@ fn lease(lease: Lease, now: Timestamp) -> FormerLease {
 
 /// Whether a pod looks like the former cloud controller manager, by its program or its cloud provider.
 fn is_former_ccm(pod: &Pod) -> bool {
-    if pod.labels().get(CHART_LABEL.0).is_some_and(|it| it == CHART_LABEL.1) {
+    if component_of(pod).is_some() {
         return false;
     }
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -146,6 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::release::COMPONENT;
 
     #[test]
     fn it_runs_while_its_lease_is_renewed() {
@@ -164,13 +164,13 @@ mod tests {
     fn a_former_ccm_is_recognised_by_its_command() {
         let pod = |label: &str, command: &[&str], args: &[&str]| {
             let container = json!({ "name": "it", "command": command, "args": args });
-            let pod = json!({ "metadata": { "labels": { CHART_LABEL.0: label } }, "spec": { "containers": [container] } });
+            let pod = json!({ "metadata": { "labels": { COMPONENT: label } }, "spec": { "containers": [container] } });
             serde_json::from_value::<Pod>(pod).expect("a pod")
         };
         assert!(is_former_ccm(&pod("ccm", &["/bin/openstack-cloud-controller-manager"], &[])));
         assert!(is_former_ccm(&pod("ccm", &[], &["--v=2", "--cloud-provider=openstack"])));
         assert!(!is_former_ccm(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
-        assert!(!is_former_ccm(&pod("cloud-controllers", &[], &["--cloud-provider=openstack"])));
+        assert!(!is_former_ccm(&pod("cloud-adapter", &[], &["--cloud-provider=openstack"])));
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     let interrupted = interrupted();
     let keys: BTreeMap<&str, Value> = chosen.iter().map(|it| (it.uid.as_str(), json!(it.key))).collect();
     let named = match &session.cluster {
-        Some(cluster) => write(cluster, &session.namespace, &json!(keys)).await,
+        Some(cluster) => write(cluster, &session.release.namespace, &json!(keys)).await,
         // The missing connection has already been reported.
         None => return Ok(Outcome { left: chosen, missing, ..Outcome::default() }),
     };
@@ -115,7 +115,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
     }
     say(&format!(
         "ConfigMap {}/{NAME} now permits the deletion; service-controller deletes the load balancers.",
-        session.namespace
+        session.release.namespace
     ));
     let mut outcome = Outcome { left: chosen.clone(), ..Outcome::default() };
     outcome.interrupted = tokio::select! {
@@ -219,10 +219,10 @@ async fn withdraw(session: &Session, mut outcome: Outcome) -> Outcome {
     if let (Some(cluster), false) = (&session.cluster, outcome.gone.is_empty()) {
         let keys: BTreeMap<&str, Value> =
             outcome.gone.iter().map(|uid| (uid.as_str(), Value::Null)).collect();
-        outcome.missing.extend(write(cluster, &session.namespace, &json!(keys)).await.err());
+        outcome.missing.extend(write(cluster, &session.release.namespace, &json!(keys)).await.err());
     }
     if !outcome.left.is_empty() {
-        let map = format!("ConfigMap {}/{NAME}", session.namespace);
+        let map = format!("ConfigMap {}/{NAME}", session.release.namespace);
         say(&format!(
             "{map} still permits deletions ({}): service-controller will delete these load balancers as soon as possible; \
             to keep them, remove their keys",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, ResourceExt as _,
+    Api,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ pub(super) const NAME: &str = "cloud-controllers-orphans";
 pub(super) async fn read(session: &Session) -> Result<BTreeMap<String, String>, Missing> {
     // The missing connection has already been reported.
     let Some(cluster) = &session.cluster else { return Ok(BTreeMap::new()) };
-    let maps: Api<ConfigMap> = cluster.namespaced(&session.namespace);
-    let what = format!("ConfigMap {}/{NAME}", session.namespace);
+    let maps: Api<ConfigMap> = cluster.namespaced(&session.release.namespace);
+    let what = format!("ConfigMap {}/{NAME}", session.release.namespace);
     let map = cluster.ask(&what, maps.get_opt(NAME)).await?;
     Ok(map.and_then(|map| map.data).unwrap_or_default())
 }
@@ -44,13 +44,14 @@ pub(super) async fn write(cluster: &Cluster, namespace: &str, keys: &Value) -> R
 
 /// Returns why no service-controller would read a release in this namespace. `None`: a service-controller runs in it.
 pub(super) async fn why_not_read(session: &Session) -> Option<Missing> {
-    let Session { cluster: Some(cluster), namespace, processes, .. } = session else { return None };
+    let Session { cluster: Some(cluster), release, processes, .. } = session else { return None };
     if processes.iter().any(|it| it.component == Component::ServiceController && it.is_pod()) {
         return None;
     }
-    let lease = Component::ServiceController.lease();
+    let of = Component::ServiceController;
+    let (lease, namespace) = (of.lease(), &release.namespace);
     match cluster.leases(namespace).await {
-        Ok(all) if all.iter().any(|it| it.name_any().starts_with(lease)) => None,
+        Ok(all) if all.iter().any(|it| release.shard(of, it).is_some()) => None,
         Ok(_others) => {
             let why = format!(
                 "Lease {lease} not found in {namespace}, so no service-controller would read the \
@@ -67,7 +68,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::session::Process;
+    use crate::{release::Release, session::Process};
 
     fn session(status: u16, leases: &[&str]) -> Session {
         let leases: Vec<Value> = leases.iter().map(|name| json!({ "metadata": { "name": name } })).collect();
@@ -79,7 +80,7 @@ mod tests {
         };
         Session {
             cluster: Some(Cluster::answering(status, &answer)),
-            namespace: "ccm".to_owned(),
+            release: Release::within("ccm"),
             processes: vec![Process::fake(Component::ServiceController, "http://a:1")],
             missing: Vec::new(),
             now: Timestamp::UNIX_EPOCH,

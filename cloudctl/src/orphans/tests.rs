@@ -6,12 +6,19 @@ use serde_json::json;
 use super::*;
 use crate::{
     output::{Format, Report as _, written},
+    release::Release,
     session::Process,
 };
 
 fn session() -> Session {
     let now = "2026-01-02T03:04:05Z".parse().expect("a time");
-    Session { cluster: None, namespace: "ccm".to_owned(), processes: Vec::new(), missing: Vec::new(), now }
+    Session {
+        cluster: None,
+        release: Release::within("ccm"),
+        processes: Vec::new(),
+        missing: Vec::new(),
+        now,
+    }
 }
 
 fn page(orphans: &serde_json::Value, more: u64) -> Page<ControllerStatus> {

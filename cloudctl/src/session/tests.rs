@@ -5,6 +5,7 @@ use serde_json::json;
 use telemetry::report::{AdapterStatus, ControllerStatus, Explanation};
 
 use super::*;
+use crate::release::COMPONENT;
 
 fn pod(component: &str, name: &str, phase: &str, port: &str) -> Pod {
     serde_json::from_value(json!({
@@ -40,25 +41,23 @@ fn each_pod_of_a_component_is_a_process_or_is_missing() {
     );
 }
 
-#[tokio::test]
-async fn a_controller_without_a_deployment_is_disabled() {
-    let pods = [pod("service-controller", "sc-1", "Running", "http")];
+#[test]
+fn a_controller_without_a_deployment_is_disabled() {
+    let pods = vec![pod("service-controller", "sc-1", "Running", "http")];
     let components =
         [Component::CloudAdapter, Component::NodeController, Component::RouteController, SERVICES];
-    let deployed = ["service-controller", "node-controller"];
-    let answer = json!({
-        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {},
-        "items": deployed.map(|name| json!({ "metadata": { "name": name, "labels": { COMPONENT: name } } })),
+    let deployed = ["service-controller", "node-controller"].map(|name| {
+        let metadata = json!({ "name": name, "labels": { COMPONENT: name } });
+        serde_json::from_value(json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata }))
+            .expect("a Deployment")
     });
-    let cluster = Cluster::answering(200, &answer);
-    let found = installed(&cluster, &pods, &components, "ccm").await;
-    assert_eq!(found, [Component::CloudAdapter, Component::NodeController, SERVICES]);
-    let forbidden = Cluster::answering(403, &json!({ "kind": "Status", "code": 403, "message": "no" }));
+    let found = Found { release: Release::within("ccm"), pods, deployments: Some(deployed.into()) };
     assert_eq!(
-        installed(&forbidden, &pods, &components, "ccm").await,
-        components,
-        "Deployments cannot be listed"
+        installed(&found, &components),
+        [Component::CloudAdapter, Component::NodeController, SERVICES]
     );
+    let forbidden = Found { deployments: None, ..found };
+    assert_eq!(installed(&forbidden, &components), components, "Deployments cannot be listed");
 }
 
 fn answer(status: StatusCode, body: &str) -> HttpResponse {

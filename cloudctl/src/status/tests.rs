@@ -39,7 +39,7 @@ fn lease(name: &str, spec: &Value) -> Lease {
 }
 
 fn session(missing: Vec<Missing>) -> Session {
-    Session { cluster: None, namespace: "ccm".to_owned(), processes: Vec::new(), missing, now: now() }
+    Session { cluster: None, release: Release::within("ccm"), processes: Vec::new(), missing, now: now() }
 }
 
 fn page<T>(component: Component, name: &str, content: T) -> Page<T> {
@@ -69,9 +69,9 @@ fn whole() -> StatusReport {
 #[test]
 fn a_namespace_without_controller_leases_is_reported() {
     let one = |name| [lease(name, &json!({}))];
-    assert_eq!(elsewhere("nope", &one("cloud-service-controller-1")), None);
+    assert_eq!(elsewhere(&Release::within("nope"), &one("cloud-service-controller-1")), None);
     for leases in [&one("cloud-adapter")[..], &one("another-program"), &[]] {
-        let why = elsewhere("nope", leases).map(|it| it.why).unwrap_or_default();
+        let why = elsewhere(&Release::within("nope"), leases).map(|it| it.why).unwrap_or_default();
         assert!(
             why.contains("in nope: if the chart is installed elsewhere, use --release-namespace"),
             "{why}"
