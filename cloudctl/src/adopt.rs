@@ -31,6 +31,8 @@ pub struct AdoptReport {
     /// Set if nothing in the cloud would change except ownership marks, nothing in the cluster would be replaced or removed, and the pages
     /// and plans were complete.
     pub safe: bool,
+    /// Set if the controllers already run without `--dry-run`, and no other cloud controller manager runs.
+    pub nothing_to_adopt: bool,
     /// Why the takeover is not known to be safe, one line for each reason.
     pub doubts: Vec<String>,
     /// What another cloud controller manager left in the cluster.
@@ -92,9 +94,25 @@ fn report(now: Timestamp, gathered: Gathered, former: Former, missing: Vec<Missi
             list.push(change(planned, line, None));
         }
     }
-    let doubts = [gaps, doubts(&planners, &objects, &changes, &missing)].concat();
-    let safe = doubts.is_empty();
-    AdoptReport { at: now, safe, doubts, former, planners, changes, additions, marks, objects, missing }
+    let nothing_to_adopt = !planners.is_empty() && !planners.iter().any(|it| it.dry_run) && !former.runs();
+    let mut doubts = [gaps, doubts(&planners, &objects, &changes, &missing)].concat();
+    if nothing_to_adopt {
+        doubts.clear();
+    }
+    let safe = doubts.is_empty() && !nothing_to_adopt;
+    AdoptReport {
+        at: now,
+        safe,
+        nothing_to_adopt,
+        doubts,
+        former,
+        planners,
+        changes,
+        additions,
+        marks,
+        objects,
+        missing,
+    }
 }
 
 /// Whether a step only marks ownership by tags, a name or a description. Steps are recognised by the texts of this repository's drivers
@@ -124,7 +142,7 @@ fn doubts(planners: &[Planner], objects: &[Planned], changes: &[Change], missing
         if !it.dry_run {
             all.push(format!(
                 "{name}: already runs without --dry-run, so its plan shows only the remaining \
-                changes: install it with --set dryRun=true before you use `adopt`"
+                changes; `adopt` is for a dry run (--set dryRun=true) before that"
             ));
         }
         if !it.is_complete() {

@@ -38,6 +38,8 @@ pub struct ExplainReport {
     pub at: Timestamp,
     /// The answers of all controllers, each from the replica that holds the object's shard if possible.
     pub explanations: Vec<ProcessReport<Explanation>>,
+    /// Why the load balancer serves no traffic, although it is in sync.
+    pub serves_nothing: Option<String>,
     /// The progress of the load balancer, if it is converging.
     pub task: Option<Task>,
     /// The part of the budget that delays the object.
@@ -121,7 +123,35 @@ fn report(
     }
     let budget = leader.and_then(|leader| of_budget(&explanations, task.as_ref(), leader));
     let kind = object.kind().to_owned();
-    ExplainReport { kind, key, at: now, explanations, task, budget, unknown, ..ExplainReport::default() }
+    let serves_nothing = explanations.iter().filter(|_| service).find_map(|it| serves_nothing(&it.page));
+    ExplainReport {
+        kind,
+        key,
+        at: now,
+        explanations,
+        serves_nothing,
+        task,
+        budget,
+        unknown,
+        ..ExplainReport::default()
+    }
+}
+
+/// Returns why a load balancer that is in sync serves no traffic. The lines are those of service-controller's
+/// `service-controller/src/reconcile/describe.rs`.
+fn serves_nothing(page: &Explanation) -> Option<String> {
+    if page.state != State::Settled || page.wanted.iter().any(|it| it == "no load balancer") {
+        return None;
+    }
+    if let Some(nodes) = page.wanted.iter().find_map(|it| it.strip_prefix("0 nodes")) {
+        return Some(format!("no node can serve it{nodes}"));
+    }
+    if page.cloud.is_empty() {
+        return Some("the cloud lists no load balancer of this Service".to_owned());
+    }
+    let mut backends = page.cloud.iter().filter(|it| it.contains(" backend")).peekable();
+    let none = backends.peek().is_some() && backends.all(|it| it.contains(", 0 backends"));
+    none.then(|| "its load balancer has no backends".to_owned())
 }
 
 /// Adds the length of the adapter's queue. The adapter knows the current length, a controller only the length at its last request.

@@ -229,7 +229,15 @@ fn long_waits(
     if more > 0 {
         let least = if all.len() == page.waits.len() { "at least " } else { "" };
         let long = words::duration(LONG_WAIT.as_secs_f64());
-        lines.push(format!("{} {process}: {least}{more} more for longer than {long}", page.controller));
+        let causes = all.iter().skip(MAX_NAMED);
+        let causes =
+            causes.map(|it| it.reason.as_deref().or(it.waits_for.as_deref()).unwrap_or("in progress"));
+        let causes: Vec<&str> = causes.collect();
+        let causes = words::grouped(&causes);
+        lines.push(format!(
+            "{} {process}: {least}{more} more for longer than {long}: {causes}",
+            page.controller
+        ));
     }
     lines
 }

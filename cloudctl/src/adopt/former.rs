@@ -50,6 +50,12 @@ pub struct Former {
 }
 
 impl Former {
+    /// Whether another cloud controller manager runs, or may run.
+    pub(crate) fn runs(&self) -> bool {
+        let unread = [LEASES, PODS].iter().any(|what| self.unread.contains_key(*what));
+        unread || !self.pods.is_empty() || self.lease.as_ref().is_some_and(|it| it.running)
+    }
+
     /// Returns a report in which nothing could be read.
     pub(super) fn unread(why: &str) -> Self {
         let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();

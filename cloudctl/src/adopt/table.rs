@@ -7,14 +7,17 @@ use super::{
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
-    words::{NOTHING, age, many},
+    words::{NOTHING, age, first_of, many, named},
 };
-
-/// Maximum number of names on a line, unless the user wants all.
-const NAMES: usize = 5;
 
 impl Report for AdoptReport {
     fn show(&self, paper: &mut Paper) {
+        if self.nothing_to_adopt {
+            return paper.toned(
+                Tone::Good,
+                "There is nothing to adopt: these controllers already run. `adopt` is for a dry run (dryRun=true) before that.",
+            );
+        }
         former(self, paper);
         if !self.changes.is_empty() {
             changes("What would change", &self.changes, paper);
@@ -45,7 +48,7 @@ impl Report for AdoptReport {
     }
 
     fn is_well(&self) -> bool {
-        self.safe
+        self.safe || self.nothing_to_adopt
     }
 }
 
@@ -68,7 +71,11 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
         }
     };
     table.row(["Lease".into(), unread(LEASES).unwrap_or(lease)]);
-    let named = |names: &[String]| named(names, if paper.wide { usize::MAX } else { NAMES });
+    let named = |names: &[String]| match names {
+        [] => Cell::new(Tone::Dim, "none"),
+        names if paper.wide => first_of(names, usize::MAX).into(),
+        names => named(names).into(),
+    };
     table.row(["pods".into(), unread(PODS).unwrap_or_else(|| named(&former.pods))]);
     table.row([
         "Services with a load balancer".into(),
@@ -76,16 +83,6 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
     ]);
     table.row(["uninitialised nodes".into(), unread(NODES).unwrap_or_else(|| named(&former.uninitialised))]);
     paper.table(&table, 2);
-}
-
-/// Formats the number of objects, and the first of them.
-fn named(names: &[String], most: usize) -> Cell {
-    if names.is_empty() {
-        return Cell::new(Tone::Dim, "none");
-    }
-    let shown: Vec<&str> = names.iter().take(most).map(String::as_str).collect();
-    let more = if names.len() > most { ", ..." } else { "" };
-    format!("{}: {}{more}", names.len(), shown.join(", ")).into()
 }
 
 fn changes(title: &str, all: &[Change], paper: &mut Paper) {

@@ -57,6 +57,18 @@ fn marks_alone_are_safe() {
 }
 
 #[test]
+fn on_a_running_system_there_is_nothing_to_adopt() {
+    let at_work = || gathered(vec![Planner { dry_run: false, ..planner(4, 4) }], vec![adopted()]);
+    let report_of = |former| report(now(), at_work(), former, Vec::new());
+    let running = report_of(Former { services: vec!["default/web".to_owned()], ..Former::default() });
+    let text = written(&running, Format::Table, false).expect("written");
+    assert!(text.starts_with("There is nothing to adopt: these controllers already run."), "{text}");
+    assert!(running.is_well() && running.nothing_to_adopt && !running.safe, "{running:#?}");
+    let both = report_of(former());
+    assert!(!both.is_well() && !both.nothing_to_adopt, "another cloud controller manager runs beside them");
+}
+
+#[test]
 fn what_would_change_is_listed() {
     let listener = ("create listener tcp/80", "CreateListener", "loadbalancer");
     let attach = ("attach floating IP 192.0.2.1", "UpdateFloatingIp", "network");
@@ -102,7 +114,7 @@ fn every_doubt_is_listed() {
     let missing = vec![Missing::new("route-controller", "no pod")];
     let doubts = report(now(), gathered(vec![at_work], vec![refused]), former(), missing).doubts;
     assert_snapshot!(doubts.join("\n"), @r"
-    service-controller sc-1: already runs without --dry-run, so its plan shows only the remaining changes: install it with --set dryRun=true before you use `adopt`
+    service-controller sc-1: already runs without --dry-run, so its plan shows only the remaining changes; `adopt` is for a dry run (--set dryRun=true) before that
     service-controller sc-1: has reconciled 3 of 4 objects so far: try again later
     Service default/web: The quota is reached
     some pages or objects could not be read

@@ -16,7 +16,7 @@ impl Report for ExplainReport {
         let title = format!("{} {}", self.kind, self.key);
         for explanation in &self.explanations {
             paper.gap();
-            one(&title, explanation, self.at, paper);
+            one(self, explanation, paper);
         }
         if !self.is_known() {
             let why =
@@ -50,34 +50,35 @@ impl Report for ExplainReport {
             State::NotLookedAt | State::Working | State::Settled => it.held,
             State::Waiting | State::NotOurs | State::Unknown => false,
         };
-        self.is_known() && self.explanations.iter().all(|it| well(&it.page))
+        self.is_known() && self.serves_nothing.is_none() && self.explanations.iter().all(|it| well(&it.page))
     }
 }
 
 fn one(
-    title: &str,
+    report: &ExplainReport,
     ProcessReport { process, page }: &ProcessReport<Explanation>,
-    now: Timestamp,
     paper: &mut Paper,
 ) {
+    let now = report.at;
     let (tone, state) = match page.state {
         State::NotLookedAt if page.held => (Tone::Warn, "not reconciled yet"),
         State::NotLookedAt => (Tone::Bad, "no replica that was read holds its shard"),
         State::Working => (Tone::Warn, "in progress"),
         State::Waiting => (Tone::Bad, "waits"),
+        State::Settled if report.serves_nothing.is_some() => (Tone::Bad, "serves nothing"),
         State::Settled => (Tone::Good, "in sync"),
         State::NotOurs => (Tone::Warn, "not managed by this controller"),
         State::Unknown => (Tone::Warn, "in a state that this version of cloudctl does not know"),
     };
     let since = page.since.map(|at| format!(" for {}", age(now, at))).unwrap_or_default();
-    paper.toned(tone, &format!("{title}: {state}{since}"));
+    paper.toned(tone, &format!("{} {}: {state}{since}", report.kind, report.key));
     let mut table = Table::default();
     let shard = format!("{}, replica {process}, shard {}", page.controller, page.shard);
     table.row(["said by".into(), shard.into()]);
     lines(&mut table, "wanted", &page.wanted);
     lines(&mut table, "cloud has", &page.cloud);
     lines(&mut table, "plan", &page.plan);
-    if let Some(words) = &page.waits_for {
+    if let Some(words) = page.waits_for.as_ref().or(report.serves_nothing.as_ref()) {
         table.row(["because".into(), Cell::new(Tone::Bad, words.as_str())]);
     }
     if let Some(reason) = &page.reason {

@@ -137,6 +137,34 @@ fn an_object_in_an_unheld_shard_is_not_well() {
 }
 
 #[test]
+fn a_load_balancer_that_serves_nothing_is_not_well() {
+    let of = |wanted: &[&str], cloud: &[&str]| {
+        let more = json!({ "held": true, "state": "settled", "wanted": wanted, "cloud": cloud });
+        report(&web(), now(), (vec![said(Component::ServiceController, "sc", &more)], Vec::new()))
+    };
+    for (wanted, cloud, why) in [
+        (
+            &["1 listener: TCP 80", "0 nodes: no node matches zone=mars"][..],
+            &["lb-1 ACTIVE, 0 backends"][..],
+            "no node can serve it: no node matches zone=mars",
+        ),
+        (
+            &["1 listener: TCP 80", "2 nodes"],
+            &["lb-1 ACTIVE, 0 backends"],
+            "its load balancer has no backends",
+        ),
+        (&["1 listener: TCP 80", "2 nodes"], &[], "the cloud lists no load balancer of this Service"),
+    ] {
+        let report = of(wanted, cloud);
+        assert!(!report.is_well() && report.serves_nothing.as_deref() == Some(why), "{report:#?}");
+        let text = written(&report, Format::Table, false).expect("written");
+        assert!(text.starts_with("Service default/web: serves nothing\n") && text.contains(why), "{text}");
+    }
+    assert!(of(&["1 listener: TCP 80", "10 nodes"], &["lb-1 ACTIVE 192.0.2.1, 10 backends"]).is_well());
+    assert!(of(&["no load balancer"], &[]).is_well());
+}
+
+#[test]
 fn a_settled_object_shows_no_budget() {
     let settled = said(
         Component::ServiceController,

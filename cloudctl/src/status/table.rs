@@ -6,11 +6,13 @@ use super::{ProcessReport, StatusReport, age, breaker};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
-    words::{NOTHING, duration, number, or_nothing, until},
+    words::{NOTHING, duration, grouped, number, or_nothing, until},
 };
 
 impl Report for StatusReport {
     fn show(&self, paper: &mut Paper) {
+        paper.list("Not well", Tone::Bad, self.troubles.iter().cloned());
+        under_way(self, paper);
         if !self.adapters.is_empty() {
             adapters(self, paper);
         }
@@ -29,7 +31,6 @@ impl Report for StatusReport {
         if paper.wide {
             waits(self, paper);
         }
-        paper.list("Not well", Tone::Bad, self.troubles.iter().cloned());
     }
 
     fn missing(&self) -> &[Missing] {
@@ -38,6 +39,18 @@ impl Report for StatusReport {
 
     fn is_well(&self) -> bool {
         self.troubles.is_empty()
+    }
+}
+
+/// The load balancers that converge, counted by what they wait for. The page lists only the oldest ones.
+fn under_way(report: &StatusReport, paper: &mut Paper) {
+    for page in report.adapters.iter().map(|it| &it.page).filter(|it| !it.tasks.is_empty()) {
+        let causes: Vec<&str> = page.tasks.iter().map(|it| it.waits_for.as_str()).collect();
+        let listed = u64::try_from(causes.len()).unwrap_or(u64::MAX);
+        let of = if page.more_tasks == 0 { String::new() } else { format!("of the oldest {listed}, ") };
+        let all = listed.saturating_add(page.more_tasks);
+        paper.heading("Load balancers");
+        paper.line(format!("  {all} under way: {of}{}", grouped(&causes)));
     }
 }
 

@@ -19,6 +19,9 @@ fn adapter() -> AdapterStatus {
             "oldestSeconds": 61.0 }],
         "breakers": [{ "family": "loadbalancer", "state": "OPEN", "retryAt": "2026-01-02T03:04:10Z" },
             { "family": "compute", "state": "CLOSED" }],
+        "tasks": [{ "name": "default/a", "waitsFor": "waits for the budget of loadbalancer: 1 call ahead" },
+            { "name": "default/b", "waitsFor": "waits for the budget of loadbalancer: 2 calls ahead" }],
+        "moreTasks": 1,
         "snapshots": [{ "collection": "load-balancers", "ageSeconds": 12.0, "targetAgeSeconds": 60.0, "items": 4 },
             { "collection": "routes", "targetAgeSeconds": 120.0, "error": "VENDOR_UNAVAILABLE" }],
     }))
@@ -82,6 +85,15 @@ fn a_namespace_without_controller_leases_is_reported() {
 #[test]
 fn the_report_shows_tables_and_troubles() {
     assert_snapshot!(written(&whole(), Format::Table, false).expect("written"), @r"
+    Not well
+      cloud-adapter ca-1: the breaker of loadbalancer is open
+      cloud-adapter ca-1: routes cannot be listed: VENDOR_UNAVAILABLE
+      service-controller sc-1: 12 of 20 load balancers would go at once
+      shard 1 of service-controller: no replica holds it, so its objects are not reconciled
+
+    Load balancers
+      3 under way: of the oldest 2, 2 wait for the budget of loadbalancer
+
     Adapters
       REPLICA  ADAPTER      VERSION  ROLE    CLUSTER  CLOUD SCOPE  TROUBLE
       ca-1     adapter-sim  0.1.0    leader  c1       sim          -
@@ -113,12 +125,6 @@ fn the_report_shows_tables_and_troubles() {
       service-controller  0      sc-1    1h 4m  2s
       service-controller  1      none    -      4m 2s
 
-    Not well
-      cloud-adapter ca-1: the breaker of loadbalancer is open
-      cloud-adapter ca-1: routes cannot be listed: VENDOR_UNAVAILABLE
-      service-controller sc-1: 12 of 20 load balancers would go at once
-      shard 1 of service-controller: no replica holds it, so its objects are not reconciled
-
     Missing
       leases: why
       route-controller: no pod
@@ -145,8 +151,8 @@ fn long_waits_are_troubles_and_the_oldest_are_named() {
         "service-controller sc-1: Service default/web-1 has not been in sync for 1h: no quota",
         "service-controller sc-1: Service default/web-2 has not been in sync for 10m: it is being reconciled",
         "service-controller sc-1: Service default/web-3 has not been in sync for 5m: no quota",
-        "service-controller sc-1: 1 more for longer than 5m",
-        "service-controller sc-1: at least 1 more for longer than 5m",
+        "service-controller sc-1: 1 more for longer than 5m: 1 × in progress",
+        "service-controller sc-1: at least 1 more for longer than 5m: 1 × in progress",
     ];
     assert_eq!(troubles(&waits, false), lines[..3], "the fourth object has not waited long");
     assert_eq!(troubles(&waits, true), [""; 0], "a dry run does not bring objects in sync");
