@@ -1,7 +1,7 @@
 //! `cloudctl adopt`: shows what another cloud controller manager left, and what a takeover would change. If it would change nothing, the
 //! switch is safe.
 
-mod former;
+pub(crate) mod former;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use telemetry::report::VendorStep;
 
+pub(crate) use self::former::is_uninitialised;
 pub use self::former::{Former, FormerLease};
 use crate::{
     missing::Missing,

@@ -99,6 +99,16 @@ impl Cluster {
         Self { client, home, url: "https://a".to_owned(), away: OnceLock::new() }
     }
 
+    /// Returns the major and minor version of the API server.
+    pub(crate) async fn version(&self) -> Result<(u32, u32), Missing> {
+        let version = self.ask("the version", self.client.apiserver_version()).await?;
+        let number = |text: &str| {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap_or_default()
+        };
+        Ok((number(&version.major), number(&version.minor)))
+    }
+
     /// Lists the pods of releases, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));

@@ -4,14 +4,16 @@ use clap::{Args as _, CommandFactory as _, Parser, Subcommand, ValueEnum as _};
 use clap_complete::Shell;
 
 use crate::{
-    explain::ExplainArgs, limits::LimitsArgs, options::Common, orphans::OrphansArgs, output::Format,
-    session::Usage,
+    check::CheckArgs, explain::ExplainArgs, limits::LimitsArgs, options::Common, orphans::OrphansArgs,
+    output::Format, session::Usage,
 };
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
   The status, and the holders of shards:
     cloudctl status
+  Whether the cluster is ready for an installation, and later whether everything works:
+    cloudctl check --wait 2m
   Why a Service has no address:
     cloudctl explain svc/web -n default
   What would be done now, and what it costs:
@@ -48,6 +50,8 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Show adapters, budgets, queues, breakers, listings, controllers, and the holders of shards
     Status,
+    /// Check the cluster before an installation, and the release after it: one line for everything that can be wrong
+    Check(CheckArgs),
     /// Show the desired state of one object, its state in the cloud, the plan, and what it waits for
     Explain(ExplainArgs),
     /// Show the changes that the controllers would make now to objects that are not in sync (a dry run), and their cost in vendor calls
@@ -78,7 +82,9 @@ impl Command {
             Self::Status | Self::Explain(_) | Self::Adopt => WIDE,
             Self::Plan | Self::Clusters => NAME,
             Self::Orphans(args) if !args.delete => NAME,
-            Self::Orphans(_) | Self::Limits(_) => &[Format::Table, Format::Json, Format::Yaml],
+            Self::Check(_) | Self::Orphans(_) | Self::Limits(_) => {
+                &[Format::Table, Format::Json, Format::Yaml]
+            }
             Self::Options | Self::Completions { .. } => Format::value_variants(),
         }
     }

@@ -12,6 +12,7 @@
 //! - `complete`: completion for kubectl.
 
 mod adopt;
+mod check;
 mod cluster;
 mod clusters;
 mod commands;
@@ -36,6 +37,7 @@ mod words;
 
 pub use self::{
     adopt::{AdoptReport, Change, Former, FormerLease},
+    check::{Check, CheckReport, CheckResult},
     clusters::ClustersReport,
     explain::{ExplainReport, OfBudget},
     missing::Missing,

@@ -165,6 +165,11 @@ fn is_about(event: &Event, uid: Option<&str>) -> bool {
     uid.is_none() || event.involved_object.uid.as_deref() == uid
 }
 
+/// Whether a controller of this project has reported the Event.
+pub(crate) fn is_of_controller(event: &Event) -> bool {
+    event.reporting_component.as_deref().is_some_and(|it| REPORTERS.contains(&it))
+}
+
 /// Converts an Event of a controller. Returns `None` for Events of other components.
 fn of_controller(event: Event) -> Option<ObjectEvent> {
     let from = event.reporting_component.filter(|it| REPORTERS.contains(&it.as_str()))?;

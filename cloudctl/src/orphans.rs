@@ -133,7 +133,8 @@ fn uid(text: &str) -> Result<String, String> {
     Err("write a UID, as `cloudctl orphans` shows it".to_owned())
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// Parses a duration.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let parsed = SpanParser::new().parse_unsigned_duration(text);
     parsed.map_err(|_error| "write a number with its unit, such as 90s, 5m, 1h".to_owned())
 }

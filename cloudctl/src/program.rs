@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    adopt, clusters,
+    adopt, check, clusters,
     commands::{Command, EXAMPLES, Options, command, common_options},
     complete, explain,
     orphans::{self, OrphansArgs},
@@ -85,6 +85,7 @@ async fn answer(options: &Options) -> anyhow::Result<ExitCode> {
     options.command.check(common)?;
     match &options.command {
         Command::Status => finish(options, &status::read(common, now).await?),
+        Command::Check(args) => finish(options, &check::read(common, args, now).await?),
         Command::Plan => finish(options, &plan::read(common, now).await?),
         Command::Adopt => finish(options, &adopt::read(common, now).await?),
         Command::Orphans(args) => orphans(options, args, now).await,

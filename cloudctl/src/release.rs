@@ -6,7 +6,7 @@ use crate::{
     cluster::{Cluster, Deployed},
     missing::Missing,
     options::{Common, Component},
-    session::Usage,
+    session::{NOT_INSTALLED, Usage},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 
@@ -197,7 +197,7 @@ fn nowhere(common: &Common, others: &[Release]) -> Missing {
              outside of the cluster"
         ),
     };
-    Missing::new("pods of the Helm release", why)
+    Missing::new(NOT_INSTALLED, why)
 }
 
 fn list(releases: &[Release]) -> String {

@@ -29,6 +29,8 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 const PLAN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Number of pages that are read at once.
 const MAX_CONCURRENT: usize = 8;
+/// What is missing if the chart is not installed.
+pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
 

@@ -74,6 +74,16 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport
     let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
     let mut session = Session::open(common, &components, now).await?;
     session.locate(common).await?;
+    let mut report = of_session(&mut session).await;
+    let named = common.release_namespace.is_some() && session.cluster.is_some();
+    if named && !report.controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
+        report.missing.extend(elsewhere(&session.release, &report.shards));
+    }
+    Ok(report)
+}
+
+/// Reads all pages of the session's processes, and the Leases.
+pub(crate) async fn of_session(session: &mut Session) -> StatusReport {
     let adapters = session.pages::<AdapterStatus>(&[Component::CloudAdapter], "/status.json").await;
     let controllers = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let leases = match &session.cluster {
@@ -84,23 +94,18 @@ pub(crate) async fn read(common: &Common, now: Timestamp) -> Result<StatusReport
         session.missing.push(why);
         Vec::new()
     });
-    let named = common.release_namespace.is_some() && session.cluster.is_some();
-    if named && !controllers.is_empty() && !session.processes.iter().any(Process::is_pod) {
-        session.missing.extend(elsewhere(&session.release, &leases));
-    }
-    Ok(report(&session, adapters, controllers, &leases))
+    report(session, adapters, controllers, &leases)
 }
 
 /// Returns why the given namespace may be wrong. If all pages are at URLs, no other check finds such a mistake. `None`: a controller has
 /// Leases in the namespace.
-fn elsewhere(release: &Release, leases: &[Lease]) -> Option<Missing> {
-    let found = |it: &Component| leases.iter().any(|lease| release.shard(*it, lease).is_some());
-    let found = Component::CONTROLLERS.iter().any(found);
+fn elsewhere(release: &Release, shards: &[Shard]) -> Option<Missing> {
+    let of_lease = |it: &Shard| it.renewed.is_some() && it.controller != Component::CloudAdapter.name();
     let namespace = &release.namespace;
     let why = format!(
         "none of the controllers has a Lease in {namespace}: if the chart is installed elsewhere, use --release-namespace NAMESPACE"
     );
-    (!found).then(|| Missing::new("leases", why))
+    (!shards.iter().any(of_lease)).then(|| Missing::new("leases", why))
 }
 
 /// Builds the report.

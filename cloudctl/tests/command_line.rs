@@ -61,6 +61,7 @@ fn wrong_usage_exits_with_2_and_names_the_fix() {
         (&["explain", "pod/a"], "unknown type 'pod/a', use one of: node, service"),
         (&["status", "-n", "ccm"], "--release-namespace is where the chart is installed"),
         (&["status", "-o", "name"], "this command prints table, wide, json, yaml"),
+        (&["check", "--wait", "2"], "such as 90s"),
         (&["plan", "-o", "wide"], "this command prints table, name, json, yaml"),
         (&["orphans", "some-uid"], "--delete"),
         (&["orphans", "--delete", "--kubeconfig", "CONFIG"], "or --all"),
@@ -174,9 +175,15 @@ fn a_kubeconfig_without_contexts_is_reported() {
 
 #[test]
 fn a_missing_kubeconfig_names_the_flag() {
-    for command in
-        [&["status"][..], &["plan"], &["adopt"], &["orphans"], &["clusters"], &["explain", "node", "a"]]
-    {
+    for command in [
+        &["status"][..],
+        &["check"],
+        &["plan"],
+        &["adopt"],
+        &["orphans"],
+        &["clusters"],
+        &["explain", "node", "a"],
+    ] {
         let (code, out, err) = said(command);
         assert_eq!((code, err.as_str()), (1, ""), "{command:?}: {out}");
         assert!(out.contains("choose a kubeconfig with --kubeconfig or KUBECONFIG"), "{command:?}: {out}");

@@ -25,8 +25,9 @@ const FAMILIES: [(&str, &[&[&str]]); 5] = [
 ];
 
 /// The command lines that print help, one for each subcommand.
-const CLOUDCTL: [&[&str]; 8] = [
+const CLOUDCTL: [&[&str]; 9] = [
     &["cloudctl", "options"],
+    &["cloudctl", "check"],
     &["cloudctl", "status"],
     &["cloudctl", "plan"],
     &["cloudctl", "adopt"],

@@ -57,7 +57,7 @@ impl Former {
     }
 
     /// Returns a report in which nothing could be read.
-    pub(super) fn unread(why: &str) -> Self {
+    pub(crate) fn unread(why: &str) -> Self {
         let unread = [LEASES, PODS, SERVICES, NODES].map(|what| (what.to_owned(), why.to_owned())).into();
         Self { unread, ..Self::default() }
     }
@@ -76,7 +76,7 @@ pub struct FormerLease {
 }
 
 /// Reads what another cloud controller manager left.
-pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
+pub(crate) async fn read(cluster: &Cluster, now: Timestamp) -> (Former, Vec<Missing>) {
     let (mut former, mut missing, mut unread) = (Former::default(), Vec::new(), BTreeMap::new());
     let mut lacks = |what: &str, why: Missing| {
         unread.insert(what.to_owned(), why.why.clone());
@@ -119,13 +119,16 @@ fn lease(lease: Lease, now: Timestamp) -> FormerLease {
     }
 }
 
-/// Whether a pod looks like the former cloud controller manager, by its program or its cloud provider.
+/// Whether a pod looks like the former cloud controller manager, by its image, its program or its cloud provider.
 fn is_former_ccm(pod: &Pod) -> bool {
     if component_of(pod).is_some() {
         return false;
     }
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let mut words = containers.flat_map(|it| it.command.iter().chain(&it.args).flatten());
+    let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
+    if containers().filter_map(|it| it.image.as_ref()).any(|image| image.contains(NAME)) {
+        return true;
+    }
+    let mut words = containers().flat_map(|it| it.command.iter().chain(&it.args).flatten());
     words.any(|word| {
         let of_cloud = word.strip_prefix("--cloud-provider=");
         of_cloud.is_some_and(|cloud| cloud != "external" && !cloud.is_empty()) || word.ends_with(NAME)
@@ -141,7 +144,8 @@ fn key(service: &Service) -> String {
     format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
 }
 
-fn is_uninitialised(node: &Node) -> bool {
+/// Whether no cloud provider has initialised the node yet.
+pub(crate) fn is_uninitialised(node: &Node) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key == UNINITIALIZED)
 }
@@ -175,6 +179,9 @@ mod tests {
         };
         assert!(is_former_ccm(&pod("ccm", &["/bin/openstack-cloud-controller-manager"], &[])));
         assert!(is_former_ccm(&pod("ccm", &[], &["--v=2", "--cloud-provider=openstack"])));
+        let image = json!({ "name": "it", "image": "registry.k8s.io/cloud-controller-manager:v1" });
+        let by_image = json!({ "metadata": {}, "spec": { "containers": [image] } });
+        assert!(is_former_ccm(&serde_json::from_value(by_image).expect("a pod")));
         assert!(!is_former_ccm(&pod("kcm", &["kube-controller-manager"], &["--cloud-provider=external"])));
         assert!(!is_former_ccm(&pod("cloud-adapter", &[], &["--cloud-provider=openstack"])));
     }

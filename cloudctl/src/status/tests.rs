@@ -71,10 +71,11 @@ fn whole() -> StatusReport {
 
 #[test]
 fn a_namespace_without_controller_leases_is_reported() {
-    let one = |name| [lease(name, &json!({}))];
-    assert_eq!(elsewhere(&Release::within("nope"), &one("cloud-service-controller-1")), None);
-    for leases in [&one("cloud-adapter")[..], &one("another-program"), &[]] {
-        let why = elsewhere(&Release::within("nope"), leases).map(|it| it.why).unwrap_or_default();
+    let held = json!({ "holderIdentity": "it", "renewTime": "2026-01-02T03:04:03.000000Z" });
+    let of = |name| shards(&Release::within("nope"), &[], &[lease(name, &held)], now());
+    assert_eq!(elsewhere(&Release::within("nope"), &of("cloud-service-controller-1")), None);
+    for shards in [of("cloud-adapter"), of("another-program"), Vec::new()] {
+        let why = elsewhere(&Release::within("nope"), &shards).map(|it| it.why).unwrap_or_default();
         assert!(
             why.contains("in nope: if the chart is installed elsewhere, use --release-namespace"),
             "{why}"

@@ -1,0 +1,158 @@
+//! `cloudctl check`: what can be wrong before and after an installation, one line each, with a hint and the page to read.
+
+mod after;
+mod before;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    missing::Missing,
+    options::{Common, Component},
+    orphans,
+    session::{NOT_INSTALLED, Session, Usage},
+};
+
+/// Interval between checks with `--wait`.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Flags of `cloudctl check`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CheckArgs {
+    /// Repeat failed checks until they succeed, at most for this time, such as 2m
+    #[arg(long, value_name = "TIME", value_parser = orphans::time)]
+    wait: Option<Duration>,
+}
+
+/// The results of all checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckReport {
+    /// Time of the checks.
+    pub at: Timestamp,
+    /// The release that was checked. `None`: the chart is not installed, and the cluster was checked.
+    pub release: Option<String>,
+    /// The namespace of the release, or of the planned installation.
+    pub namespace: String,
+    /// The checks.
+    pub checks: Vec<Check>,
+    /// What could not be read.
+    pub missing: Vec<Missing>,
+}
+
+/// A check with its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// What should be the case.
+    pub name: String,
+    /// The result.
+    pub result: CheckResult,
+    /// What was found.
+    pub found: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// The page of the documentation with more about it.
+    pub link: Option<String>,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CheckResult {
+    /// It is so.
+    #[default]
+    Ok,
+    /// It should be looked at, but need not be wrong.
+    Warning,
+    /// It is not so.
+    Failed,
+    /// The user may not read what the check needs.
+    Unknown,
+}
+
+/// What a check is about: its name, its hint, and its page.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    name: &'static str,
+    hint: &'static str,
+    link: &'static str,
+}
+
+impl About {
+    fn result(self, result: CheckResult, found: impl Into<String>) -> Check {
+        let advice = |text: &str| (result != CheckResult::Ok).then(|| text.to_owned());
+        Check {
+            name: self.name.to_owned(),
+            result,
+            found: found.into(),
+            hint: advice(self.hint),
+            link: advice(self.link),
+        }
+    }
+
+    fn ok(self, found: impl Into<String>) -> Check {
+        self.result(CheckResult::Ok, found)
+    }
+
+    /// Fails if there is any trouble.
+    fn judged(self, troubles: &[String], found: impl Into<String>) -> Check {
+        if troubles.is_empty() {
+            return self.ok(found);
+        }
+        self.result(CheckResult::Failed, troubles.join("; "))
+    }
+
+    /// A check that needs something that could not be read.
+    fn unknown(self, why: &Missing) -> Check {
+        let hint = Some("the check needs the right to read this".to_owned());
+        Check { hint, ..self.result(CheckResult::Unknown, format!("not known: {}", why.why)) }
+    }
+}
+
+/// Checks, and repeats it while a check fails and there is time.
+pub(crate) async fn read(common: &Common, args: &CheckArgs, now: Timestamp) -> Result<CheckReport, Usage> {
+    let began = Instant::now();
+    loop {
+        let waited = began.elapsed();
+        let report = once(common, now.checked_add(waited).unwrap_or(now)).await?;
+        let left = args.wait.is_some_and(|wait| waited.saturating_add(INTERVAL) < wait);
+        if report.is_fine() || !left {
+            return Ok(report);
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+async fn once(common: &Common, now: Timestamp) -> Result<CheckReport, Usage> {
+    let components = [&[Component::CloudAdapter][..], &Component::CONTROLLERS].concat();
+    let mut session = Session::open(common, &components, now).await?;
+    session.locate(common).await?;
+    let installed = session.release.name.is_some() || !session.processes.is_empty();
+    let checks = if installed {
+        after::checks(&mut session).await
+    } else {
+        session.missing.retain(|it| it.source != NOT_INSTALLED);
+        match &session.cluster {
+            Some(cluster) => before::checks(cluster, &session.release.namespace, now).await,
+            None => Vec::new(),
+        }
+    };
+    let missing = session.lacks();
+    let release = installed.then(|| session.release.name.clone().unwrap_or_default());
+    Ok(CheckReport { at: now, release, namespace: session.release.namespace, checks, missing })
+}
+
+impl CheckReport {
+    /// Whether no check has failed.
+    fn is_fine(&self) -> bool {
+        self.missing.is_empty() && self.checks.iter().all(|it| it.result != CheckResult::Failed)
+    }
+}

@@ -1,0 +1,120 @@
+//! The checks of an installed release.
+
+pub(super) mod objects;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use telemetry::report::{AdapterStatus, ControllerStatus};
+
+use super::{About, Check, CheckResult, before};
+use crate::{
+    options::Component,
+    session::Session,
+    status::{self, ProcessReport, StatusReport},
+};
+
+const VERSIONS: About = About {
+    name: "all processes have the same version",
+    hint: "wait for the rollout, or run helm upgrade",
+    link: "docs/upgrade.md#what-must-run-together",
+};
+const ADAPTER: About = About {
+    name: "the controllers reach the adapter",
+    hint: "see the adapter's pods and the controllers' logs",
+    link: "docs/troubleshoot.md",
+};
+const CLOUD: About = About {
+    name: "the cloud accepts the adapter's credentials",
+    hint: "check the credentials and the endpoint of the cloud",
+    link: "docs/troubleshoot.md#reasons-of-the-adapter",
+};
+const LEASES: About = About {
+    name: "each shard has a holder that renews its Lease",
+    hint: "see `cloudctl status` and the logs of that controller",
+    link: "docs/replicas.md",
+};
+const HELD_BACK: About = About {
+    name: "no changes are held back",
+    hint: "see `cloudctl status`",
+    link: "docs/troubleshoot.md#events",
+};
+
+pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
+    let status = status::of_session(session).await;
+    let mut all = Vec::new();
+    if let Some(cluster) = &session.cluster {
+        all.push(before::version(cluster.version().await));
+        all.push(objects::deployments(cluster, &session.release).await);
+        all.push(objects::cluster_roles(cluster, &session.release).await);
+        all.push(objects::authority(cluster, &session.release).await);
+    }
+    all.extend(of_pages(&status));
+    if let Some(cluster) = &session.cluster {
+        all.push(objects::nodes(cluster, session.now).await);
+        all.push(objects::services(cluster, &reasons(&status)).await);
+        all.push(objects::events(cluster).await);
+    }
+    all
+}
+
+/// The checks that need only pages and Leases.
+pub(super) fn of_pages(status: &StatusReport) -> Vec<Check> {
+    let held_back: Vec<String> = status.controllers.iter().flat_map(|it| it.page.held_back.clone()).collect();
+    let unheld = status.shards.iter().filter(|it| it.holder.is_none());
+    let unheld: Vec<String> = unheld.map(|it| format!("{} shard {}", it.controller, it.shard)).collect();
+    let unheld = (!unheld.is_empty()).then(|| format!("no holder: {}", unheld.join(", ")));
+    vec![
+        versions(&status.adapters, &status.controllers),
+        reached(&status.controllers),
+        cloud(&status.adapters),
+        LEASES.judged(&unheld.into_iter().collect::<Vec<_>>(), format!("{} shards", status.shards.len())),
+        HELD_BACK.judged(&held_back, ""),
+    ]
+}
+
+/// An adapter of another project has versions of its own.
+fn versions(
+    adapters: &[ProcessReport<AdapterStatus>],
+    controllers: &[ProcessReport<ControllerStatus>],
+) -> Check {
+    let own = |it: &&ProcessReport<AdapterStatus>| {
+        ["adapter-sim", "adapter-openstack"].contains(&it.page.adapter.as_str())
+    };
+    let adapters =
+        adapters.iter().filter(own).map(|it| (Component::CloudAdapter.name(), it.page.version.as_str()));
+    let controllers = controllers.iter().map(|it| (it.page.controller.as_str(), it.page.version.as_str()));
+    let all: BTreeSet<(&str, &str)> = adapters.chain(controllers).collect();
+    let versions: BTreeSet<&str> = all.iter().map(|(_, version)| *version).collect();
+    let list: Vec<String> = all.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let trouble = (versions.len() > 1).then(|| list.join(", "));
+    let found = versions.into_iter().collect::<Vec<_>>().join(", ");
+    VERSIONS.judged(&trouble.into_iter().collect::<Vec<_>>(), found)
+}
+
+fn reached(controllers: &[ProcessReport<ControllerStatus>]) -> Check {
+    if controllers.is_empty() {
+        return ADAPTER.result(CheckResult::Failed, "no controller could be read");
+    }
+    let trouble = |it: &ProcessReport<ControllerStatus>| {
+        it.page.adapter.trouble.as_ref().map(|why| format!("{} {}: {why}", it.page.controller, it.process))
+    };
+    let troubles: Vec<String> = controllers.iter().filter_map(trouble).collect();
+    ADAPTER.judged(&troubles, format!("{} replicas do", controllers.len()))
+}
+
+fn cloud(adapters: &[ProcessReport<AdapterStatus>]) -> Check {
+    let Some(leader) = adapters.iter().find(|it| it.page.leader) else {
+        return CLOUD.result(CheckResult::Failed, "no replica of the adapter that was read is the leader");
+    };
+    let troubles: Vec<String> = leader.page.trouble.iter().cloned().collect();
+    CLOUD.judged(&troubles, leader.page.scope.clone().unwrap_or_default())
+}
+
+/// What each Service waits for, according to the pages.
+fn reasons(status: &StatusReport) -> BTreeMap<String, String> {
+    let tasks = status.adapters.iter().flat_map(|it| &it.page.tasks);
+    let tasks = tasks.map(|it| (it.name.clone(), it.waits_for.clone()));
+    let waits = status.controllers.iter().flat_map(|it| &it.page.waits).filter(|it| it.kind == "Service");
+    let waits = waits.filter_map(|it| Some((it.key.clone(), it.waits_for.clone()?)));
+    tasks.chain(waits).collect()
+}

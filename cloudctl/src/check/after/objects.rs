@@ -1,0 +1,191 @@
+//! The checks that read objects of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Event, Node, Secret, Service},
+        rbac::v1::ClusterRole,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+
+use super::super::{About, Check, CheckResult};
+use crate::{
+    adopt::is_uninitialised,
+    cluster::Cluster,
+    objects::is_of_controller,
+    options::Component,
+    release::{Release, component_of, is_of_chart, selector},
+    words::{grouped, named},
+};
+
+/// A node may have the taint for this long after it joined.
+const INITIALISED_WITHIN_SECONDS: i64 = 120;
+/// The end of the name of the Secret with the certificate authority. Source: helm/cloud-controllers/templates/_adapter.tpl.
+const AUTHORITY_NAME: &str = "cloud-adapter-ca";
+
+const DEPLOYMENTS: About = About {
+    name: "the Deployments are available",
+    hint: "see kubectl describe pod",
+    link: "docs/troubleshoot.md",
+};
+const ROLES: About =
+    About { name: "each controller has its ClusterRole", hint: "run helm upgrade", link: "docs/security.md" };
+const AUTHORITY: About = About {
+    name: "the Secret of the certificate authority is filled",
+    hint: "see the log of the adapter, which fills it",
+    link: "docs/security.md#certificates",
+};
+const NODES: About = About {
+    name: "the nodes are initialised",
+    hint: "see the Events of the nodes, and `cloudctl explain node NAME`",
+    link: "docs/troubleshoot.md#nodes",
+};
+const SERVICES: About = About {
+    name: "the Services of type LoadBalancer have an address",
+    hint: "see `cloudctl explain service NAME`",
+    link: "docs/troubleshoot.md#services",
+};
+const EVENTS: About = About {
+    name: "the controllers have emitted no Events of type Warning",
+    hint: "see kubectl get events --all-namespaces --field-selector type=Warning",
+    link: "docs/troubleshoot.md#events",
+};
+
+pub(in super::super) async fn deployments(cluster: &Cluster, release: &Release) -> Check {
+    let api: Api<Deployment> = cluster.namespaced(&release.namespace);
+    let params = ListParams::default().labels(&selector());
+    match cluster.ask("deployments", async { api.list(&params).await }).await {
+        Ok(mut all) => {
+            all.items.retain(|it| is_of_chart(it) && release.has(it));
+            of_deployments(&all.items)
+        }
+        Err(why) => DEPLOYMENTS.unknown(&why),
+    }
+}
+
+pub(in super::super) fn of_deployments(all: &[Deployment]) -> Check {
+    let trouble = |it: &Deployment| {
+        let wanted = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let available = it.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
+        (available < wanted).then(|| format!("{}: {available} of {wanted} replicas available", it.name_any()))
+    };
+    let troubles: Vec<String> = all.iter().filter_map(trouble).collect();
+    DEPLOYMENTS.judged(&troubles, format!("{} Deployments", all.len()))
+}
+
+pub(in super::super) async fn cluster_roles(cluster: &Cluster, release: &Release) -> Check {
+    let api: Api<ClusterRole> = cluster.all();
+    let params = ListParams::default().labels(&selector());
+    let deployed = cluster.deployments(Some(&release.namespace)).await;
+    let roles = cluster.ask("clusterroles", async { api.list_metadata(&params).await }).await;
+    let (deployed, roles) = match (deployed, roles) {
+        (Ok(deployed), Ok(roles)) => (deployed, roles.items),
+        (Err(why), _) | (_, Err(why)) => return ROLES.unknown(&why),
+    };
+    let has: BTreeSet<Component> =
+        roles.iter().filter(|it| release.has(*it)).filter_map(component_of).collect();
+    let deployed = deployed.iter().filter(|it| is_of_chart(*it) && release.has(*it)).filter_map(component_of);
+    let lacking = deployed.filter(|it| Component::CONTROLLERS.contains(it) && !has.contains(it));
+    let lacking: Vec<String> = lacking.map(|it| format!("{} has none", it.name())).collect();
+    ROLES.judged(&lacking, format!("{} ClusterRoles", has.len()))
+}
+
+pub(in super::super) async fn authority(cluster: &Cluster, release: &Release) -> Check {
+    let api: Api<Secret> = cluster.namespaced(&release.namespace);
+    let params = ListParams::default().labels(&selector());
+    match cluster.ask("secrets", async { api.list(&params).await }).await {
+        Ok(mut all) => {
+            all.items.retain(|it| is_of_chart(it) && release.has(it));
+            of_secrets(&all.items)
+        }
+        Err(why) => AUTHORITY.unknown(&why),
+    }
+}
+
+pub(in super::super) fn of_secrets(all: &[Secret]) -> Check {
+    let Some(secret) = all.iter().find(|it| it.name_any().ends_with(AUTHORITY_NAME)) else {
+        return AUTHORITY.ok("the chart creates none");
+    };
+    let filled =
+        |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).is_some_and(|it| !it.0.is_empty());
+    let lacking = ["ca.crt", "ca.key"].iter().filter(|key| !filled(key));
+    let lacking: Vec<String> = lacking.map(|key| format!("{} has no {key}", secret.name_any())).collect();
+    AUTHORITY.judged(&lacking, secret.name_any())
+}
+
+pub(in super::super) async fn nodes(cluster: &Cluster, now: Timestamp) -> Check {
+    let api: Api<Node> = cluster.all();
+    match cluster.ask("nodes", async { api.list(&ListParams::default()).await }).await {
+        Ok(nodes) => of_nodes(&nodes.items, now),
+        Err(why) => NODES.unknown(&why),
+    }
+}
+
+pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
+    let old = |it: &&Node| {
+        let Some(Time(at)) = it.metadata.creation_timestamp.as_ref() else { return true };
+        now.duration_since(*at).as_secs() > INITIALISED_WITHIN_SECONDS
+    };
+    let tainted = nodes.iter().filter(|it| is_uninitialised(it)).filter(old);
+    let tainted: Vec<String> = tainted.map(|it| it.name_any()).collect();
+    let trouble = (!tainted.is_empty())
+        .then(|| format!("of {} nodes, these have had the taint for 2m: {}", nodes.len(), named(&tainted)));
+    NODES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} nodes", nodes.len()))
+}
+
+pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> Check {
+    let api: Api<Service> = cluster.all();
+    match cluster.ask("services", async { api.list(&ListParams::default()).await }).await {
+        Ok(services) => of_services(&services.items, reasons),
+        Err(why) => SERVICES.unknown(&why),
+    }
+}
+
+/// Counts Services without an address by what they wait for. Services with a class may belong to another controller.
+pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, String>) -> Check {
+    let wants = |it: &&Service| {
+        let spec = it.spec.as_ref();
+        spec.is_some_and(|spec| {
+            spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
+        })
+    };
+    let has_address = |it: &Service| {
+        let balancer = it.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        balancer.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
+    };
+    let wanted: Vec<&Service> = all.iter().filter(wants).collect();
+    let lacking = wanted.iter().filter(|it| !has_address(it));
+    let causes: Vec<&str> = lacking
+        .map(|it| {
+            let key = format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any());
+            reasons.get(&key).map_or("no cause is known", String::as_str)
+        })
+        .collect();
+    let trouble = (!causes.is_empty())
+        .then(|| format!("{} of {} Services have none: {}", causes.len(), wanted.len(), grouped(&causes)));
+    SERVICES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} Services", wanted.len()))
+}
+
+pub(in super::super) async fn events(cluster: &Cluster) -> Check {
+    let api: Api<Event> = cluster.all();
+    let params = ListParams::default().fields("type=Warning");
+    match cluster.ask("events", async { api.list(&params).await }).await {
+        Ok(events) => of_events(&events.items),
+        Err(why) => EVENTS.unknown(&why),
+    }
+}
+
+/// Events are kept for an hour, so an Event does not show that something is wrong now.
+pub(in super::super) fn of_events(all: &[Event]) -> Check {
+    let reasons: Vec<&str> =
+        all.iter().filter(|it| is_of_controller(it)).filter_map(|it| it.reason.as_deref()).collect();
+    if reasons.is_empty() {
+        return EVENTS.ok("");
+    }
+    EVENTS.result(CheckResult::Warning, grouped(&reasons))
+}

@@ -1,0 +1,53 @@
+//! The human-readable report.
+
+use super::{Check, CheckReport, CheckResult};
+use crate::{
+    missing::Missing,
+    output::{Paper, Report, Tone},
+    words::many,
+};
+
+impl Report for CheckReport {
+    fn show(&self, paper: &mut Paper) {
+        paper.line(match &self.release {
+            None => {
+                format!("The chart is not installed: checks before an installation in {}", self.namespace)
+            }
+            Some(name) if name.is_empty() => "Checks of the processes at the given URLs".to_owned(),
+            Some(name) => format!("Checks of release {name} in {}", self.namespace),
+        });
+        for check in &self.checks {
+            let (tone, text) = line(check);
+            paper.toned(tone, &text);
+        }
+        let count = |result| self.checks.iter().filter(|it| it.result == result).count();
+        let (failed, warned) = (count(CheckResult::Failed), count(CheckResult::Warning));
+        let [all, failed, warned] =
+            [self.checks.len(), failed, warned].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
+        paper.gap();
+        let text = format!("{}: {failed} failed, {}", many(all, "check"), many(warned, "warning"));
+        paper.toned(if failed == 0 { Tone::Good } else { Tone::Bad }, &text);
+    }
+
+    fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    fn is_well(&self) -> bool {
+        self.is_fine()
+    }
+}
+
+/// One line: the result, what should be the case, what was found, what to do, and where to read more.
+fn line(check: &Check) -> (Tone, String) {
+    let (tone, word) = match check.result {
+        CheckResult::Ok => (Tone::Good, "ok      "),
+        CheckResult::Warning => (Tone::Warn, "warning "),
+        CheckResult::Failed => (Tone::Bad, "FAILED  "),
+        CheckResult::Unknown => (Tone::Dim, "unknown "),
+    };
+    let found = if check.found.is_empty() { String::new() } else { format!(": {}", check.found) };
+    let hint = check.hint.as_ref().map(|it| format!("; {it}")).unwrap_or_default();
+    let link = check.link.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+    (tone, format!("{word}{}{found}{hint}{link}", check.name))
+}

@@ -1,0 +1,182 @@
+//! Tests of the checks, on objects and pages.
+
+use std::collections::BTreeMap;
+
+use insta::assert_snapshot;
+use k8s_openapi::api::core::v1::{Event, Node};
+use serde_json::{Value, json};
+
+use super::{after::objects as installed, *};
+use crate::{
+    adopt::{Former, FormerLease},
+    cluster::Cluster,
+    output::{Format, Report as _, written},
+    release::{COMPONENT, INSTANCE, Release},
+    status::StatusReport,
+};
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().expect("a time")
+}
+
+fn of<T: serde::de::DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).expect("an object")
+}
+
+fn node(name: &str, taint: &str, provider: Option<&str>) -> Node {
+    of(&json!({
+        "metadata": { "name": name, "creationTimestamp": "2026-01-02T03:00:00Z" },
+        "spec": { "providerID": provider, "taints": [{ "key": taint, "effect": "NoSchedule" }] },
+    }))
+}
+
+const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+#[test]
+fn each_check_has_one_line_with_a_hint_and_a_page() {
+    let checks = vec![
+        before::version(Ok((1, 34))),
+        before::of_nodes(&[node("a", TAINT, None), node("b", "x", Some("sim://b")), node("c", "x", None)]),
+        installed::of_events(&[of::<Event>(&json!({
+            "metadata": {}, "involvedObject": {}, "reason": "SyncLoadBalancerFailed", "reportingComponent": "service-controller",
+        }))]),
+        before::VERSION.unknown(&Missing::new("nodes", "forbidden")),
+    ];
+    let report = CheckReport {
+        at: now(),
+        release: Some("ccm".to_owned()),
+        namespace: "a".to_owned(),
+        checks,
+        missing: Vec::new(),
+    };
+    assert_snapshot!(written(&report, Format::Table, false).expect("written"), @r"
+    Checks of release ccm in a
+    ok      the API server is Kubernetes 1.33 or later: 1.34
+    FAILED  the kubelets run with --cloud-provider=external: of 3 nodes, these have neither the taint nor a provider ID: 1: c; set the flag, delete the Node objects and restart these kubelets (docs/install.md#1-kubelets)
+    warning the controllers have emitted no Events of type Warning: 1 × SyncLoadBalancerFailed; see kubectl get events --all-namespaces --field-selector type=Warning (docs/troubleshoot.md#events)
+    unknown the API server is Kubernetes 1.33 or later: not known: forbidden; the check needs the right to read this (docs/upgrade.md)
+
+    4 checks: 1 failed, 1 warning
+    ");
+    assert!(!report.is_well());
+    let text = written(&report, Format::Json, false).expect("written");
+    assert_eq!(serde_json::from_str::<CheckReport>(&text).expect("read"), report);
+}
+
+#[test]
+fn an_old_api_server_and_a_strict_namespace_are_refused() {
+    assert_eq!(before::version(Ok((1, 32))).result, CheckResult::Failed);
+    assert_eq!(before::version(Ok((1, 33))).result, CheckResult::Ok);
+    let strict = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "baseline" } } });
+    assert_eq!(before::of_namespace("a", Some(&of(&strict))).result, CheckResult::Failed);
+    assert_eq!(before::of_namespace("a", Some(&of(&json!({ "metadata": {} })))).result, CheckResult::Ok);
+    assert_eq!(before::of_namespace("a", None).result, CheckResult::Ok);
+}
+
+#[test]
+fn another_cloud_controller_manager_is_found() {
+    assert_eq!(before::others(&Former::default()).result, CheckResult::Ok);
+    let lease = FormerLease { holder: "ccm-x".to_owned(), renewed: None, running: true };
+    let check = before::others(&Former { lease: Some(lease), ..Former::default() });
+    assert!(check.result == CheckResult::Failed && check.found.contains("ccm-x renews"), "{check:?}");
+    let check = before::others(&Former::unread("forbidden"));
+    assert!(check.result == CheckResult::Unknown && check.found.contains("forbidden"), "{check:?}");
+}
+
+#[test]
+fn unavailable_deployments_and_empty_secrets_fail() {
+    let deployment = |available: u32| {
+        let status = json!({ "availableReplicas": available });
+        vec![of(
+            &json!({ "metadata": { "name": "eu-node-controller" }, "spec": { "replicas": 2, "selector": {}, "template": {} }, "status": status }),
+        )]
+    };
+    assert_eq!(installed::of_deployments(&deployment(2)).result, CheckResult::Ok);
+    let check = installed::of_deployments(&deployment(1));
+    assert_eq!(
+        (check.result, check.found.as_str()),
+        (CheckResult::Failed, "eu-node-controller: 1 of 2 replicas available")
+    );
+    let secret =
+        |data: Value| vec![of(&json!({ "metadata": { "name": "eu-cloud-adapter-ca" }, "data": data }))];
+    assert_eq!(
+        installed::of_secrets(&secret(json!({ "ca.crt": "YQ==", "ca.key": "YQ==" }))).result,
+        CheckResult::Ok
+    );
+    assert_eq!(installed::of_secrets(&secret(json!({ "ca.crt": "YQ==" }))).result, CheckResult::Failed);
+    assert_eq!(installed::of_secrets(&[]).result, CheckResult::Ok, "without generated certificates");
+}
+
+#[test]
+fn nodes_may_have_the_taint_only_for_a_short_time() {
+    let nodes = [node("a", TAINT, None)];
+    let check = installed::of_nodes(&nodes, now());
+    assert!(check.result == CheckResult::Failed && check.found.ends_with("1: a"), "{check:?}");
+    let young: Timestamp = "2026-01-02T03:01:00Z".parse().expect("a time");
+    assert_eq!(installed::of_nodes(&nodes, young).result, CheckResult::Ok);
+}
+
+#[test]
+fn services_without_an_address_are_counted_by_cause() {
+    let service = |name: &str, address: Option<&str>, class: Option<&str>| {
+        let ingress: Vec<Value> = address.iter().map(|ip| json!({ "ip": ip })).collect();
+        of(&json!({
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": { "type": "LoadBalancer", "loadBalancerClass": class },
+            "status": { "loadBalancer": { "ingress": ingress } },
+        }))
+    };
+    let all = [
+        service("a", Some("192.0.2.1"), None),
+        service("b", None, None),
+        service("c", None, None),
+        service("d", None, Some("x/y")),
+    ];
+    let reasons = BTreeMap::from([("default/b".to_owned(), "VENDOR_QUOTA".to_owned())]);
+    let check = installed::of_services(&all, &reasons);
+    assert_eq!(check.found, "2 of 3 Services have none: 1 × VENDOR_QUOTA, 1 × no cause is known");
+    assert_eq!(installed::of_services(&all[..1], &reasons).result, CheckResult::Ok);
+}
+
+#[test]
+fn pages_show_versions_leases_and_the_adapter() {
+    let status: StatusReport = of(&json!({
+        "namespace": "a", "at": now(), "troubles": [], "missing": [],
+        "adapters": [{ "process": "ca", "page": { "adapter": "adapter-sim", "version": "0.1.0", "leader": true, "trouble": "401 from the cloud" } }],
+        "controllers": [{ "process": "nc", "page": { "controller": "node-controller", "version": "0.2.0", "adapter": { "trouble": "refused" } } }],
+        "shards": [{ "controller": "node-controller", "shard": 0 }],
+    }));
+    let found: Vec<_> = after::of_pages(&status).into_iter().map(|it| (it.result, it.found)).collect();
+    let failed = |text: &str| (CheckResult::Failed, text.to_owned());
+    assert_eq!(
+        found,
+        [
+            failed("cloud-adapter 0.1.0, node-controller 0.2.0"),
+            failed("node-controller nc: refused"),
+            failed("401 from the cloud"),
+            failed("no holder: node-controller shard 0"),
+            (CheckResult::Ok, String::new()),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn missing_cluster_roles_and_rights_are_named() {
+    let labels = json!({ INSTANCE: "ccm", COMPONENT: "node-controller", "app.kubernetes.io/part-of": "cloud-controllers" });
+    let items = json!([{ "metadata": { "name": "it", "labels": labels } }]);
+    let cluster = Cluster::answering(
+        200,
+        &json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }),
+    );
+    let mut release = Release::within("a");
+    release.name = Some("ccm".to_owned());
+    assert_eq!(installed::cluster_roles(&cluster, &release).await.result, CheckResult::Ok);
+    let no = json!({ "kind": "Status", "code": 403, "message": "no" });
+    let forbidden = Cluster::answering(403, &no);
+    assert_eq!(installed::cluster_roles(&forbidden, &release).await.result, CheckResult::Unknown);
+    assert_eq!(installed::authority(&forbidden, &release).await.result, CheckResult::Unknown);
+    let refused =
+        Cluster::answering(200, &json!({ "metadata": {}, "spec": {}, "status": { "allowed": false } }));
+    let check = before::rights(&refused, "a").await;
+    assert!(check.result == CheckResult::Failed && check.found.contains("clusterroles"), "{check:?}");
+}
