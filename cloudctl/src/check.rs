@@ -17,7 +17,8 @@ use crate::{
     missing::Missing,
     options::{Common, Component},
     orphans,
-    session::{NOT_INSTALLED, Session, Usage},
+    release::NOT_INSTALLED,
+    session::{Session, Usage},
 };
 
 /// Interval between checks with `--wait`.

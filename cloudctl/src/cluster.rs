@@ -23,8 +23,8 @@ use crate::{
     errors::{CONNECT_TIMEOUT, chain, root},
     http::{self, HttpResponse},
     kubeconfig::{Unconnected, config},
+    labels::selector,
     missing::Missing,
-    release,
 };
 
 /// Time limit for a request to the API server.
@@ -112,7 +112,7 @@ impl Cluster {
     /// Lists the pods of releases, in one namespace or in all.
     pub(crate) async fn pods(&self, namespace: Option<&str>) -> Result<Vec<Pod>, Missing> {
         let api = namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
-        let of_chart = ListParams::default().labels(&release::selector());
+        let of_chart = ListParams::default().labels(&selector());
         Ok(self.ask(PODS, async { api.list(&of_chart).await }).await?.items)
     }
 
@@ -120,7 +120,7 @@ impl Cluster {
     pub(crate) async fn deployments(&self, namespace: Option<&str>) -> Result<Vec<Deployed>, Missing> {
         let api: Api<Deployment> =
             namespace.map_or_else(|| self.all(), |namespace| self.namespaced(namespace));
-        let of_chart = ListParams::default().labels(&release::selector());
+        let of_chart = ListParams::default().labels(&selector());
         Ok(self.ask("deployments", async { api.list_metadata(&of_chart).await }).await?.items)
     }
 

@@ -22,6 +22,7 @@ mod explain;
 mod gaps;
 mod http;
 mod kubeconfig;
+mod labels;
 mod limits;
 mod missing;
 mod objects;

@@ -17,3 +17,8 @@ impl Missing {
         Self { source: source.into(), why: why.into() }
     }
 }
+
+/// A flag has an invalid value.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);

@@ -4,18 +4,14 @@ use kube::ResourceExt;
 
 use crate::{
     cluster::{Cluster, Deployed},
-    missing::Missing,
+    labels::{INSTANCE, component_of, is_of_chart},
+    missing::{Missing, Usage},
     options::{Common, Component},
-    session::{NOT_INSTALLED, Usage},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 
-/// The label that names the component of an object.
-pub(crate) const COMPONENT: &str = "app.kubernetes.io/component";
-/// The label that names the release of an object.
-pub(crate) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The label of all objects of the chart except pods. Source: helm/cloud-controllers/templates/_helpers.tpl, `labels`.
-const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "cloud-controllers");
+/// What is missing if the chart is not installed.
+pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 
 /// A release of the chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,22 +83,6 @@ impl Release {
     fn label(&self) -> String {
         format!("{} in {}", self.name.as_deref().unwrap_or("without a name"), self.namespace)
     }
-}
-
-/// Returns the component of an object of the chart.
-pub(crate) fn component_of(object: &impl ResourceExt) -> Option<Component> {
-    object.labels().get(COMPONENT).and_then(|name| Component::named(name))
-}
-
-/// Returns the selector of the Deployments and pods of all releases.
-pub(crate) fn selector() -> String {
-    let names = [Component::CloudAdapter].iter().chain(&Component::CONTROLLERS).map(|it| it.name());
-    format!("{COMPONENT} in ({})", names.collect::<Vec<_>>().join(","))
-}
-
-/// Whether an object belongs to a release of the chart.
-pub(crate) fn is_of_chart(object: &impl ResourceExt) -> bool {
-    object.labels().get(PART_OF.0).is_some_and(|it| it == PART_OF.1)
 }
 
 /// Finds the release that the flags name: in the given namespace, in kube-system, or else in the only namespace that has one.
@@ -209,6 +189,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::labels::{COMPONENT, PART_OF};
 
     fn deployment(name: &str, namespace: &str, instance: &str, component: &str) -> Deployed {
         serde_json::from_value(json!({

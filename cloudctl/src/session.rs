@@ -14,13 +14,15 @@ use kube::ResourceExt as _;
 use tokio::time::timeout;
 
 use self::pages::{Signed, read};
+pub(crate) use crate::missing::Usage;
 use crate::{
     cluster::{API_SERVER, Cluster},
     http::{self, HttpResponse},
     kubeconfig::Unconnected,
+    labels::component_of,
     missing::Missing,
     options::{Common, Component, PagesUrl},
-    release::{self, Found, NotFound, Release, component_of},
+    release::{self, Found, NotFound, Release},
 };
 
 /// Time limit for a page that needs no calls.
@@ -29,8 +31,6 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 const PLAN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Number of pages that are read at once.
 const MAX_CONCURRENT: usize = 8;
-/// What is missing if the chart is not installed.
-pub(crate) const NOT_INSTALLED: &str = "pods of the Helm release";
 /// The name of the port with the pages. Source: helm/cloud-controllers/templates/_controller.tpl.
 const PORT: &str = "http";
 
@@ -70,11 +70,6 @@ pub(crate) struct Page<T> {
     pub(crate) process: Process,
     pub(crate) content: T,
 }
-
-/// A flag has an invalid value.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
 
 impl Session {
     /// Finds the processes of these components.

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cluster::{Cluster, is_held},
+    labels::component_of,
     missing::Missing,
-    release::component_of,
 };
 
 /// Namespace and name of the Lease of the other cloud controller manager. Source: k8s.io/cloud-provider, `--leader-elect-resource-name`.
@@ -155,7 +155,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::release::COMPONENT;
+    use crate::labels::COMPONENT;
 
     #[test]
     fn it_runs_while_its_lease_is_renewed() {

@@ -10,8 +10,9 @@ use super::{after::objects as installed, *};
 use crate::{
     adopt::{Former, FormerLease},
     cluster::Cluster,
+    labels::{COMPONENT, INSTANCE},
     output::{Format, Report as _, written},
-    release::{COMPONENT, INSTANCE, Release},
+    release::Release,
     status::StatusReport,
 };
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use telemetry::report::{AdapterStatus, ControllerStatus, Explanation};
 
 use super::*;
-use crate::release::COMPONENT;
+use crate::labels::COMPONENT;
 
 fn pod(component: &str, name: &str, phase: &str, port: &str) -> Pod {
     serde_json::from_value(json!({

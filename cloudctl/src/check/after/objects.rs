@@ -17,9 +17,10 @@ use super::super::{About, Check, CheckResult};
 use crate::{
     adopt::is_uninitialised,
     cluster::Cluster,
+    labels::{component_of, is_of_chart, selector},
     objects::is_of_controller,
     options::Component,
-    release::{Release, component_of, is_of_chart, selector},
+    release::Release,
     words::{grouped, named},
 };
 
