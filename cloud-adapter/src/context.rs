@@ -27,7 +27,7 @@ pub(crate) struct Context {
     pub(crate) path: String,
     pub(crate) session: Session,
     pub(crate) deadline: Instant,
-    /// Minimum time of the observations that answer the request.
+    /// The oldest observation time that the caller accepts.
     pub(crate) bound: Option<Instant>,
 }
 

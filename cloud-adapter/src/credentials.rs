@@ -1,6 +1,7 @@
-//! Replaces the cloud credentials while the adapter runs. New ones are verified first, and refused if they belong to another project.
+//! Replaces the cloud credentials while the adapter runs. New credentials are verified first, and refused if they belong to another
+//! project.
 //!
-//! With the credentials of a wrong project, the cloud would seem empty: all nodes would be deleted, and all load balancers recreated.
+//! With credentials of another project, the cloud would seem empty: all nodes would be deleted, and all load balancers recreated.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,16 +17,16 @@ use crate::{
 
 /// Value of the label `kind` of `config_reload_total`.
 const KIND: &str = "credentials";
-/// Delay before new credentials are verified again if the verification failed for an unrelated reason.
+/// Delay before new credentials are verified again if the verification failed for a reason other than the credentials.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether there are new credentials that were not verified yet. A standby may not call the vendor, so it verifies them when it becomes
-/// leader, before it uses the old ones, which may have expired. Clones share the state.
+/// Whether there are new credentials that were not verified yet. A standby may not call the vendor. It verifies new credentials when it
+/// becomes leader, before it uses the old ones, because these may have expired. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 
 impl Untried {
-    /// Waits until all new credentials are verified. In a leader, that takes one self-check.
+    /// Waits until all new credentials are verified. A leader needs one self-check for this.
     pub(crate) async fn none(&self) {
         // `changed` cannot fail, because the caller holds the sender.
         let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
@@ -41,9 +42,9 @@ impl Untried {
 enum Verdict {
     /// The new credentials have access to the same scope as the old ones.
     Switch,
-    /// The new credentials have access to another scope, or to none; with the reason.
+    /// The new credentials have access to another scope, or to none. The text is the reason.
     Refuse(String),
-    /// The verification failed for an unrelated reason; with that reason.
+    /// The verification failed for a reason other than the credentials. The text is that reason.
     Later(String),
 }
 
@@ -68,7 +69,7 @@ pub(crate) async fn follow<D: Driver>(driver: Arc<D>, rpc: Rpc, untried: Untried
         Follow::start([file.path.clone()], |contents: &[Vec<u8>]| Ok::<_, Infallible>(contents.concat()));
     let follow = match follow {
         Ok(follow) => follow,
-        // The file exists, since the driver was created from it.
+        // This is unexpected, because the driver has read the file before.
         Err(error) => {
             tracing::error!(%error, "Cannot read the credentials file; restart the adapter after changing credentials");
             return std::future::pending().await;
@@ -96,7 +97,7 @@ async fn take_over<Content, Tried: Future<Output = bool>>(
 ) {
     while content.changed().await.is_ok() {
         untried.set(true);
-        // The content that was refused is no longer in the file, so its metric is cleared now: the new content may be verified much later.
+        // The refused content is no longer in the file, so the metric is cleared now. The new content may be verified much later.
         rpc.metrics.config_refused(KIND, false);
         loop {
             // Only the leader may call the vendor.

@@ -108,7 +108,7 @@ pub trait Driver:
     /// [`Self::plan`] without an observed load balancer.
     ///
     /// `former` is already deleted. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime
-    /// continues without them. Only the process that deleted `former` knows it.
+    /// continues without them. After a restart of the adapter, `former` is unknown, and [`Self::plan`] is called instead.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::plan`].
@@ -122,15 +122,16 @@ pub trait Driver:
         self.plan(desired, fence, None)
     }
 
-    /// Whether a load balancer of the key may have this name, whatever the names of owner and cluster were at its creation. Pure function.
+    /// Whether a load balancer of the key may have this name, whatever the names of owner and cluster were when the load balancer was
+    /// created. Pure function.
     fn names_of(&self, key: &LoadBalancerKey) -> impl Fn(&str) -> bool;
 
     /// Recognises load balancers without the adapter's tags that the vendor's usual cloud controller manager created. Pure function.
     /// Default: recognises none.
     ///
     /// The names of cluster, namespace and Service identify these load balancers, but another cluster may use the same names. Therefore a
-    /// caller gets such a load balancer only if it belongs to the heir alone and the caller requests adoption `IF_UNOWNED`. If others use
-    /// it, too, it stays unchanged, even if the caller passes its ID.
+    /// caller gets such a load balancer only if it belongs to the heir alone and the caller requests adoption `IF_UNOWNED`. A load balancer
+    /// that others use, too, stays unchanged, even if the caller passes its ID.
     fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
         let _none = heir;
         |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
@@ -144,8 +145,8 @@ pub trait Driver:
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
     /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts of its key, then the adapter's
-    /// tags. The load balancer, and all parts not created for the key, stay. Empty while the vendor is changing it. Pure function. Default:
-    /// no load balancer is listed as adopted.
+    /// tags. The load balancer, and all parts not created for the key, stay. Empty while the vendor is changing the load balancer. Pure
+    /// function. Default: no load balancer is listed as adopted.
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
         self.plan_deletion(observed)
     }
@@ -186,8 +187,8 @@ pub trait Driver:
     /// collection instead. Drivers that create load balancers without tags also return `None`.
     ///
     /// The runtime uses this before a create while a user waits, if a listing has more pages than there are waiting users. Load balancers
-    /// with the key's name but without tags are known only from the last listing, as old as cache and caller allow; if a third party has
-    /// created one since then, the key gets another.
+    /// with the key's name but without tags are known only from the last listing, which is as old as the cache settings and the caller
+    /// allow. If a third party has created such a load balancer since then, the runtime creates another one for the key.
     ///
     /// Cost: one vendor call.
     fn find(
@@ -281,10 +282,10 @@ pub(crate) fn planned<S: Step>(step: &S) -> PlannedStep {
 pub enum Outcome {
     /// The vendor has executed or accepted the write; the next observation shows the result.
     Accepted,
-    /// The vendor has created, or is creating, a load balancer and returned this ID, by which the runtime looks it up.
+    /// The vendor has created, or is creating, a load balancer and returned this ID, by which the runtime looks the load balancer up.
     Created(String),
     /// One result for each route of a batch, in the order of the step: removals first, then additions. The result of an addition has the
-    /// created route, if the vendor returns it; then the snapshot needs no other listing.
+    /// created route, if the vendor returns it. Then the snapshot needs no further listing.
     Items(Vec<Result<Option<Route>, VendorError>>),
 }
 
@@ -332,8 +333,8 @@ pub struct Description {
     /// Maximum time by which reads lag behind writes.
     pub consistency_horizon: Duration,
     /// Time after a lost answer in which the vendor may still execute a create, including the time until reads show the load balancer. In
-    /// this time the create is not repeated, and absence is not proven. At least [`Self::consistency_horizon`]. A new leader cannot know
-    /// the last creates of its predecessor, so the time also counts from the start of its term.
+    /// this time the create is not repeated, and absence is not proven. Must be at least [`Self::consistency_horizon`]. A new leader cannot
+    /// know the last creates of its predecessor, so this time also counts from the start of the new term.
     pub create_horizon: Duration,
     /// How a repeated create is prevented from creating a second load balancer.
     pub deduplication: Deduplication,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::strings;
 
-/// Maximum number of scopes of all clusters. A controller has one scope per shard.
+/// Maximum number of scopes, over all clusters. A controller has one scope per shard.
 const SCOPES_MAX: usize = 256;
 /// Maximum number of objects per scope whose sequence is kept.
 const OBJECTS_MAX: usize = 4096;
@@ -29,7 +29,7 @@ pub(crate) struct Fences(Mutex<BTreeMap<(String, String), Holder>>);
 #[derive(Debug)]
 struct Holder {
     epoch: u64,
-    /// The highest sequence by object, within this epoch.
+    /// The highest sequence of each object in `epoch`.
     sequences: BTreeMap<String, u64>,
     /// Lower bound of the sequences of objects that were evicted from `sequences`.
     floor: u64,

@@ -152,7 +152,7 @@ impl Grants {
         self.any(namespace, |kind| matches!(kind, Kind::Pool(granted) if is(granted, pool)))
     }
 
-    /// The proof that Services of the namespace need to adopt by name in the cluster with this name.
+    /// The proof that a Service of the namespace needs to adopt a load balancer by name in the cluster with this name.
     #[must_use]
     pub fn inheritance(&self, namespace: &str, cluster_name: &str) -> Inheritance {
         if self.any(namespace, |kind| matches!(kind, Kind::Former(granted) if is(granted, cluster_name))) {

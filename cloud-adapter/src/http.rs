@@ -33,7 +33,7 @@ pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
 }
 
 /// Answers the readiness probe. A replica that serves is ready, also as a standby, because rollouts and disruption budgets must count it.
-/// It stays ready while the cloud is unreachable, so that clients reach it and get that error.
+/// The replica stays ready while the cloud is unreachable, so that clients reach the replica and get the error of the cloud.
 async fn ready(State(rpc): State<Rpc>) -> String {
     match &*rpc.health.borrow() {
         _ if !rpc.replica.leads() => "ok: standby\n".to_owned(),

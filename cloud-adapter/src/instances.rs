@@ -362,7 +362,7 @@ impl<D: Driver> Finder<D> {
         }
     }
 
-    /// Records the proofs of absence.
+    /// Converts an observation for the judgement, and records the proof of an absence.
     fn settle(&self, known: Known, proof: Option<Proof>) -> Seen {
         match known {
             Known::Plain(seen, _) => seen,

@@ -1,6 +1,6 @@
-//! What most drivers need for an HTTP API with JSON: names and digests, provider IDs, requests, answers, and the parts of a plan.
+//! Helpers that most drivers need for an HTTP API with JSON: names and digests, provider IDs, requests, answers, and the parts of a plan.
 //!
-//! None of it is mandatory: the traits of [`driver`](crate::driver) are the whole interface.
+//! No driver has to use these helpers: the traits of [`driver`](crate::driver) are the whole interface.
 
 mod address;
 mod answer;

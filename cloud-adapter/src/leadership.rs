@@ -10,7 +10,7 @@ use tokio::{sync::watch, time::Instant};
 /// The request ID in answers of standbys.
 pub(crate) const STANDBY: &str = "standby";
 
-/// The current role of this replica.
+/// The current duty of this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Another replica leads, or no leader is known yet.
@@ -20,7 +20,7 @@ pub(crate) enum Duty {
     },
     /// This replica leads and calls the vendor.
     Leading {
-        /// Number of the term; it increases with each new leader.
+        /// Number of the term, which increases with each new leader.
         epoch: u64,
         /// Time at which the term began.
         since: Instant,
@@ -150,7 +150,7 @@ fn refusal(duty: &Duty) -> AdapterError {
         Duty::Standby { leader: None } => {
             AdapterError::new(Reason::NotLeader, "this replica is a standby, and no leader is known")
         }
-        // During a term, only work of an earlier term is refused.
+        // This replica leads again, so the refused work belongs to an earlier term.
         Duty::Leading { .. } => {
             AdapterError::new(Reason::NotLeader, "another replica led in the meantime: repeat the request")
         }

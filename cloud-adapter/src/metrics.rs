@@ -24,9 +24,9 @@ use self::scrape::Sources;
 pub(crate) use self::{layer::RpcLayer, scrape::SnapshotAge};
 use crate::operation::Operation;
 
-/// Buckets in seconds: from a cached answer to the longest deadline.
+/// Histogram buckets in seconds: from a cached answer to the longest deadline.
 const SECONDS: [f64; 12] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
-/// Buckets in items: from one item to the largest batch of the contract.
+/// Histogram buckets in items: from one item to the largest batch of the contract.
 const ITEMS: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 200.0, 500.0];
 /// Values of the scope label. Callers choose the scopes of fences, so other values are not used as labels: the number of labels must be
 /// bounded.
@@ -119,7 +119,7 @@ impl Coalesced {
     }
 }
 
-/// The state of a key task.
+/// The state of a key task, which is the convergence task of one load balancer key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskState {
     /// The task observes, plans or writes.
@@ -344,7 +344,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Checks the requirements for labels.
+/// The traits that labels must implement.
 trait LabelSet: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static {}
 
 impl<L: Clone + fmt::Debug + EncodeLabelSet + Eq + std::hash::Hash + Send + Sync + 'static> LabelSet for L {}

@@ -1,7 +1,7 @@
 //! The status page: `GET /status.json` for programs, and `GET /` as HTML, rendered from the same data.
 //!
-//! All callers that reach the port can read the page, so it contains no secrets. It needs no script and no external resources, and texts of
-//! users or the cloud are escaped.
+//! With `--status-pages=all`, all callers that reach the port can read the page, so the page contains no secrets. The page needs no script
+//! and no external resources, and texts of users or the cloud are escaped.
 //!
 //! Modules:
 //!

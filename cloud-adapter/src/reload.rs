@@ -8,7 +8,7 @@ use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
-/// Default interval between reads. Each is a cheap local read of a few kilobytes.
+/// Default interval between reads. Each read is local and cheap: a few kilobytes.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
 
 /// Why new file contents are not used.
@@ -47,7 +47,7 @@ impl<T, P> fmt::Debug for Follow<T, P> {
     }
 }
 
-/// A digest, because the contents may be secret.
+/// What the last read found. The contents may be secret, so only a digest is kept.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Content([u8; 32]),

@@ -36,7 +36,7 @@ use crate::{
 const ITEMS_MAX: usize = 200;
 /// Maximum number of requests in progress or queued, which equals the number of calls that may be queued for one object.
 const ORDERS_MAX: usize = 32;
-/// Maximum age of a trusted listing, in target ages.
+/// Maximum age of a trusted listing, as a multiple of the target age.
 const TRUSTED_AGES: u32 = 3;
 /// Minimum delay before a caller is asked to retry.
 const MIN_WAIT: Duration = Duration::from_millis(500);
@@ -54,8 +54,8 @@ pub(crate) struct Applier<D> {
     pub(crate) doubts: Doubts,
 }
 
-/// Limits the number of requests in progress. The request of a client that disconnects keeps its slot until it is done, and may be
-/// repeated.
+/// Limits the number of requests in progress. If a client disconnects, its request continues and keeps the slot until the end, and the
+/// client may send the request again.
 #[derive(Debug)]
 pub(crate) struct Slots(Arc<Semaphore>);
 
@@ -97,7 +97,7 @@ pub(crate) struct Applied {
 }
 
 impl Order {
-    /// The same order with provider IDs in the form of listings, by which next hops are compared.
+    /// Converts the provider IDs of the order to the form that listings use, because next hops are compared by provider ID.
     fn spelled(mut self, spell: impl Fn(&str) -> String) -> Self {
         let hops = self.items.iter_mut().filter_map(|item| match item {
             Item::Upsert { upsert, .. } => upsert.next_hop.as_mut(),

@@ -66,7 +66,7 @@ impl Rpc {
         let context = context::read(context, metadata, extensions, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
-        // Standby replicas may name any cluster.
+        // A standby may name any cluster in its requests, so these do not count as the last request.
         if context.session.purpose().request_id != STANDBY {
             self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
         }
@@ -84,7 +84,7 @@ impl Rpc {
     /// Checks that the caller is permitted to make this change.
     ///
     /// # Errors
-    /// Returns `CALLER_FORBIDDEN` if it is not.
+    /// Returns `CALLER_FORBIDDEN` if the caller is not permitted.
     pub(crate) fn may_change(
         &self,
         context: &Context,
@@ -102,7 +102,8 @@ impl Rpc {
     /// Checks the context of a request that needs the cloud.
     ///
     /// # Errors
-    /// Returns an error if another replica leads or this one is shutting down; before the first successful self-check, its error.
+    /// Returns an error if another replica leads or this one is shutting down; before the first successful self-check, the error of the
+    /// last self-check.
     pub(crate) fn cloud_context(
         &self,
         context: Option<RequestContext>,

@@ -31,8 +31,8 @@ use crate::{
     wrong_usage::WrongUsage,
 };
 
-/// Delays between attempts to read from the API server at start, about 35 s in all: it may restart, or the permission may be created after
-/// the pod.
+/// Delays between attempts to read from the API server at start, about 35 s in all: the API server may restart, or the permission may be
+/// created after the pod.
 const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_secs(5))
@@ -201,8 +201,8 @@ impl Fresh {
     }
 }
 
-/// Counts a reload of a certificate. After a refused change, a valid change of other files does not clear the gauge: the refused files stay
-/// refused.
+/// Counts a reload of a certificate. A renewal of the issued certificate does not clear the gauge after a refused change, because the files
+/// on disk are still refused.
 fn count(metrics: &Metrics, refused: &AtomicBool, occasion: Occasion, taken: bool) {
     if occasion == Occasion::Changed {
         refused.store(!taken, Relaxed);

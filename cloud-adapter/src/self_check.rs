@@ -40,7 +40,7 @@ pub(crate) async fn pass<D: Driver>(
                     vendor.self_check(false);
                     delay = LAST;
                 }
-                // If the cloud is unreachable, valid credentials are still valid.
+                // If the cloud is only unreachable, credentials that passed an earlier check count as valid.
                 if rejected || known.is_none() {
                     tell(health, Some(error));
                 }
@@ -68,7 +68,7 @@ pub(crate) async fn keep<D: Driver>(
     }
 }
 
-/// Refuses credentials of another scope like rejected ones, because answers of one scope say nothing about another.
+/// Refuses credentials of another scope as if the vendor had rejected them, because answers of one scope say nothing about another.
 fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Scope, VendorError> {
     let scope = answer?;
     match known.filter(|known| known.fingerprint != scope.fingerprint) {
@@ -84,8 +84,8 @@ fn judge(answer: Result<Scope, VendorError>, known: Option<&Scope>) -> Result<Sc
     }
 }
 
-/// Whether a leader answers calls in this state. It does with rejected credentials, so that clients get the reason. It does not before the
-/// first successful self-check, because it is still starting.
+/// Whether a leader answers calls in this state. A leader with rejected credentials answers, so that clients get the reason. A leader
+/// before its first successful self-check does not answer, because it is still starting.
 pub(crate) fn answers(trouble: Option<&VendorError>) -> bool {
     trouble.is_none_or(|error| matches!(error.fault, Fault::Auth | Fault::Forbidden))
 }

@@ -148,7 +148,7 @@ impl<D: Driver> Adapter<D> {
     }
 
     /// Serves with an additional layer or service of the adapter in front of the services. Calls are authenticated and authorised before
-    /// they reach it.
+    /// they reach this layer or service.
     ///
     /// # Errors
     /// Returns an error if the background work ends.
@@ -276,7 +276,7 @@ impl<D: Driver> Adapter<D> {
     }
 }
 
-/// Adds the flag whose port cannot be opened to the error.
+/// Adds the name of the flag to the error if its port cannot be opened.
 fn taken<T>(flag: &str, address: &impl fmt::Display, port: std::io::Result<T>) -> anyhow::Result<T> {
     port.with_context(|| format!("{flag} {address}: cannot open the port"))
 }
@@ -304,7 +304,7 @@ async fn follow_settings<D: Driver>(
 }
 
 /// Takes part in the election, or leads permanently if this is a single replica. Returns a handle that releases the Lease, and a future
-/// that completes when it is released.
+/// that completes when the Lease is released.
 fn elect(
     election: Option<Election>,
     rpc: &Rpc,

@@ -36,7 +36,7 @@ use crate::{
 /// Maximum age of an interrupted listing that is continued, because cursors expire.
 const CONTINUE_MAX: Duration = Duration::from_secs(30);
 
-/// The cached collection at a known time.
+/// A cached collection and the time at which it was observed.
 #[derive(Debug)]
 pub(crate) struct Snapshot<T> {
     state: Mutex<State<T>>,
@@ -293,7 +293,7 @@ impl<T: Item> Snapshot<T> {
         })
     }
 
-    /// A sample of keys that are far apart; different ones for each `round`.
+    /// A sample of keys that are far apart. Each `round` returns other keys.
     pub(crate) fn sample(&self, count: usize, round: usize) -> Vec<String> {
         self.with(|state| {
             let stride = state.items.len().div_ceil(count.max(1)).max(1);

@@ -2,8 +2,6 @@
 //!
 //! Modules:
 //!
-//! - `options`: the flags and their validation.
-//! - [`Duty`], [`Replica`] and [`Term`]: the current duty of this replica, which the services check.
 //! - `election`: converts verdicts on the Lease to duties, and limits how long vendor calls may be sent.
 //! - `work`: the background work of each duty.
 //! - `feed`: follows the leader as a standby. Makes no vendor calls.

@@ -4,10 +4,10 @@ use std::fmt;
 
 use cloud_api_proto::{AdapterError, error::Violation, v1alpha1::Owner};
 
-/// Maximum length of a string in bytes, and that of a provider ID. Some fields have other limits. Source: common.proto.
+/// Maximum length of a string, and of a provider ID, in bytes. Some fields have other limits. Source: common.proto.
 const STRING_MAX: usize = 256;
 const PROVIDER_ID_MAX: usize = 512;
-/// A qualified name of Kubernetes: a DNS subdomain, a slash and a label.
+/// Maximum length of a qualified name of Kubernetes: a DNS subdomain, a slash and a label.
 const APP_PROTOCOL_MAX: usize = 253 + 1 + 63;
 
 /// Returns the fields that are too long in a message at `path` in the request.
@@ -47,7 +47,7 @@ pub(crate) fn too_long_of_owner(path: &str, owner: &Owner) -> Vec<Violation> {
 /// Returns the faults as an error, if there are any.
 ///
 /// # Errors
-/// Returns `FIELD_INVALID` if there are any.
+/// Returns `FIELD_INVALID` if there are faults.
 pub(crate) fn refuse(violations: Vec<Violation>) -> Result<(), AdapterError> {
     if violations.is_empty() { Ok(()) } else { Err(AdapterError::fields(violations)) }
 }

@@ -67,8 +67,8 @@ use crate::{
 
 /// Maximum waiting time of a shared call that has no waiter with a deadline: the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
-/// Interval at which shared calls are checked for waiters whose deadline they will miss: other calls may overtake them, or the vendor may
-/// pause.
+/// Interval at which a shared call is checked for waiters whose deadline will be missed, because other calls may overtake the shared call,
+/// or the vendor may request a pause.
 const FORESEEN: Duration = Duration::from_secs(1);
 
 /// A request that a driver makes to the vendor.
@@ -99,7 +99,7 @@ impl Vendor {
         Self::trusting(None, limits, classify, metrics)
     }
 
-    /// Creates the client; these PEM certificates are trusted in place of the system's, if there are any.
+    /// Creates the client. If `ca` is set, its PEM certificates are trusted in place of the system's CAs.
     ///
     /// # Errors
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
@@ -169,7 +169,7 @@ impl Vendor {
         self.dispatcher.allow_until(until);
     }
 
-    /// Stops sending and refuses queued calls until sending is allowed again, because another replica leads, or may lead soon.
+    /// Stops sending and refuses queued calls, because another replica leads, or may lead soon. [`Self::allow_until`] allows sending again.
     pub(crate) fn halt(&self) {
         self.dispatcher.halt();
     }
@@ -231,7 +231,7 @@ pub struct Session {
     self_check: bool,
     /// The waiters of shared work, which determine the purpose and the deadline.
     waiters: Option<Arc<Waiters>>,
-    /// The priority of further waiters, which raises that of the calls without changing their purpose otherwise.
+    /// The priority that further waiters request. It raises the priority of the calls, and leaves the rest of their purpose unchanged.
     raised: Option<RaisedPriority>,
     /// The queue position of the current call, for reports.
     position: Option<QueuePosition>,

@@ -34,7 +34,7 @@ pub enum Bearers {
     Offline {
         /// The required audience of tokens.
         audience: String,
-        /// The keys that sign tokens.
+        /// The public keys that verify tokens.
         keys: Arc<Keys>,
         /// Cache of verified tokens.
         seen: Seen<Arc<KeySet>>,

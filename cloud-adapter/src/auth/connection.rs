@@ -22,7 +22,8 @@ use tower::{Service, ServiceExt as _};
 
 use crate::auth::{ServiceAccount, metrics::Ended};
 
-/// Limits of one connection. Source: docs/security.md, "What is checked, in this order".
+/// Maximum number of concurrent calls, and maximum size of request headers in bytes. Source: docs/security.md, "What is checked, in this
+/// order".
 const STREAMS: u32 = 100;
 const HEADERS: u32 = 64 * 1024;
 /// Number of bytes that are buffered before the service reads them, per call and per connection.
@@ -46,7 +47,7 @@ pub struct Times {
     /// Age at which the peer is asked to reconnect, so that it must prove its identity again. Up to a tenth is added at random, so that
     /// connections opened together are not closed together.
     pub age: Duration,
-    /// Time after that age in which calls in flight must finish. Watches that are still open are cut; clients resume them on a new
+    /// Time after `age` in which calls in flight must finish. Watches that are still open are cut; clients resume them on a new
     /// connection.
     pub grace: Duration,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Peer {
     newcomer: Arc<Newcomer>,
 }
 
-/// State of a connection on which no call has been admitted yet.
+/// Whether a call has been admitted on a connection, and the signal to close the connection before that.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomer {
     admitted: AtomicBool,

@@ -95,7 +95,7 @@ impl Identities {
         Ok(Self(roles))
     }
 
-    /// The role of a ServiceAccount. `None`: it may call no method.
+    /// The role of a ServiceAccount. `None`: the ServiceAccount may call no method.
     #[must_use]
     pub fn role(&self, account: &ServiceAccount) -> Option<Role> {
         self.0.get(account).copied()

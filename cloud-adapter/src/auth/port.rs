@@ -33,8 +33,8 @@ use crate::auth::{
 
 /// Maximum number of connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Maximum number of connections without an admitted call, including those in their handshake. For a new connection the oldest of these is
-/// closed, so that unknown peers cannot use up the connections, and callers need not wait for handshake timeouts.
+/// Maximum number of connections without an admitted call, including those in their handshake. At this limit, the oldest of these is closed
+/// for each new connection, so that unknown peers cannot use up the connections, and callers need not wait for handshake timeouts.
 const NEWCOMERS: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only processes on this machine can connect.
+    /// Whether only processes on this host can connect.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -103,7 +103,7 @@ enum Listener {
     Unix(UnixListener, Socket),
 }
 
-/// The listener and the guard that removes the socket file on drop.
+/// The path of a socket file, which is removed on drop.
 #[derive(Debug)]
 struct Socket(PathBuf);
 
@@ -230,7 +230,7 @@ impl Lobby {
         newcomer
     }
 
-    /// Closes the oldest of these connections, if there is one.
+    /// Closes the oldest connection without an admitted call, if there is one.
     fn close_oldest(&mut self) {
         self.forget_others();
         if let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade()) {

@@ -28,7 +28,7 @@ impl Refusals {
         Self { metrics, lines: Arc::new(Mutex::new(Lines { paid: Instant::now(), suppressed: 0 })) }
     }
 
-    /// Records a call that was refused because of the caller's identity. `caller` is `None` if the caller did not prove one.
+    /// Records a call that was refused because of the caller's identity. `caller` is `None` if the caller did not prove an identity.
     pub fn note(&self, caller: Option<&Caller>, method: &str, error: &AdapterError) {
         let reason = error.reason.word();
         self.metrics.refused(caller.map(|caller| caller.role), reason);

@@ -10,11 +10,11 @@ use telemetry::nearest;
 use super::section::Section;
 use crate::{driver::VendorLimit, vendor::Family};
 
-/// The bucket that all others take tokens from, if it is configured.
+/// The bucket of the whole account. If this bucket is configured, each call also takes a token from it.
 const ACCOUNT: &str = "account";
 /// Default safety factor. A factor below 1 leaves part of a vendor's limit unused.
 const SAFETY: f64 = 0.9;
-/// Larger values are typing errors: no vendor allows such rates, and such a bucket would have no effect.
+/// Maximum rate. Larger values are typing errors: no vendor allows such rates, and such a bucket would have no effect.
 const RATE_MAX: f64 = 100_000.0;
 const BURST_MAX: u32 = 100_000;
 const LIMIT_MAX: f64 = 1e9;
@@ -112,7 +112,7 @@ fn buckets(
     (buckets, assumed)
 }
 
-/// The default floor, which is below the rate of slow buckets so that they can slow down, too.
+/// The default adaptive settings. The floor is below the rate even of slow buckets, so that these can slow down, too.
 fn cautious(limit: RateLimit) -> Adaptive {
     let usual = Adaptive::default();
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }

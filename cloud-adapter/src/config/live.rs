@@ -45,7 +45,7 @@ impl LiveConfig {
         let parse: Parse = Box::new(move |contents| {
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
             let text = str::from_utf8(content).map_err(|error| format!("is not UTF-8 text: {error}"))?;
-            // An editor that writes the file in place truncates it first, so an empty file does not request the defaults.
+            // An editor that writes the file in place truncates it first, so an empty file is not a request for the defaults.
             if text.trim().is_empty() {
                 return Err("is empty: write {} to use the adapter's default limits".to_owned());
             }

@@ -17,7 +17,7 @@ pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The key of the item in its collection, and in the watch.
     fn key(&self) -> &str;
 
-    /// The cluster that the item belongs to; empty if it belongs to none. Together with the key it decides which watches include the item.
+    /// The cluster that the item belongs to; empty if it belongs to none. The cluster and the key decide which watches include the item.
     fn cluster(&self) -> &str {
         ""
     }
@@ -58,7 +58,8 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
     }
 }
 
-/// A load balancer as listed. A shared one has one record for each user, and one for itself, which belongs to its owner, if any.
+/// A load balancer as listed. A shared load balancer has one record for each user, and one record for the load balancer itself, which
+/// belongs to the owner, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
     /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If only
@@ -70,8 +71,8 @@ pub struct LoadBalancerRecord<D> {
     pub summary: LoadBalancer,
     /// The driver-specific details.
     pub detail: D,
-    /// Whether the owner has released the load balancer while others still share it. It does not block its owner's requests, a deletion for
-    /// the owner finds nothing, and the owner takes it back when it needs a load balancer again.
+    /// Whether the owner has released the load balancer while others still share it. Such a load balancer does not block its owner's
+    /// requests, and a deletion for the owner finds nothing. When the owner needs a load balancer again, it takes this one back.
     pub left: bool,
     /// The origin according to the tags.
     pub origin: Origin,
@@ -87,7 +88,8 @@ pub enum Origin {
     /// The load balancer was created for its owner.
     #[default]
     Created,
-    /// The load balancer existed before its owner, which adopted it by its ID. With its owner it is released, not deleted.
+    /// The load balancer existed before its owner, which adopted it by its ID. When the owner is deleted, the load balancer is released,
+    /// not deleted.
     Adopted,
 }
 

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::vendor::{Family, Operation, Session, VendorResponse};
 
-/// Names of load balancers that another controller created: for one owner, for two owners, and for another owner.
+/// Names of load balancers that another controller created: for one owner, for two owners, for an owner without proof, and for another
+/// owner.
 pub(crate) const SOLE: &str = "sole";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const UNPROVEN: &str = "unproven";

@@ -81,7 +81,7 @@ impl Memory {
     }
 
     /// Records instances that were looked up by ID and exist. `held` returns whether an instance is still known to exist; when the record
-    /// is full, others are evicted.
+    /// is full, instances that are not known to exist are evicted.
     pub(crate) fn seen<'a>(&self, ids: impl IntoIterator<Item = &'a str>, held: impl Fn(&str) -> bool) {
         let mut inner = self.inner();
         let mut full = false;

@@ -35,11 +35,10 @@ pub(crate) enum Seen {
 /// Proof that the reads were made in the right scope of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Number of witnesses that were seen at the same time or later: other instances of the cluster, or others that were seen before
-    /// together with this instance.
+    /// Number of witnesses. A witness is an instance that was seen by the read that missed the absent instance, or later; and that belongs
+    /// to the cluster, or was seen before together with the absent instance.
     Witnesses(usize),
-    /// Whether the credentials have the scope in which the instance was seen before, and the instance did not disappear together with all
-    /// others.
+    /// The credentials have the scope in which the instance was seen before, and the instance did not disappear together with all others.
     Credentials,
 }
 
@@ -74,7 +73,7 @@ pub(crate) fn judge(seen: Seen, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// An instance without a proof of absence counts as not visible.
+/// The verdict on an absent instance. Without a proof of absence, the instance counts as not visible.
 fn gone(method: Method, proof: Option<Proof>, facts: &Facts<'_>) -> Verdict {
     let witnesses = match proof {
         None => return Verdict::plain(Existence::NotVisible),

@@ -39,7 +39,8 @@ impl Jury {
     }
 }
 
-/// Whether a self-check proves the absence of an instance: it was seen in this scope, and did not disappear together with all others.
+/// Whether a self-check proves the absence of an instance: the instance was seen in this scope, and did not disappear together with all
+/// others.
 pub(crate) fn alone(departed: Option<Departed>) -> bool {
     departed.is_some_and(|one| !one.en_masse)
 }

@@ -82,7 +82,7 @@ pub(crate) struct LookUps<S> {
     batch: usize,
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
-    /// Counter of flights, by which the witnesses rotate.
+    /// Counter of flights. Each flight looks up other witnesses.
     round: AtomicUsize,
 }
 
@@ -106,7 +106,7 @@ struct Order {
     session: Session,
     opened: Instant,
     joined: Instant,
-    /// Time at which the batch was sent; until then, others may join.
+    /// Time at which the batch was sent; until then, further callers may join.
     asked: Option<Instant>,
 }
 
@@ -200,8 +200,8 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         flights
     }
 
-    /// The number of IDs at which a batch is closed: it fills one vendor call, or a listing is already cheaper and further IDs change
-    /// nothing.
+    /// The number of IDs at which a batch is closed: as many as fit into the vendor calls of one listing. With more IDs, a listing is
+    /// cheaper anyway.
     fn full(&self) -> usize {
         self.batch.saturating_mul(self.snapshot.pages().unwrap_or(1).max(1))
     }
@@ -219,7 +219,7 @@ impl Joined {
 }
 
 impl Order {
-    /// Charges the most urgent caller.
+    /// Charges this session if its caller is more urgent than the current one.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();
@@ -236,8 +236,8 @@ impl Gathering {
         gathering
     }
 
-    /// Removes the IDs from `wanted` that this batch will answer, or answers at `bound` or later. Returns how this saves a vendor call;
-    /// `None` if it saves none.
+    /// Moves all IDs from `wanted` to the batch if it is not sent yet. If the batch was sent at `bound` or later, removes the IDs that it
+    /// answers. Returns how joining saves a vendor call; `None`: joining saves none.
     fn join(
         &self,
         wanted: &mut Wanted,

@@ -21,7 +21,7 @@ impl Part {
     }
 }
 
-/// Returns what a step needs to know of an object.
+/// Returns the object that a step needs, or an error if an earlier step has not created the object yet.
 pub fn created<T>(known: Option<&T>) -> Result<&T, VendorError> {
     known.ok_or_else(not_created)
 }

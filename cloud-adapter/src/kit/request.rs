@@ -16,7 +16,7 @@ pub fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     Ok(value)
 }
 
-/// Begins a request for an answer in JSON. `content`: the body that it gets.
+/// Begins a request for an answer in JSON. `content` is the body that the caller will set.
 pub fn request(method: Method, url: String, content: &Bytes) -> http::request::Builder {
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
     if content.is_empty() { request } else { request.header(header::CONTENT_TYPE, "application/json") }

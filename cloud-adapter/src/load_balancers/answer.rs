@@ -188,7 +188,7 @@ fn conditions(summary: &LoadBalancer) -> Vec<LoadBalancerCondition> {
     }
 }
 
-/// Each port once, although it appears for each address.
+/// The failed ports. Each port is returned once, although the summary repeats the port for each address.
 fn failed_ports(summary: &LoadBalancer) -> Vec<String> {
     let ports = summary.addresses.iter().flat_map(|address| &address.ports);
     let failed = ports.filter(|port| port.error.is_some());

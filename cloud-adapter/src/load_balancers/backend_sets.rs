@@ -125,7 +125,7 @@ impl Inner {
             self.evict(|_| true);
         }
         while self.taken() + bytes > BYTES_MAX {
-            // A set that a task uses stays in memory even if it is evicted, so it can be cached again.
+            // Only sets that no task uses are evicted here, because the eviction of other sets would free no memory.
             if !self.evict(|entry| Arc::strong_count(&entry.set) == 1) {
                 let text = "the backend sets of running tasks take too much memory: retry later";
                 return Err(AdapterError::new(Reason::QueueFull, text));

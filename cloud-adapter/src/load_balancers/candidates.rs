@@ -68,7 +68,8 @@ impl<D> Candidates<D> {
         let key = goal.key();
         // The remains of a deleted load balancer cannot be extended: a new one takes them over, or they are deleted.
         let removes = matches!(goal, Goal::Absent { .. });
-        // If its owner released a load balancer that others use, it blocks neither a deletion nor a move to another one.
+        // A load balancer that its owner released while others use it blocks neither a deletion for the owner, nor a move of the owner to
+        // another load balancer.
         let elsewhere = |record: &Shared<D>| goal.shares().is_some_and(|id| id != record.summary.vendor_id);
         let is_there = |record: &Shared<D>| record.summary.state() != LoadBalancerState::Absent;
         let counts = |record: &&Shared<D>| {
@@ -134,7 +135,7 @@ impl<D> Candidates<D> {
     /// The load balancer that the vendor's usual controller created for this owner, if there is exactly one.
     ///
     /// # Errors
-    /// Returns `OWNED_BY_OTHER` if it does not belong to this owner alone, or if there are several.
+    /// Returns `OWNED_BY_OTHER` if the load balancer does not belong to this owner alone, or if there are several.
     pub(super) fn inherited(&self) -> Result<Option<Shared<D>>, AdapterError> {
         match (&self.shared, self.inherited.as_slice()) {
             (Some(shared), _) => Err(shared.error()),

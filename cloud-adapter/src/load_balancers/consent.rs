@@ -26,7 +26,8 @@ pub(super) struct Asked<'a> {
     pub(super) there: Option<(&'a LoadBalancer, BTreeSet<String>)>,
 }
 
-/// Whether a specification requests anything that may need a grant. Most do not, so the comparison with the existing state is skipped.
+/// Whether a specification requests anything that may need a grant. Most specifications do not, so the comparison with the existing state
+/// is skipped.
 pub(super) fn may_need_any(spec: &LoadBalancerSpec) -> bool {
     !(spec.parameters.is_empty()
         && spec.requested_addresses.is_empty()
@@ -106,8 +107,8 @@ impl Asked<'_> {
     fn names(&self, grants: &Grants) -> Vec<Violation> {
         let Self { spec, namespace, .. } = self;
         let mut lacking = Vec::new();
-        // The owner of a shared load balancer chooses its place, so requests of other users for a place have no effect. An owner may
-        // request the current place.
+        // The owner of a shared load balancer chooses its pool and subnets, so requests of other users for these have no effect. The owner
+        // may request the current pool and subnets.
         let id = spec.load_balancer_id.as_str();
         let owns = self.there.as_ref().is_some_and(|(there, _)| there.vendor_id == id);
         let shares = !id.is_empty() && !owns;

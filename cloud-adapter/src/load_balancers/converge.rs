@@ -42,7 +42,7 @@ use crate::{
     vendor::{Meter, QueuePosition, Vendor},
 };
 
-/// Maximum age of a trusted listing, in target ages.
+/// Maximum age of a trusted listing, as a multiple of the target age.
 const TRUSTED_AGES: u32 = 3;
 
 type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;

@@ -331,8 +331,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Whether the load balancer may be deleted and recreated. False if the key only shares it; if others use it or it existed before its
-    /// owner, because it would only be released and adopted again; or if the new one would need a grant.
+    /// Whether the load balancer may be deleted and recreated. Returns false in three cases: the key only shares the load balancer; others
+    /// use it, or it existed before its owner, so it would only be released and adopted again; the new load balancer would need a grant.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)

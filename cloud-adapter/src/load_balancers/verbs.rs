@@ -135,7 +135,8 @@ impl<D: Driver> Service<D> {
         Ok((Goal::Present(Arc::new(desired), terms), owner))
     }
 
-    /// Submits a goal to the key's task, and waits as long as the contract allows. Also returns the queue positions of its calls.
+    /// Submits a goal to the key's task, and waits as long as the contract allows. Also returns the queue positions of the task's vendor
+    /// calls.
     async fn work(
         &self,
         goal: Goal,
@@ -218,7 +219,7 @@ fn cost(context: &Context, source: Source) -> Option<cloud_api_proto::v1alpha1::
     Some(context.session.meter().cost(source, None))
 }
 
-/// This error cannot happen, because a task ends for the goal of its order.
+/// The error for the result of another goal. It cannot occur, because a task ends for the goal of its order.
 fn mixed_up() -> AdapterError {
     AdapterError::new(Reason::Internal, "the task ended for a goal other than that of its order")
 }

@@ -10,7 +10,7 @@ use telemetry::report::BucketSample;
 
 /// Length of one step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
-/// Maximum number of steps; older ones are dropped.
+/// Age at which steps are dropped.
 const KEPT: Duration = Duration::from_mins(10);
 
 /// A ring buffer of steps for each bucket.

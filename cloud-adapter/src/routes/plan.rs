@@ -77,7 +77,7 @@ impl Verdict {
         Self { error: Some(error), ..Self::new(key, outcome, Change::default()) }
     }
 
-    /// The state of the destination is not known yet.
+    /// Creates the verdict for a destination whose state is not known yet.
     pub(crate) fn pending(key: &RouteKey, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(key, Outcome::Pending, Change::default()) }
     }
@@ -166,7 +166,7 @@ fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -
     let serves = route.state() != RouteState::Blackhole;
     let unchanged = serves && same_hop(route.next_hop.as_ref(), upsert.next_hop.as_ref());
     let ours = match owner(route, &order.cluster_id) {
-        // A route with the key of another node must be deleted first; otherwise this is a conflict.
+        // A route of another node is a conflict until a request deletes that route.
         RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
         // The route is untagged, inside the cluster's CIDRs, and its target is this very node.
         RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),

@@ -87,7 +87,7 @@ impl<D: Driver> Applier<D> {
     }
 }
 
-/// Whether the next call would fail with the same error.
+/// The error for the remaining changes, if the next call would fail for the same reason. `None`: the next call may succeed.
 fn halts(error: &VendorError) -> Option<VendorError> {
     match error.fault {
         Fault::Budget

@@ -1,8 +1,9 @@
-//! The CA of the adapter's certificates in a Secret, so that its clients trust it over restarts, and replicas have the same CA.
+//! Keeps the CA of the adapter's certificates in a Secret, so that clients trust the adapter after a restart, and all replicas have the
+//! same CA.
 //!
-//! The adapter may read and fill this Secret, but may not create Secrets: who may create a Secret of the type
-//! `kubernetes.io/service-account-token` gets the token of any ServiceAccount of its namespace, whereas the type of a Secret that exists
-//! cannot change.
+//! The adapter may read and fill this Secret, but may not create Secrets. A client that may create a Secret of the type
+//! `kubernetes.io/service-account-token` gets the token of any ServiceAccount of the namespace. The type of an existing Secret cannot
+//! change.
 
 use std::{
     collections::BTreeMap,
@@ -22,9 +23,9 @@ use crate::auth::{ApiServer, SecretName};
 /// The keys of the Secret.
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
-/// Lifetime of the CA: 20 years. It is replaced by emptying the Secret.
+/// Lifetime of the CA: 20 years. To replace the CA, an operator empties the Secret.
 const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
-/// Time before its creation from which the CA is valid, because clients' clocks may be slow.
+/// The CA is valid from this time before its creation, because clients' clocks may be slow.
 const EARLIER: Duration = Duration::from_hours(1);
 /// Interval between reads of the Secret.
 const EVERY: Duration = Duration::from_secs(10);
@@ -69,7 +70,7 @@ impl CaSecret {
         self.write(&ca)
     }
 
-    /// Writes the files again when the Secret changes; never returns. What uses the files reports contents that it cannot use.
+    /// Writes the files again when the Secret changes; never returns. Invalid contents are reported by the code that reads the files.
     pub(super) async fn keep(self) {
         loop {
             tokio::time::sleep(EVERY).await;

@@ -53,7 +53,7 @@ pub(crate) struct Departed {
     pub(crate) last_seen: Instant,
     /// The first read that did not show the item.
     pub(crate) since: Instant,
-    /// Whether all of several items disappeared together, probably because another scope was read.
+    /// Whether a read missed several known items and showed none, probably because the read was of another scope.
     pub(crate) en_masse: bool,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct WatchOptions {
     pub(crate) stop_when_synced: bool,
     /// Resume token of the client.
     pub(crate) resume_token: String,
-    /// Part of tokens. A token of another process, or for another view, cannot be resumed.
+    /// The part of resume tokens that identifies the process and the view. A watch cannot resume after a token with another epoch.
     pub(crate) epoch: String,
     /// The oldest acceptable time of a listing; `None` accepts any complete listing.
     pub(crate) bound: Option<Instant>,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::feed::Peer;
 use crate::{config::Options, rpc::Rpc, wrong_usage::WrongUsage};
 
-/// This replica's part in the election. Sends no request before it is run.
+/// This replica's part in the election. Sends no request before `run`.
 #[derive(Debug)]
 pub(crate) struct Election {
     elector: Elector,
@@ -64,7 +64,7 @@ async fn follow(mut leadership: watch::Receiver<Leadership>, rpc: &Rpc) {
                 }
             }
             Leadership::Leader { .. } => {
-                // The renewal may still be in progress.
+                // The Lease has expired for this replica, but a renewal may still be in progress.
                 stand_by(rpc, None);
                 leadership.changed().await
             }

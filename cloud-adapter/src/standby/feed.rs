@@ -28,7 +28,7 @@ use crate::{
 
 /// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Number of consecutive identical errors after which a warning is logged. A change of leaders causes fewer.
+/// Number of consecutive identical errors after which a warning is logged. A change of leaders causes fewer errors.
 const LASTING: u32 = 30;
 /// Time without a message after which a watch counts as broken: the leader sends a message at least every 30 s.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -80,7 +80,8 @@ impl Trouble {
 }
 
 impl Peer {
-    /// Checks the security settings for connections to other replicas by using this replica's own address `identity`.
+    /// Checks the security settings for connections to other replicas by creating a client for this replica itself. `identity` contains the
+    /// replica's address.
     ///
     /// # Errors
     /// Returns all invalid settings as [`WrongUsage`].

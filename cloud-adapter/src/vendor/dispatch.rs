@@ -49,7 +49,7 @@ pub(super) struct Dispatcher {
 struct Shared {
     state: Mutex<State>,
     flight: Flight,
-    /// The time that is zero for the scheduler.
+    /// The instant at which the scheduler's time is zero.
     began: Instant,
     /// Notified when the time of the next decision has changed.
     rescheduled: Notify,

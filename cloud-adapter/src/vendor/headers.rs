@@ -6,7 +6,8 @@ use cloud_budget::Hint;
 use http::{HeaderMap, header};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// Prefixes of the three headers. Source: IETF draft "RateLimit header fields for HTTP" up to revision 6, and variants that vendors use.
+/// Prefixes of the headers for the limit, the remaining calls and the reset. Source: IETF draft "RateLimit header fields for HTTP" up to
+/// revision 6, and variants that vendors use.
 const PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit", "x-rate-limit"];
 /// The usual headers for the ID of the request.
 const REQUEST_IDS: [&str; 5] =

@@ -14,7 +14,7 @@ const ACCOUNT: &str = "account";
 /// The circuit breaker of the credentials, which stops all families.
 pub(crate) const CREDENTIALS: &str = "credentials";
 
-/// An obstacle because of which calls of a family cannot be sent now.
+/// The obstacle that currently prevents calls of a family from being sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldUp {
     /// The text about a pause, with the name of the bucket. Callers that wait for a budget get the text of their own call instead.
@@ -45,7 +45,7 @@ fn held_up(bucket: &BucketReport, paused: Option<Duration>) -> Option<HeldUp> {
 }
 
 impl Vendor {
-    /// What currently blocks calls of a family. Of several obstacles, the one that lasts longest.
+    /// What currently blocks calls of a family. If there are several obstacles, returns the one that lasts longest.
     #[must_use]
     pub(crate) fn held_up(&self, family: Family) -> Option<HeldUp> {
         let (now, report) = self.dispatcher.report();

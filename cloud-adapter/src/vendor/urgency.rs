@@ -1,4 +1,5 @@
-//! The priority of a vendor call. Its kind determines the priority; the caller's role and the priority of the request limit it.
+//! The priority of a vendor call. The kind of the call determines its priority, up to the limits of the caller's role and of the request's
+//! priority.
 
 use cloud_api_proto::v1alpha1::Priority;
 

@@ -108,7 +108,8 @@ impl Waiters {
         }
     }
 
-    /// Forwards arrivals of waiters of the session's work, because these also wait for this work. Never ends.
+    /// Notifies subscribers of this work when a waiter joins the session's own work, because that waiter also waits for this work. Never
+    /// ends.
     pub(crate) async fn follow(&self, session: &Session) {
         let mut changes = session.priority_changes();
         loop {

@@ -60,7 +60,7 @@ impl Service {
         Request::Ensure(request.into(), Arc::clone(&self.wish.backends))
     }
 
-    /// The request to delete it.
+    /// The request to delete the load balancer.
     pub fn delete(&self) -> Request {
         let request = DeleteLoadBalancerRequest {
             key: Some(self.wish.key.clone()),

@@ -29,7 +29,7 @@ use tonic_health::pb::{
 
 use super::{TIMEOUT, context, until};
 
-/// Free ports.
+/// The flags for free ports.
 const PORTS: [&str; 4] = ["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"];
 
 /// A running adapter. It is killed when this value is dropped.
@@ -61,7 +61,7 @@ impl Program {
         Self::run(command).await
     }
 
-    /// Does the same with an address of the gRPC port among the flags.
+    /// Does the same, but `flags` must contain the address of the gRPC port.
     pub async fn start_at(program: &str, flags: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
         let mut command = command(program, flags);
         let [_, _, http @ ..] = PORTS;
@@ -95,7 +95,7 @@ impl Program {
         Self { channel, grpc, http, child, log, reading }
     }
 
-    /// What the adapter tells a controller of this cluster about itself. It answers even without its cloud.
+    /// What the adapter tells a controller of this cluster about itself. The adapter answers even while its cloud is unreachable.
     pub async fn info(&self, cluster: &str) -> GetInfoResponse {
         info(&self.channel, cluster).await.expect("an answer")
     }
@@ -105,7 +105,7 @@ impl Program {
         until("the self-check", async || is_ready(&self.channel, cluster).await).await;
     }
 
-    /// Asserts that the program is healthy, but not yet for controllers.
+    /// Asserts that the program is healthy, but does not serve controllers yet.
     pub async fn serves_without_cloud(&self) {
         let mut health = HealthClient::new(self.channel.clone());
         for (service, wanted) in [

@@ -16,7 +16,7 @@ pub fn tcp(port: u32) -> Listener {
     Listener { protocol: Protocol::Tcp.into(), port, node_port, ..Listener::default() }
 }
 
-/// The same with UDP.
+/// A UDP port, and a node port for it.
 pub fn udp(port: u32) -> Listener {
     Listener { protocol: Protocol::Udp.into(), ..tcp(port) }
 }

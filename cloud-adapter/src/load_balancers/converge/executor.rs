@@ -28,7 +28,7 @@ use crate::{
 
 pub(super) type DriverEvent<D> = Event<<D as Driver>::Detail, <D as Driver>::Step>;
 
-/// A running task with its connections to the runtime. Dropping it removes the task, also after a panic.
+/// A running task with its connections to the runtime. When the executor is dropped, also after a panic, the task is removed.
 pub(super) struct Executor<D: Driver> {
     pub(super) converger: Arc<Converger<D>>,
     pub(super) key: LoadBalancerKey,
@@ -42,7 +42,7 @@ pub(super) struct Executor<D: Driver> {
     /// The term in which the task runs. The task ends with it.
     pub(super) term: Term,
     pub(super) meter: Arc<Meter>,
-    /// The queue positions of its vendor calls.
+    /// The queue positions of the task's vendor calls.
     pub(super) position: QueuePosition,
     /// Whether a user waits for the task. A user still waits after the priority was raised for traffic.
     pub(super) user_waits: bool,

@@ -20,7 +20,7 @@ pub(crate) struct Handle<D> {
     pub(super) origin: Origin,
     /// Counts the vendor calls of the task. Each answer reports the calls since the last answer.
     pub(super) meter: Arc<Meter>,
-    /// The queue positions of its vendor calls.
+    /// The queue positions of the task's vendor calls.
     pub(super) position: QueuePosition,
     pub(super) began: Instant,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Progress<D> {
 }
 
 impl<D: Clone> Handle<D> {
-    /// The queue positions of its vendor calls.
+    /// The queue positions of the task's vendor calls.
     pub(crate) fn position(&self) -> &QueuePosition {
         &self.position
     }

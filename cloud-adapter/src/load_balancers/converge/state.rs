@@ -120,7 +120,7 @@ pub(super) struct Task<D, S> {
 }
 
 impl<D, S: PartialEq + fmt::Display> Task<D, S> {
-    /// A task that first observes the cloud.
+    /// Creates a task, which first observes the cloud.
     pub(super) fn new(
         cloud: Cloud,
         history: History<D, S>,
@@ -182,8 +182,8 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         former.max(last.map(|last| last.shows)).map_or(self.started, |proof| proof.max(self.started))
     }
 
-    /// Time since the start of the term in which reads may lack the previous leader's writes for the key. The outcome of that leader's last
-    /// create is unknown to this process, and the vendor may still execute it. `None`: there is no such time.
+    /// How long after the start of the term reads may lack the previous leader's writes for the key. The outcome of that leader's last
+    /// create is unknown to this process, and the vendor may still execute that create. `None`: there is nothing to wait for.
     fn former_horizon(&self, goal: &Goal) -> Option<Duration> {
         let Cloud { consistency_horizon, create_horizon, deduplication, .. } = self.cloud;
         let guarded = deduplication != Deduplication::ListThenCreate;

@@ -8,7 +8,7 @@ use cloud_api_proto::{
 };
 use telemetry::nearest;
 
-/// Units of durations in milliseconds. `ms` comes before `s`, which is its suffix.
+/// Units of durations in milliseconds. `ms` comes before `s`, because a text that ends with `ms` also ends with `s`.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Refuses the first parameter that is unknown or has an invalid value.

@@ -46,7 +46,7 @@ fn list(path: &str, texts: &[String]) -> Vec<Violation> {
     each.filter_map(|(at, text)| item_too_long(format!("{path}[{at}]"), text)).collect()
 }
 
-/// Truncates a map's key for the path of a fault.
+/// The faults of a map's keys and values that are too long. Their paths contain the truncated key.
 fn map(path: &str, texts: &BTreeMap<String, String>) -> Vec<Violation> {
     let each = texts.iter().flat_map(|(key, value)| {
         let shown: String = key.chars().take(KEY_SHOWN).collect();
