@@ -96,7 +96,7 @@ pub struct Config {
     pub limits: cloud_budget::Config,
     /// How listings and look-ups are cached and batched.
     pub cache: CacheSettings,
-    /// This cluster's share of the account's limits; rates and bursts in the file are multiplied by it.
+    /// This cluster's share of the account's limits; rates and bursts in the file are multiplied by this share.
     pub share: f64,
     /// Families without limits in the file or the driver. Each gets 5 calls a second.
     pub assumed: Vec<&'static str>,

@@ -108,7 +108,7 @@ pub trait Driver:
     /// [`Self::plan`] without an observed load balancer.
     ///
     /// `former` is already deleted. Its properties, such as the private address, may be requested again; if the vendor refuses, the runtime
-    /// continues without them. After a restart of the adapter, `former` is unknown, and [`Self::plan`] is called instead.
+    /// continues without them. A process that did not delete `former` itself calls [`Self::plan`] instead.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::plan`].

@@ -5,8 +5,8 @@
 //!
 //! Modules:
 //!
-//! - [`Page`]: the sources of the data. Makes no vendor calls.
-//! - `clusters`: the owners of the objects. Pure functions.
+//! - `collect`: collects the data from its sources ([`Page`]). Makes no vendor calls.
+//! - `clusters`: the number of objects of each cluster. Pure functions.
 //! - `history`: the last ten minutes of the budgets. Pure functions.
 //! - `html`: the HTML page. Pure functions.
 

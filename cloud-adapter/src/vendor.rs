@@ -302,8 +302,8 @@ impl Session {
         PriorityChange::new(self.waiters.as_ref().map(|waiters| waiters.subscribe()), self.raised.as_ref())
     }
 
-    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has one, and has no
-    /// namespace: otherwise other waiters would be queued behind all calls of the first waiter's namespace.
+    /// The call for the scheduler, and its current purpose. Shared work gets the deadline `until` if no waiter has a deadline. Shared work
+    /// has no namespace, because other waiters would otherwise be queued behind all calls of the first waiter's namespace.
     fn on_behalf(&self, operation: Operation, until: Instant) -> (Call, Purpose) {
         let mut purpose = self.payer();
         if self.waiters.is_some() {
@@ -361,8 +361,8 @@ impl Session {
         Self { purpose: Purpose { object: object.into(), ..self.purpose.clone() }, ..self.clone() }
     }
 
-    /// The error for shared work that will miss the caller's deadline. The cause is the vendor's pause, if there is one, else the adapter's
-    /// budget.
+    /// The error for shared work that will miss the caller's deadline. The cause is the vendor's pause, if the vendor requested one, else
+    /// the adapter's budget.
     pub(crate) fn late(&self, family: Family, message: impl Into<String>) -> VendorError {
         match self.vendor.paused_until(family) {
             None => VendorError::new(Fault::Budget, message),

@@ -20,8 +20,8 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tonic::{Status, codegen::StdError};
 
-/// Memory for all bodies together, in bytes: for the first part of each body, and for the rest of all bodies. The two are separate, so that
-/// large requests do not cause refusals of small ones.
+/// Memory for all bodies together, in bytes: for the first parts of bodies, and for the rest. The two limits are separate, so that large
+/// requests do not cause refusals of small ones.
 const BEGINNINGS: usize = 16 * 1024 * 1024;
 const BEYOND: usize = 32 * 1024 * 1024;
 /// Size of the first part of a body. Most requests are smaller than this.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::Priority;
 
-/// Role of an identity in the adapter. It determines the caller's share of the queue.
+/// Role of an identity in the adapter. The role determines the caller's share of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// node-controller: may use instances.

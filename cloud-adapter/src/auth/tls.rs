@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use self::authority::Authority;
 use crate::reload::{Follow, ReloadError};
 
-/// Age at which issued certificates are replaced: half their lifetime, by the wall clock. The monotonic clock does not advance while the
-/// host is suspended, and does not follow changes of the wall clock.
+/// Age at which issued certificates are replaced: half their lifetime. The age is measured with the wall clock, because the monotonic clock
+/// does not advance while the host is suspended, and does not follow changes of the wall clock.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
 /// Interval between checks of the certificate's age, and between retries.
 const LOOK: Duration = Duration::from_mins(1);
@@ -133,7 +133,7 @@ impl Tls {
     }
 
     /// Reads the files periodically and renews issued certificates; never returns. Calls `report` for every new certificate, and with the
-    /// reason for every change that is not used.
+    /// reason for every change that cannot be used.
     pub async fn run(self, every: Duration, report: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();

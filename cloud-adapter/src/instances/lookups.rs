@@ -52,7 +52,7 @@ pub(crate) struct Answers {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LookupResult {
     Found(Arc<Instance>),
-    /// This ID does not exist according to the vendor.
+    /// The vendor reported that this ID does not exist.
     Gone,
     /// A complete listing lacks this ID, and the vendor cannot look up by ID.
     NotListed,

@@ -176,12 +176,13 @@ impl<A: Driver> Wish<'_, A> {
             self.check_grants(Some(first))?;
             let next = self.converge(first, *recreate)?;
             return Ok(match (next, extra.iter().find(|record| !record.left)) {
-                // A key has two load balancers only after a failure. The better one is kept once it serves; if the other is shared, it is
-                // left to its other users.
+                // A key has two load balancers only after a failure. The better one is kept as soon as it serves. If the second one is
+                // shared, it is left to its other users.
                 (Decision::End(End::Present(kept)), Some(second))
                     if kept.summary.state() == LoadBalancerState::Active =>
                 {
-                    // If the second load balancer is in ERROR and would be released, it is left alone, because the first one serves.
+                    // If the second load balancer is in ERROR and would be released, the task does not change it, because the first one
+                    // serves.
                     removal(self.driver, self.grants, &self.desired.owner.namespace, second)
                         .map_or(Decision::End(End::Present(kept)), remove)
                 }

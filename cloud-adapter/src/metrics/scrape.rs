@@ -144,7 +144,7 @@ impl Page<'_, '_> {
         self.rows("queue_depth", "Vendor calls waiting in the queue", None, rows)
     }
 
-    /// Queues that were used earlier keep a row for each bucket, so that their value 0 is exported.
+    /// A queue that was used earlier keeps a row for each bucket, so that the value 0 is exported for an empty queue.
     fn oldest(&mut self, report: &Report, queues: &[QueueReport]) -> fmt::Result {
         let rows = report.buckets.iter().flat_map(|bucket| {
             report.leaves.iter().map(move |leaf| {

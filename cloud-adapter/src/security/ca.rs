@@ -25,7 +25,7 @@ const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
 /// Lifetime of the CA: 20 years. To replace the CA, an operator empties the Secret.
 const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
-/// The CA is valid from this time before its creation, because clients' clocks may be slow.
+/// How long before its creation the CA is already valid, because clients' clocks may be slow.
 const EARLIER: Duration = Duration::from_hours(1);
 /// Interval between reads of the Secret.
 const EVERY: Duration = Duration::from_secs(10);

@@ -90,8 +90,8 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    /// Detects shifted pages by counts. An added and a removed item leave the total unchanged, but an item was then read twice or not at
-    /// all.
+    /// Detects shifted pages by counts. If one item is added and another one is removed, the total is unchanged, but some item was read
+    /// twice or not at all.
     fn end(&self) -> Read {
         let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
         if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }

@@ -78,7 +78,8 @@ async fn turned(duty: &mut signal::Receiver<Duty>) {
     }
 }
 
-/// Time of the next listing: immediately if there was none, at the next tick after a success, earlier after a failure.
+/// Time of the next listing: at once before the first attempt; at the next tick after a success; after the vendor's delay, and at least
+/// `RETRY`, after a failure.
 fn due(attempt: Option<&(Instant, Option<VendorError>)>, period: Duration, origin: Instant) -> Instant {
     match attempt {
         None => origin.min(Instant::now()),

@@ -8,7 +8,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use super::error::{Fault, VendorError};
 use super::{Operation, Permit, VendorRequest, VendorResponse};
 
-/// Timeout of a vendor call. Drivers do not set other timeouts.
+/// Timeout of a vendor call. Drivers set no timeouts.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of an answer. A page of a listing has some hundred KiB; larger answers are refused, so that they cannot exhaust the memory.

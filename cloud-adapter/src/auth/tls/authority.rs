@@ -12,7 +12,7 @@ use super::{TlsError, certificates, pair, unreadable};
 
 /// Lifetime of a certificate.
 pub(super) const LIFE_HOURS: u64 = 24;
-/// A certificate is valid from this time before it is issued, because clients' clocks may be slow.
+/// How long before its issuance a certificate is already valid, because clients' clocks may be slow.
 pub(super) const EARLIER: Duration = Duration::from_mins(10);
 
 /// The issuer of the server's certificates.

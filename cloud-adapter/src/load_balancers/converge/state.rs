@@ -31,7 +31,7 @@ pub(super) type History<D, S> = memory::History<S, Arc<LoadBalancerRecord<D>>>;
 pub(super) enum State<D, S> {
     /// Observe the key's load balancers, and decide. `polls`: read only the known load balancer, without searching for others.
     Observing { not_before: Instant, polls: bool },
-    /// Make one write. It is in the history already, so that a panic does not lose it.
+    /// Make one write. The write is already in the history, so that a panic does not lose it.
     Writing(Write<S>),
     /// Wait for the delay or a newer order.
     Waiting { delay: Duration, waits_for: String },

@@ -15,7 +15,7 @@ use super::{
 
 /// The length of a step, in seconds.
 const STEP: f64 = 5.0;
-/// A listing is marked as old from this multiple of its target age.
+/// A listing whose age exceeds this multiple of its target age is marked as old.
 const OLD: f64 = 3.0;
 
 /// The text that explains the charts.
