@@ -73,7 +73,7 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     match status.as_u16() {
         400 if out_of_room(refusal) => Fault::Quota,
         403 if is_quota(refusal) => Fault::Quota,
-        // Keystone does not find a revoked application credential, trust or token. The driver sends Keystone no other requests.
+        // Keystone also answers 404 for a revoked application credential, trust or token. The driver asks Keystone for no other objects.
         404 if is_absence(refusal) && operation.family == Family::Identity => Fault::Auth,
         // Neutron: the router does not reach the network of a floating IP. Retrying does not help.
         404 if refusal.code.as_deref() == Some(UNREACHABLE) => Fault::Invalid,
@@ -97,7 +97,7 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
     }
 }
 
-/// Whether the answer proves that an object is absent. Only the service's text about an object does; the text about an unknown path does
+/// Whether the answer proves that an object is absent. Only the service's text about an object is proof; the text about an unknown path is
 /// not.
 fn is_absence(refusal: &Refusal) -> bool {
     let named =
@@ -105,8 +105,8 @@ fn is_absence(refusal: &Refusal) -> bool {
     refusal.is_ours() && named && !refusal.says(NO_SUCH_PATH)
 }
 
-/// Like [`is_absence`], by type: Neutron's texts differ by object, such as "Security group rule 1 does not exist", but all these types end
-/// in `NotFound`.
+/// Like [`is_absence`], but uses Neutron's error type: the texts differ by object, such as "Security group rule 1 does not exist", but each
+/// error type for an absent object ends in `NotFound`.
 fn is_absence_by_type(operation: Operation, refusal: &Refusal) -> bool {
     let typed = refusal.code.as_deref().is_some_and(|code| code.ends_with("NotFound"));
     operation.family == Family::Network && refusal.is_ours() && typed && !refusal.says(NO_SUCH_PATH)

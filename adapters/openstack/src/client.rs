@@ -143,7 +143,6 @@ impl Client {
         self.send_over(session, call, None, body).await
     }
 
-    /// Deletes an object.
     pub(crate) async fn delete(&self, session: &Session, call: Call) -> VendorResult<()> {
         self.send(session, &call, &Bytes::new()).await.map(drop)
     }

@@ -39,8 +39,8 @@ use crate::{
 /// Capabilities that do not depend on flags.
 const CAPABILITIES: [&str; 2] = ["instances", "instances.shutdown-state"];
 
-/// Default rate limits. OpenStack has no rate limits by default. Each request occupies a worker of the service while it runs, and a service
-/// has as many workers as its host has cores.
+/// Default rate limits of the adapter. The services themselves do not limit rates unless the cloud configures it. A running request
+/// occupies a worker of the service, and a service has as many workers as its host has cores.
 const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("compute", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
     ("network", VendorLimit::Bucket { rate: 5.0, burst: 20 }),
@@ -48,10 +48,10 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// The services read from the database that they write to, or from a replica of that database.
+/// Allows for the lag of a database replica: a service reads from the database that it writes to, or from a replica of this database.
 const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
-/// Octavia requests a port from Neutron before it stores the new load balancer, continues after its client has disconnected, and took
-/// longer than a minute under load. Proxies in front of Octavia usually time out after one minute.
+/// Allows for a slow creation: Octavia requests a port from Neutron before it stores the new load balancer, and continues after its client
+/// has disconnected. Under load, this has taken longer than a minute, and proxies in front of Octavia usually time out after one minute.
 const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
 /// The driver. Keeps only the configuration of the cloud and the credentials.
@@ -145,7 +145,7 @@ impl OpenStackDriver {
         done
     }
 
-    /// Builds a driver with the credentials in this content.
+    /// Builds a driver with the credentials in this content of the credentials file.
     fn candidate(&self, content: &[u8]) -> Result<Self, String> {
         let cloud = self.settings.source.read_with(content, &self.settings.given)?;
         self.client.identity.tries(&cloud);
@@ -231,7 +231,7 @@ impl Driver for OpenStackDriver {
             access.endpoints.base(service)?;
         }
         let (region, endpoint) = (self.region.clone(), identity.cloud().auth_url);
-        // Names of projects and domains may change; the scope stays the same.
+        // The fingerprint contains IDs, because the names of projects and domains may change while the scope stays the same.
         let fingerprint = kit::digest(&[&project.domain.id, &project.id, &region, &endpoint]);
         Ok(Scope { account: project.domain.id, project: project.id, region, endpoint, fingerprint })
     }

@@ -1,7 +1,7 @@
 //! Authentication: credentials, the token, and the addresses of the services.
 //!
 //! Only one caller logs in at a time, through its own session. Other callers without a valid token wait; if the log-in is cancelled, the
-//! next of them logs in. The next caller also renews a token that expires soon or that the cloud has rejected early.
+//! next waiting caller logs in. If a token expires soon, or if the cloud has rejected the token early, the next caller renews the token.
 
 pub(crate) mod catalogue;
 pub(crate) mod cloud;
@@ -42,7 +42,7 @@ const SHOW_TOKEN: Operation = Operation::read(Family::Identity, "ShowToken");
 
 /// Interval between attempts to renew a token before it expires.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Shorter passwords are not redacted: they occur in ordinary words, and redacting would garble names and addresses.
+/// Minimum length of secrets that are redacted. Shorter ones occur in ordinary words, and redacting these would garble names and addresses.
 const SECRET_MIN: usize = 8;
 
 /// The authentication state. Credentials can be replaced.

@@ -24,11 +24,11 @@ use crate::{
     client::{self, Ports},
 };
 
-/// Prefixes of a cursor, which name the listing that it continues. The cursor of the first page of ports has no query yet.
+/// Prefixes of cursors. The prefix names the listing that the cursor continues. The cursor of the first page of ports has no query yet.
 const SERVERS: &str = "servers?";
 const PORTS: &str = "ports?";
 
-/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all earlier pages.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     servers: Vec<Arc<[Server]>>,
@@ -116,8 +116,8 @@ impl Collection<Instance> for OpenStackDriver {
 }
 
 impl InstanceLookup for OpenStackDriver {
-    /// Nova has no call for several IDs: its filter `uuid` takes only one ID, and only administrators may use it. The look-up of an
-    /// existing server costs two calls, that of a deleted server costs one.
+    /// Nova has no call for several IDs: its filter `uuid` takes only one ID, and only administrators may use it. The look-up costs two
+    /// calls for an existing server, and one call for a deleted server.
     async fn get_batch(
         &self,
         session: &Session,

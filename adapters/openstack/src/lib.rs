@@ -2,8 +2,10 @@
 //!
 //! The driver has no policy, does not wait, retries only a call whose token was rejected, and keeps only the configuration of the cloud,
 //! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages
-//! credentials, token and catalogue; `api` has the messages of the services, `client` one function for each vendor call, `classify` maps answers to faults; `instances` lists
-//! and looks up instances; `provider_id` and `ownership` define the names by which objects are recognised later.
+//! credentials, token and catalogue; `api` has the messages of the services, `client` has one function for each vendor call, and `classify`
+//! maps answers to faults; `instances` lists and looks up instances; `provider_id` and `ownership` define the names by which objects are
+//! recognised later; `load_balancers` lists load balancers, `plan` computes their changes as the steps in `step`; `routes` lists and
+//! changes the routes of a router.
 //!
 //! `routes` lists and changes the routes of a router.
 

@@ -1,8 +1,8 @@
 //! Load balancers. One listing reads Octavia's collections and the floating IPs, and joins them on its last page.
 //!
 //! Cost: the pages of each collection, whatever the number of load balancers, and one call for each owned pool whose members are not known
-//! yet, because no other listing contains members. While the runtime waits for load balancers and none has changed, only the listing of
-//! load balancers and that of floating IPs are read.
+//! yet, because only the listing of a single pool contains members. While the runtime waits for load balancers and none has changed, only
+//! load balancers and floating IPs are listed.
 
 pub(crate) mod detail;
 mod guard_drift;
@@ -53,8 +53,8 @@ use crate::{
     port::Transport,
 };
 
-/// Returns IDs and names of the objects that a load balancer uses for its heir: networks, subnets, address pools, certificates and
-/// addresses.
+/// Returns IDs and names of the objects that a load balancer uses for its heir, the Service that owns it or may take it over: networks,
+/// subnets, address pools, certificates and addresses.
 pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
@@ -135,7 +135,8 @@ impl LoadBalancers {
         self.kept.begin(record, self.options.most_kept())
     }
 
-    /// Returns the facts for planning. The API version is known, because each plan follows a listing, which reads it.
+    /// Returns the facts for planning. The API version is known, because each plan follows a listing, and the first listing reads the
+    /// version.
     pub(crate) fn site(&self) -> Site<'_> {
         let newest = Version { major: u32::MAX, minor: 0 };
         let version = self.version.get().copied().unwrap_or(newest);
@@ -143,7 +144,7 @@ impl LoadBalancers {
     }
 }
 
-/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all earlier pages.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     /// Number of writes by this process when the listing began.
@@ -157,7 +158,7 @@ struct Sweep {
     guarded: bool,
     groups: Vec<Arc<[SecurityGroup]>>,
     ports: Vec<Arc<[GuardedPort]>>,
-    /// Pools whose members have to be read. `asked`: how many of them have been read.
+    /// Pools whose members have to be read. `asked`: the number of these pools whose members have been read.
     unknown: Arc<[Pool]>,
     asked: usize,
     /// Members of the pool that is being read.
@@ -231,7 +232,7 @@ impl Sweep {
         let pools = self.pools.iter().flat_map(|page| page.iter());
         let of_ours = |pool: &&Pool| {
             let mut users = pool.loadbalancers.iter().filter_map(|one| users.get(one.id.as_str())).flatten();
-            // An owner may take over pools without tags, but users that share the load balancer have only their own pools.
+            // An owner may take over pools without tags, but users that share the load balancer own only pools with their tags.
             users.any(|user| !user.shares || pool.tags.contains(&ownership::part_tag(&user.key)))
         };
         pools.filter(of_ours).filter(|pool| known.of(pool).is_none()).cloned().collect()
@@ -244,7 +245,8 @@ impl Sweep {
         let balancers: Vec<&Balancer> =
             balancers.filter(|one| one.provisioning_status != PENDING_DELETE).collect();
         let mut found = Guards::default();
-        // A former owner that has left a shared load balancer needs no access from it any more.
+        // Rules for an owner name the ID of the load balancer. If the owner has left a shared load balancer, its rules are no longer
+        // needed.
         let there = balancers.iter().filter(|one| !ownership::is_given_up(&one.tags));
         found.balancers.extend(there.map(|one| one.id.clone()));
         let mut pools: BTreeMap<&str, Vec<&Pool>> = BTreeMap::new();
@@ -270,7 +272,7 @@ impl Sweep {
     }
 
     /// Returns the subnets of owned load balancers and their members that have not been read yet. Also returns needed subnets that were not
-    /// visible, because an administrator may have shared them since.
+    /// visible, because an administrator may have shared these subnets in the meantime.
     fn unknown_subnets(&self, known: &LoadBalancers, found: &Guards) -> Vec<String> {
         let balancers = self.balancers.iter().flat_map(|page| page.iter());
         let ours = balancers.filter(|one| !ownership::users(&one.tags).is_empty());

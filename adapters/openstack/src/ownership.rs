@@ -35,8 +35,8 @@ pub(crate) fn balancer_name(desired: &DesiredLoadBalancer) -> String {
 
 /// Returns the new name of an existing load balancer, if a name is configured and differs.
 ///
-/// A name given by the former cloud controller manager does not change, so that this controller could still find the load balancer after a
-/// rollback.
+/// A name that the former cloud controller manager has chosen does not change: after a rollback, that controller must find the load
+/// balancer by this name.
 pub(crate) fn new_name(desired: &DesiredLoadBalancer, there: &str) -> Option<String> {
     let wished = !desired.spec.name.is_empty() && !is_of_go(there);
     wished.then(|| balancer_name(desired)).filter(|name| name != there)

@@ -26,7 +26,8 @@ enum Change {
     Anew,
 }
 
-/// Parameters that may give access to networks of other tenants: the VIP would be in such a network, or the nodes would be opened to it.
+/// Parameters that may give access to networks of other tenants: the VIP would be in such a network, or the nodes would accept packets from
+/// such a network.
 const NEED_A_GRANT: [&str; 3] = [NETWORK, MEMBER_SUBNET, FLOATING_SUBNET];
 
 /// All parameters: key, type, default value, when a change applies, and description.
@@ -104,7 +105,6 @@ impl Parameters {
         ALL.map(declare).into()
     }
 
-    /// Parses the parameters.
     pub(crate) fn read(values: &BTreeMap<String, String>) -> Result<Self, VendorError> {
         if let Some(key) = values.keys().find(|key| !ALL.iter().any(|(known, ..)| known == key)) {
             return Err(invalid(key, "unknown parameter"));

@@ -95,9 +95,10 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the plan for a load balancer that replaces another. It gets the same private addresses, as far as they are in the same subnets.
+/// Returns the plan for a load balancer that replaces another. The new load balancer gets the same private addresses, as far as its subnets
+/// are the same.
 ///
-/// Octavia deletes the port together with the old load balancer, so that its addresses are free.
+/// These addresses are free, because Octavia deletes the port together with the old load balancer.
 pub(crate) fn plan_again(
     desired: &DesiredLoadBalancer,
     fence: &Fence,
@@ -111,11 +112,12 @@ pub(crate) fn plan_again(
     Goal::new((desired, fence), &wanted, site, None).creation()
 }
 
-/// Deletes a load balancer, or removes its user if others use it, too. The deletion is one write, because Octavia cascades, and one more
-/// for the floating IP unless it is kept. Access to the nodes is removed first. Empty while the deletion is in progress.
+/// Returns the steps that delete a load balancer, or that only remove the user if other users remain. The deletion is one write, because
+/// Octavia also deletes all parts; the floating IP needs another write unless it is kept. Access to the nodes is removed first. Empty while
+/// the deletion is in progress.
 ///
-/// The address is deleted after the load balancer, which keeps serving if its own deletion fails. An address without a record is deleted
-/// first, because its owner would be unknown afterwards.
+/// The floating IP is deleted after the load balancer: if the deletion of the load balancer fails, the load balancer keeps serving. A
+/// floating IP without a record is deleted first, because its owner would be unknown after the deletion of the load balancer.
 pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let delete = match &observed.detail.balancer {
         Some(balancer) if balancer.provisioning_status == PENDING_DELETE => return Vec::new(),
@@ -131,8 +133,8 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>, guards: Optio
     first.chain(delete).chain(last).collect()
 }
 
-/// Releases an adopted load balancer: deletes the owner's parts, and then removes its tags. Parts that belong to others stay, and so do the
-/// addresses that the load balancer had before the adoption.
+/// Returns the steps that release an adopted load balancer: they delete the owner's parts, and then remove the owner's tags. Parts of other
+/// users stay, and so do the addresses that the load balancer had before the adoption.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Vec<Step> {
     let Some(balancer) = &observed.detail.balancer else { return plan_deletion(observed, guards) };
     let Some(key) = &observed.summary.key else { return Vec::new() };
@@ -159,8 +161,8 @@ struct Goal<'a> {
     wanted: &'a Wanted,
     site: &'a Site<'a>,
     pool_tags: Vec<String>,
-    /// Tags of listeners. If the former cloud controller manager named the load balancer, they include its tag: without this tag, that
-    /// controller would not recognise the listener.
+    /// Tags of listeners. If the former cloud controller manager named the load balancer, the tags include that controller's own tag,
+    /// without which that controller would not recognise the listener.
     listener_tags: Vec<String>,
 }
 
@@ -258,7 +260,7 @@ impl<'a> Goal<'a> {
             )?);
         }
         let fixed = fixed.or(with_person);
-        // An adopted load balancer keeps its name, because the controller that created it finds it by this name.
+        // An adopted load balancer keeps its name, because the controller that created the load balancer finds it by this name.
         let adopts = tags.contains(&ownership::adopted());
         let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
@@ -305,7 +307,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// Returns the missing writes for listeners and pools, and for their access to the nodes; and the error for what cannot be done.
+    /// Returns the missing writes for listeners, pools and their access to the nodes, and the error for changes that are not possible.
     fn ports(&self, role: Role, (balancer, tree): (&Balancer, &Detail)) -> (Vec<Step>, Option<VendorError>) {
         let user = shared::user_id(balancer, &self.desired.key, role);
         let access = NodeAccess::plan(self.desired, self.wanted, (&user, balancer, tree), self.site);
@@ -321,7 +323,8 @@ impl<'a> Goal<'a> {
         (steps, access.refusal)
     }
 
-    /// Deletes unneeded parts. Listeners come first, because the pool of a listener cannot be deleted. Parts of other owners stay.
+    /// Deletes unneeded parts. Listeners come first, because Octavia refuses to delete a pool that a listener uses. Parts of other owners
+    /// stay.
     fn removals(
         &self,
         (role, balancer): (Role, &Balancer),
@@ -360,7 +363,7 @@ impl<'a> Goal<'a> {
         }
     }
 
-    /// A listener with its pool, members and health monitor.
+    /// Builds a listener with its pool, members and health monitor.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
         let pool = pools::whole((port, &wanted.pool), self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
@@ -437,8 +440,8 @@ impl<'a> PortChange<'a> {
     }
 }
 
-/// Returns the tags of a part that lacks tags of its owner. With these tags the part will be deleted when it is no longer needed, whichever
-/// client created it.
+/// Returns the tags of a part that lacks tags of its owner. The tags let the adapter delete the part when it is no longer needed, even if
+/// another client created the part.
 fn missing_tags(ours: &[String], there: &[String]) -> Option<Vec<String>> {
     let missing: Vec<&String> = ours.iter().filter(|tag| !there.contains(tag)).collect();
     (!missing.is_empty()).then(|| there.iter().chain(missing).cloned().collect())

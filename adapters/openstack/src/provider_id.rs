@@ -8,7 +8,7 @@ use cloud_adapter::{
 /// The part before `://`.
 pub(crate) const SCHEME: &str = "openstack";
 
-/// The form in which the adapter writes provider IDs. It reads both forms.
+/// The form in which the adapter writes provider IDs. The adapter reads both forms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `openstack:///<server>`

@@ -1,5 +1,5 @@
-//! Pod routes. They are the extra routes of one router, and have only a destination and a next hop. The ports of the router's subnets show
-//! which server has a next hop.
+//! Pod routes. Pod routes are the extra routes of one router, and have only a destination and a next hop. The ports of the router's subnets
+//! show which server has a next hop.
 //!
 //! Neutron's routes have no field for an owner. A route has no owner until a caller states that it leads to the server of a certain node.
 
@@ -63,7 +63,7 @@ impl Routes {
     }
 }
 
-/// Earlier pages of a listing. The pages are shared, because each later cursor holds all of them.
+/// Earlier pages of a listing. The pages are shared, because each later cursor holds all earlier pages.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     router: Arc<Router>,

@@ -42,14 +42,15 @@ pub enum Step {
         id: Part,
         tags: Vec<String>,
     },
-    /// Deletes the load balancer with all its parts, unless another owner has started to use it. `seen`: its listeners, as far as known.
+    /// Deletes the load balancer with all its parts, unless another owner has started to use the load balancer. `seen`: IDs of the known
+    /// listeners.
     DeleteLoadBalancer {
         id: String,
         whose: Option<LoadBalancerKey>,
         seen: Vec<String>,
     },
-    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: whether these tags mark its share
-    /// as complete.
+    /// Adds the tags of an owner that shares the load balancer to those of the other owners. `complete`: whether these tags mark the share
+    /// of this owner as complete.
     ShareLoadBalancer {
         id: String,
         sharing: Box<Sharing>,
@@ -157,7 +158,7 @@ pub enum Step {
         description: String,
     },
     /// Detaches the floating IP and keeps it in the project. `for_reserved`: the floating IP of the project that replaces the detached one.
-    /// It must exist and be free.
+    /// The replacement must exist and be free.
     DetachFloatingIp {
         id: String,
         address: IpAddr,

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer};
 
 use crate::port::{Port, Transport};
 
-/// A load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Balancer {
     pub(crate) id: String,
@@ -77,7 +76,6 @@ pub(crate) struct AdditionalVip {
     pub(crate) subnet_id: Option<String>,
 }
 
-/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) id: String,
@@ -152,7 +150,6 @@ pub(crate) struct Persistence {
     pub(crate) persistence_timeout: Option<u32>,
 }
 
-/// A health monitor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Monitor {
     pub(crate) id: String,

@@ -110,7 +110,7 @@ pub struct NewPool {
     pub(crate) members: Vec<NewMember>,
 }
 
-/// The fields of a pool that can be changed and differ.
+/// The changes of a pool: only fields that can be changed and that differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatePool {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,12 +206,12 @@ pub struct Former {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Target {
     pub(crate) port_id: String,
-    /// The address of the load balancer, because a port may have several addresses.
+    /// The address of the load balancer. Neutron needs the address, because a port may have several.
     #[serde(rename = "fixed_ip_address")]
     pub(crate) address: IpAddr,
 }
 
-/// Serialises allowed CIDRs, because Octavia does not accept an empty list.
+/// Serialises an empty list of allowed CIDRs as `null`, because Octavia does not accept an empty list.
 fn null_if_empty<S: Serializer>(ranges: &Option<Vec<IpNet>>, to: S) -> Result<S::Ok, S::Error> {
     ranges.as_ref().filter(|ranges| !ranges.is_empty()).serialize(to)
 }

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// Separator of the two parts of a route's ID; neither part contains it.
 const VIA: char = '=';
 
-/// A router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Router {
     pub(crate) routes: Vec<ExtraRoute>,
@@ -16,7 +15,7 @@ pub(crate) struct Router {
     pub(crate) revision_number: u64,
 }
 
-/// A route of a router, in Neutron's own spelling. Its destination and next hop are its only identity.
+/// A route of a router, in Neutron's own spelling. Only the destination and the next hop identify the route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ExtraRoute {
     pub(crate) destination: String,
@@ -75,7 +74,7 @@ pub(crate) struct FixedIp {
 pub(crate) struct AddressPair {
     /// An address, or a network as a CIDR.
     pub(crate) ip_address: String,
-    /// The MAC address of the port, which Neutron fills in. It carries no information.
+    /// The MAC address of the port, which Neutron fills in. The address carries no information.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }

@@ -114,8 +114,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": target })).await
     }
 
-    /// Attaches a floating IP of the project to a load balancer, and records its owner. Looks up its ID first. If two callers attach it at
-    /// once, the first one succeeds, provided that Neutron counts revisions.
+    /// Attaches a floating IP of the project to a load balancer, and records the owner. Looks up the ID of the floating IP first. If two
+    /// callers attach it at once, only the first caller succeeds, provided that Neutron counts revisions.
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
@@ -161,8 +161,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Detaches a floating IP. If `for_reserved` is set, it is the floating IP that replaces the detached one, and this method first checks
-    /// that `for_reserved` is available.
+    /// Detaches a floating IP. `for_reserved`: the floating IP that replaces the detached one. If it is set, first checks that this
+    /// floating IP is available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,
@@ -189,7 +189,7 @@ impl Client {
         self.page(session, "floatingips", call).await
     }
 
-    /// The query for the project's floating IPs. It names the project because administrators otherwise get those of all projects.
+    /// The query for the project's floating IPs. The query names the project, because administrators otherwise get those of all projects.
     async fn own_floating_ips(&self, session: &Session) -> VendorResult<String> {
         let access = self.identity.access(session).await?;
         let fields: Vec<String> = FIELDS.iter().map(|field| format!("fields={field}")).collect();

@@ -29,7 +29,8 @@ pub(crate) enum RouterPorts<'a> {
     Of(&'a str),
     /// Ports of these servers and routers. About fifty at most, because the URL of the request contains the IDs.
     At(&'a [&'a str]),
-    /// Ports with one of these addresses, in any network. About fifty at most, for the same reason.
+    /// Ports with one of these addresses, in any network. About fifty addresses at most, because the URL of the request contains the
+    /// addresses.
     With(&'a [&'a str]),
     /// A later page, by its query.
     Next(&'a str),

@@ -147,7 +147,7 @@ impl Client {
         Ok(page.items)
     }
 
-    /// The query for the project's objects. It names the project because administrators otherwise get the objects of all projects.
+    /// The query for the project's objects. The query names the project, because administrators otherwise get the objects of all projects.
     async fn own(&self, session: &Session) -> VendorResult<String> {
         let access = self.identity.access(session).await?;
         Ok(format!("project_id={}", encode(&access.project.id)))

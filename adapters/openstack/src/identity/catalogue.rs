@@ -22,7 +22,6 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// All services.
     pub(crate) const ALL: [Self; 4] = [Self::Compute, Self::Network, Self::LoadBalancer, Self::Identity];
 
     /// The service's type in the catalogue. Source: OpenStack service types authority.

@@ -61,7 +61,7 @@ impl Credentials {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApplicationCredential {
     Id(String),
-    /// An application credential by name. Its name is unique for each user.
+    /// An application credential by name. The name is unique for each user.
     Name(String, User),
 }
 

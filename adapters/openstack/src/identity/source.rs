@@ -106,7 +106,7 @@ impl Source {
         }
     }
 
-    /// Returns the file to watch, if there is one. It is the file with the secrets.
+    /// Returns the file to watch: the file with the secrets. `None`: the source is not a file.
     pub(crate) fn followed(&self) -> Option<PathBuf> {
         match self {
             Self::Environment(_) => None,

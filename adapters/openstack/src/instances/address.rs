@@ -1,6 +1,6 @@
 //! Addresses of an instance, in the order in which a Node shows them. Pure functions.
 //!
-//! The rules are those of the former cloud controller manager, so that the InternalIP of a Node does not change. Source:
+//! The former cloud controller manager uses the same rules, so that the InternalIP of a Node does not change. Source:
 //! cloud-provider-openstack, `nodeAddresses`.
 
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ const LABEL_MAX: usize = 63;
 const INSIDE: [char; 3] = ['-', '_', '.'];
 
 /// Converts a word to a label value: each invalid sequence of characters becomes one dash. The former cloud controller manager does the
-/// same, so that labels do not change.
+/// same, so a migration does not change labels.
 pub(super) fn label(word: &str) -> String {
     let mut label = String::with_capacity(word.len());
     let mut replaced = false;

@@ -28,7 +28,7 @@ impl Server {
     fn state(&self) -> InstanceState {
         const SHUT_DOWN: u8 = 4;
         match (self.status.as_str(), self.task.as_str()) {
-            // Only an operator can restore a soft-deleted server, which has left its cluster.
+            // A soft-deleted server has left its cluster, and only an operator of the cloud can restore the server.
             ("DELETED" | "SOFT_DELETED", _) => InstanceState::Terminated,
             (_, "deleting" | "soft-deleting") => InstanceState::Terminating,
             ("SHUTOFF", _) => InstanceState::Stopped,

@@ -1,4 +1,5 @@
-//! Finds differences between security groups and what load balancers need. Other clients or interruptions cause them. Pure functions.
+//! Finds differences between the rules of security groups and the access that load balancers need. Changes by other clients, or interrupted
+//! writes, cause such differences. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,7 +66,7 @@ impl<'a> Cluster<'a> {
         let left: Vec<&SecurityRule> =
             left.flat_map(|(_, rules)| rules.iter().filter(of_no_use)).copied().collect();
         if !left.is_empty() {
-            // One load balancer is marked as different, which is enough to have the rules deleted.
+            // It is enough to mark one load balancer as different, because its next plan deletes all rules that are left.
             let mut able = users().filter(|(_, user)| user.is_active);
             drift.balancers.extend(able.next().map(|(id, _)| id.clone()));
         }

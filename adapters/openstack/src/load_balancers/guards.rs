@@ -2,8 +2,8 @@
 //! functions.
 //!
 //! A cluster has one group for all its load balancers, and each rule names the load balancer that it was created for. Neutron refuses
-//! duplicate rules, so load balancers share rules, such as that of a health check port; a rule is deleted when no load balancer needs it.
-//! The ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
+//! duplicate rules, so load balancers share rules, such as the rule for a health check port; a rule is deleted when no load balancer needs
+//! it. The ports of servers stay in the group: a new node costs one write, and the project's quota of groups is not exhausted.
 
 use std::{
     cmp::Reverse,
@@ -24,8 +24,8 @@ use crate::{
     port::{Port, Transport},
 };
 
-/// A rule that is created within this time of its group was created with the group: Neutron creates a group and its initial rules in one
-/// transaction, before any other client sees the group.
+/// Maximum time between the creation of a group and of its initial rules. Neutron creates both in one transaction, before any other client
+/// sees the group.
 const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 
 /// Subnets that have been read, by their IDs. `None`: the subnet is not visible to this project.
@@ -34,7 +34,8 @@ pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 /// The state in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
-    /// IDs of the project's load balancers, except those that are being deleted.
+    /// IDs that rules may name: those of load balancers and of shares. Excludes load balancers that are being deleted, and the ID of a load
+    /// balancer whose owner has left.
     pub(super) balancers: BTreeSet<String>,
     /// Users of load balancers, by the load balancer's ID.
     pub(super) users: BTreeMap<String, User>,

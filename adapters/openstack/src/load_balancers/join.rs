@@ -168,7 +168,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
     let common =
         summary((balancer, tree), &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
     let mut ids = common.vendor_ids.unwrap_or_default();
-    // The usual name could let a deletion treat the load balancer as owned by this user alone.
+    // Under the usual key, a deletion could treat the load balancer as owned by this user alone.
     ids.ids.remove("loadbalancer");
     ids.ids.remove("floatingip");
     ids.ids.insert("loadbalancer/shared".to_owned(), balancer.id.clone());
@@ -210,7 +210,7 @@ impl<'a> Own<'a> {
 }
 
 /// Returns the fields of a load balancer as they apply to one of its users, without the owner. `complete`: this user's share is complete,
-/// and others use the load balancer, too.
+/// and other users exist.
 fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -242,7 +242,7 @@ fn remains(ip: &FloatingIp) -> Option<Record> {
     Some(Record::new(summary, detail))
 }
 
-/// Returns a record of a deleted load balancer, for rules that give it access to nodes.
+/// Returns a record of a deleted load balancer, for rules that still give this load balancer access to nodes.
 fn rules_left(key: &LoadBalancerKey) -> Record {
     let summary = LoadBalancer {
         vendor_id: format!("securitygroup/{}/{}", ownership::group_name(&key.cluster_id), key.owner_uid),
@@ -256,7 +256,8 @@ fn rules_left(key: &LoadBalancerKey) -> Record {
     Record::new(summary, detail)
 }
 
-/// If `complete`, ignores changes by other users: Octavia locks the whole load balancer, but shows which parts it changes.
+/// Returns the state of the load balancer for one of its users. If `complete`, changes by other users do not count: Octavia locks the whole
+/// load balancer, but the statuses of the parts show which parts it changes.
 fn state(balancer: &Balancer, own: &Own<'_>, complete: bool) -> LoadBalancerState {
     let has = |what: fn(&str) -> bool| own.statuses().any(what);
     match balancer.provisioning_status.as_str() {

@@ -1,5 +1,5 @@
-//! Floating IPs that stay in the project when their Services are deleted. They use the project's quota indefinitely, so their number per
-//! namespace is limited.
+//! Floating IPs that stay in the project when their Services are deleted. These floating IPs use the project's quota indefinitely, so their
+//! number per namespace is limited.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ impl Kept {
     }
 }
 
-/// Returns the cluster, and the namespace in the form that the shortest record has.
+/// Returns the cluster, and the namespace in the short form that the shortest record contains.
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)

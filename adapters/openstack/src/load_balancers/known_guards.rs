@@ -33,7 +33,8 @@ impl KnownGuards {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.into());
     }
 
-    /// Records the access that a load balancer has got. From now on it may rely on rules that were created for other load balancers.
+    /// Records the access that a load balancer has got. From now on this load balancer may rely on rules that were created for other load
+    /// balancers.
     pub(super) fn learn_user(&self, balancer: &str, cluster_id: &str, needs: &Needs) {
         let subnets = self.subnets();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Caches the parts of load balancers in the last listing, so that the runtime can wait for some load balancers without a complete listing
-//! each time.
+//! Caches the parts of load balancers in the last listing, so that the runtime can wait for pending load balancers without a complete
+//! listing at each poll.
 //!
 //! Octavia locks a load balancer while a part changes, and then updates its status and time of change. So while all load balancers are
-//! unchanged, their parts are unchanged, too. Because the time has a resolution of one second, the driver drops the cache with each write
-//! of its own. Because of other clients, it uses the cache only for a short time, while load balancers are pending.
+//! unchanged, their parts are unchanged, too. Because the time has a resolution of one second, the driver drops the cache whenever it
+//! writes. Because other clients may also write, the driver uses the cache only for a short time, while load balancers are pending.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{Sweep, detail::PENDING};
 use crate::api::answers::Balancer;
 
-/// Maximum age of the cache. It limits the effect of a second change by another client within the same second.
+/// Maximum age of the cache. The maximum limits how long the cache can miss a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);
 
 /// The last listing. `None` if the driver has written since.

@@ -1,7 +1,8 @@
 //! Gives load balancers access to the nodes, and revokes that access. Manages the cluster's security group, its rules, and the ports in it.
 //!
-//! Only one write runs at a time, and each reads the group first, because an earlier write may have created, filled or emptied the group. A
-//! write replaces all groups of a port, provided that the port's revision has not changed, so that changes by other clients are not undone.
+//! Only one write runs at a time. Each write reads the group first, because an earlier write may have created, filled or emptied the group.
+//! A write replaces all groups of a port, provided that the port's revision has not changed, so that changes by other clients are not
+//! undone.
 
 use cloud_adapter::{driver::VendorError, vendor::Session};
 use cloud_api_proto::v1alpha1::LoadBalancerKey;
@@ -54,7 +55,7 @@ impl OpenStackDriver {
         self.learn_subnets(session, &unasked).await?;
         let rules = needs.rules(&self.balancers.guards.subnets()).known;
         self.balancers.guards.learn_user(balancer, cluster_id, needs);
-        // The last step of the plan returns the reason.
+        // The plan itself returns the reason, as the refusal of the access.
         if rules.is_empty() {
             return Ok(());
         }
@@ -107,14 +108,14 @@ impl OpenStackDriver {
     }
 
     /// Removes access that a load balancer no longer needs. If the group has no other rules, removes all ports from the group and deletes
-    /// it. Until then, its rules show which load balancer they belong to.
+    /// it. The rules stay until then, because they show which load balancer the access belongs to.
     ///
     /// Cost: 1 read of the group and 1 write for each rule. If the group is deleted: 2 reads, and 1 write for each port and 1 for the
     /// group, instead of the writes for rules.
     pub(crate) async fn close_nodes(&self, session: &Session, closing: &Closing) -> Result<(), VendorError> {
         let Closing { cluster_id, balancer, rules } = closing;
         let _turn = self.balancers.guards.turn.lock().await;
-        // Another load balancer may rely on these rules since the plan was made.
+        // Another load balancer may have started to rely on these rules after the plan was computed.
         let known = self.balancers.guards.last().unwrap_or_default();
         let goes =
             |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, (cluster_id, balancer));

@@ -1,4 +1,4 @@
-//! Records the owner of a floating IP in its description, because the call that creates it cannot set tags. Pure functions.
+//! Records the owner of a floating IP in its description, because the call that creates a floating IP cannot set tags. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) struct Description {
     pub(crate) keep: bool,
     /// The address pool as the Service named it. Empty: the Service named none.
     pub(crate) pool: String,
-    /// Set if the floating IP was in the project before the Service requested it; then it is never deleted. Contains the earlier
+    /// Set if the floating IP was in the project before the Service requested it. Such a floating IP is never deleted. Contains the earlier
     /// description, which is restored when the Service releases the floating IP.
     pub(crate) asked: Option<String>,
 }

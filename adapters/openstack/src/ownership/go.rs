@@ -62,7 +62,7 @@ impl GoNames {
         }
         match (mine, users.is_empty()) {
             (false, true) => Heritage::Unrelated,
-            // The load balancer was created for this Service. Other Services that share it stay on it.
+            // The load balancer was created for this Service. Other Services that share the load balancer keep using it.
             (true, _) if self.made(balancer) => Heritage::Sole,
             (true, _) if self.proven().is_none() => Heritage::Unproven(format!(
                 "{} may stand for a Service of any cluster with the same cluster name: the \
@@ -111,14 +111,14 @@ pub(super) fn tag_of<'a>(name: &str, tags: &'a [String]) -> Option<&'a str> {
     if !is_legacy(name) {
         return users.find(|tag| *tag == name);
     }
-    // Legacy names contain only a UID. If the load balancer has one tag, it is that of the UID's Service; if it has several, the owner is
-    // not known.
+    // Legacy names contain only a UID. If the load balancer has only one tag, this is the tag of the Service with the UID. If the load
+    // balancer has several tags, the owner is not known.
     let first = users.next();
     first.filter(|_| users.next().is_none())
 }
 
-/// Whether the former controller created a part with this name and these tags for the load balancer. Before it used tags, it named parts
-/// `listener_0_<balancer>`.
+/// Whether the former controller created a part with this name and these tags for the load balancer. Before that controller used tags, it
+/// named parts `listener_0_<balancer>`.
 pub(super) fn is_part(balancer: &str, (name, tags): (&str, &[String])) -> bool {
     let of_name = || {
         let rest = ["listener_", "pool_", "monitor_"].iter().find_map(|kind| name.strip_prefix(kind));

@@ -1,4 +1,4 @@
-//! Records the owner of a security group and of its rules in their descriptions, which are set when they are created. Pure functions.
+//! Records the owner of a security group and of its rules in their descriptions, which are set at the creation. Pure functions.
 
 use std::collections::BTreeMap;
 

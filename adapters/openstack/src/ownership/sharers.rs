@@ -1,7 +1,7 @@
 //! Records owners that share a load balancer in its tags: `cloudadapter.dev/sharer/<uid>/...`. Pure functions.
 //!
-//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags beside those of others. So each write
-//! starts from the current tags, and changes only those of its owner.
+//! Octavia replaces all tags at once, and each owner that uses the load balancer writes its tags beside the tags of other owners. So each
+//! write starts from the current tags, and changes only the tags of one owner.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ use super::{
 };
 use crate::api::answers::LiveBalancer;
 
-/// Maximum number of Services that use a load balancer. Each of them costs tags in every listing, and its changes wait for those of the
-/// others.
+/// Maximum number of Services that use a load balancer. Each of these Services costs tags in every listing, and its changes wait for those
+/// of the others.
 const SERVICES_MAX: usize = 16;
 
 /// Marks that the owner no longer needs the load balancer, but other users do.
@@ -106,8 +106,8 @@ pub(crate) fn sharers(tags: &[String]) -> Vec<User> {
     uids.into_iter().map(sharer).collect()
 }
 
-/// Returns the tags of Services that the former cloud controller manager lets use the load balancer, except the Service that it was created
-/// for and those that are among its `users`. `name`: the name of the load balancer.
+/// Returns the tags of Services that the former cloud controller manager lets use the load balancer, except the Service that the load
+/// balancer was created for, and Services that are already among its [`users`]. `name`: the name of the load balancer.
 pub(crate) fn users_of_go<'a>(name: &str, tags: &'a [String]) -> Vec<&'a str> {
     let ours = users(tags);
     let is_known = |tag: &str| ours.iter().any(|user| user.go == tag) || go::tag_of(name, tags) == Some(tag);
@@ -124,8 +124,9 @@ pub(crate) fn is_used_by_others(name: &str, tags: &[String], but: Option<&LoadBa
         || (of_go && but.is_some())
 }
 
-/// Whether the load balancer stays after `but` leaves. Its addresses never pass to another namespace: if it has, or had, an owner, it stays
-/// only for Services of the owner's namespace. The other Services that share it lose it with the last of these.
+/// Whether the load balancer stays after `but` leaves. The addresses never pass to another namespace: a load balancer that has, or had, an
+/// owner stays only for Services of the owner's namespace. When the last of these Services leaves, the load balancer is deleted, even if
+/// guests still use it.
 pub(crate) fn stays_for_others(name: &str, tags: &[String], but: Option<&LoadBalancerKey>) -> bool {
     let Some((home, owner)) = owner(tags).filter(|(_, owner)| !owner.namespace.is_empty()) else {
         return is_used_by_others(name, tags, but);
@@ -170,7 +171,7 @@ pub(crate) fn is_left(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && stays_for_others(name, tags, None)
 }
 
-/// Whether the load balancer's owner no longer needs it, and only guests use it, for which it does not stay.
+/// Whether the load balancer's owner no longer needs it, and only guests use it. The load balancer does not stay for guests.
 pub(crate) fn is_closed(name: &str, tags: &[String]) -> bool {
     is_given_up(tags) && !stays_for_others(name, tags, None)
 }
@@ -190,8 +191,8 @@ pub(crate) fn sharer_fence(tags: &[String], uid: &str) -> Option<Fence> {
 pub struct Sharing {
     pub(crate) key: LoadBalancerKey,
     tags: Vec<String>,
-    /// The tag of the former cloud controller manager for this owner, on load balancers of that controller, which would otherwise delete
-    /// them.
+    /// The former cloud controller manager's tag for this owner. Set on load balancers of that controller, because it would otherwise
+    /// delete them.
     go: String,
     /// Whether that tag is proof that the former cloud controller manager used the load balancer for this Service.
     is_proven: bool,
@@ -260,7 +261,7 @@ impl Sharing {
     }
 
     /// Refuses a new sharer if a Service of the same name in another cluster may use the load balancer: the parts of that Service would
-    /// count as those of the new sharer.
+    /// count as parts of the new sharer.
     pub(crate) fn check_proof(&self, id: &str, name: &str, there: &[String]) -> Result<(), VendorError> {
         if self.is_proven || !(name == self.go || there.contains(&self.go)) {
             return Ok(());
@@ -305,8 +306,8 @@ pub(crate) fn check_room(
     }
 }
 
-/// Returns all tags, without those of a user that no longer needs the load balancer. For an owner, its tags stay, and a tag is added which
-/// says that the owner has left.
+/// Returns all tags, without those of a user that no longer needs the load balancer. The tags that identify an owner stay, and an
+/// additional tag marks that the owner has left.
 pub(crate) fn leave(
     live: &LiveBalancer,
     whose: Option<&LoadBalancerKey>,
@@ -317,7 +318,7 @@ pub(crate) fn leave(
         Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
         Some(_) | None => true,
     };
-    // From then on, Services of other namespaces cannot change the load balancer, so that its deletion does not wait for them.
+    // The tag that marks the owner's departure prevents changes by guests, so that the deletion does not wait for them.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
     if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {

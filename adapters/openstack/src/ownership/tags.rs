@@ -1,4 +1,4 @@
-//! Tags of a load balancer and of its parts: `cloudadapter.dev/owner-uid=...`. Pure.
+//! Tags of a load balancer and of its parts: `cloudadapter.dev/owner-uid=...`. Pure functions.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,8 @@ pub(super) const FENCE: &str = "fence";
 const USER_TAG: &str = "user-tag";
 /// Names a namespace whose Services may adopt the load balancer, while it has no owner.
 const ADOPT: &str = "adopt";
-/// Names a namespace whose Services may share the load balancer. If it has an owner, there is one such tag for each namespace.
+/// Names a namespace whose Services may share the load balancer. If the load balancer has an owner, there is one such tag for each
+/// namespace.
 const SHARE: &str = "share";
 /// Names a namespace whose Services may share an adopted load balancer, by consent of the user that created it. This consent is valid in
 /// addition to the owner's, and stays when the owner releases the load balancer.
@@ -117,7 +118,8 @@ pub(crate) fn unfinished(wanted: &Tags, fence: &Fence, there: &[String]) -> Opti
     Some(tags)
 }
 
-/// The tags without the consent that the owner withdraws. `None`: it withdraws none. Consent of the user that created the load balancer stays.
+/// Returns the tags without the consent that the owner withdraws. `None`: the owner withdraws none. Consent of the user that created the
+/// load balancer stays.
 pub(crate) fn withdrawn(desired: &DesiredLoadBalancer, there: &[String]) -> Option<Vec<String>> {
     let is_owner = owner(there).is_some_and(|(key, _)| key == desired.key);
     let before = |namespaces: &str| there.contains(&write(SHARE_BEFORE, namespaces));
@@ -150,7 +152,8 @@ pub(crate) fn applied_hash(tags: &[String]) -> &str {
     read(tags, HASH).unwrap_or_default()
 }
 
-/// Returns the additional tags of an adopted load balancer. They record the adoption, and the consent of the user that created it.
+/// Returns the additional tags of an adopted load balancer. These tags record the adoption, and the consent of the user that created the
+/// load balancer.
 pub(crate) fn adopting(there: &[String]) -> Tags {
     let word = if is_adopted(there) { SHARE_BEFORE } else { SHARE };
     let consents = there.iter().filter_map(|tag| value(tag, word));
@@ -163,7 +166,6 @@ pub(crate) fn adopted() -> String {
     write(ORIGIN, ADOPTED)
 }
 
-/// Whether the load balancer was adopted.
 pub(crate) fn is_adopted(tags: &[String]) -> bool {
     read(tags, ORIGIN) == Some(ADOPTED)
 }

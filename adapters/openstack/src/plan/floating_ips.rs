@@ -3,9 +3,9 @@
 //! Floating IPs are recognised by their description, which is set when they are created, and by the port that they are attached to, so that
 //! a retry does not create a second one. A floating IP that is attached to another port is not changed.
 //!
-//! A floating IP that is replaced is deleted only when its replacement is attached. So a request that cannot be met, such as for an address
-//! that is not reserved, or for a missing or unreachable pool, can be taken back without losing the address. For the same reason, a new
-//! floating IP is marked as kept only after it is attached.
+//! A floating IP that is replaced is deleted only when its replacement is attached. So if a request cannot be met, for example because the
+//! address is not reserved or the pool is unreachable, the user can take back the request without losing the old address. For the same
+//! reason, a new floating IP is marked as kept only after it is attached.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -55,7 +55,7 @@ pub(super) fn changes(
         None => is_from(one, &desired.spec.address_pool),
     };
     let mut used = None;
-    // The order by ID is the same before and after they are detached.
+    // Sorted by ID, because this order is the same before and after the floating IPs are detached.
     let mut spare: BTreeMap<&str, &FloatingIp> = BTreeMap::new();
     if let Some(public) = &wanted.public {
         if let Some(kept) = attached.iter().find(fits) {
@@ -88,7 +88,7 @@ pub(super) fn changes(
 }
 
 /// Ranks unattached floating IPs, best first: one from the same pool; else one from the network of new floating IPs; else the oldest, which
-/// may have been in use. A younger one may be left from a request that could not be met.
+/// may have been in use. A younger floating IP may be left from a request that could not be met.
 fn rank(
     one: &FloatingIp,
     desired: &DesiredLoadBalancer,
@@ -115,8 +115,8 @@ struct AddressChoice<'a> {
 }
 
 impl AddressChoice<'_> {
-    /// Returns the steps that attach the floating IP. A port has only one floating IP, so others are detached, and stay in the project.
-    /// Steps that the cloud may refuse come before the detachment.
+    /// Returns the steps that attach the floating IP. A port has only one floating IP, so other floating IPs are detached, and stay in the
+    /// project. Steps that the cloud may refuse come before the detachment.
     fn steps(&self, attached: &[&FloatingIp], target: Option<Target>) -> Result<Vec<Step>, VendorError> {
         let (mut reserve, mut for_reserved, mut describes) = (None, None, None);
         let attach = match (self.own, self.address) {
@@ -140,7 +140,7 @@ impl AddressChoice<'_> {
                     network_id: one.floating_network_id.clone(),
                     description: description.clone(),
                 });
-                // Without the mark, the floating IP is not kept if it is never attached.
+                // The floating IP is not marked as kept yet, so that it does not stay in the project if it is never attached.
                 let new = self.made(&self.description.clone().not_kept())?;
                 reserve = Some(Step::ReserveFloatingIp { new, former });
                 describes = self.description.keep.then_some(Step::DescribeFloatingIp {
@@ -243,8 +243,8 @@ fn target(balancer: &Balancer) -> Option<Target> {
     Some(Target { port_id, address: balancer.ipv4()? })
 }
 
-/// Records the owner of a floating IP that the former cloud controller manager created. This comes before all other changes, because the
-/// owner would be unknown afterwards.
+/// Records the owner of a floating IP that the former cloud controller manager created. The step comes before all other changes, because
+/// the owner would be unknown after them.
 fn taken_over(one: &FloatingIp, wanted: &Description) -> Result<(FloatingIp, Option<Step>), VendorError> {
     if !Description::is_of_go(&one.description) {
         return Ok((one.clone(), None));

@@ -1,7 +1,7 @@
 //! Computes the steps by which a load balancer gets access to nodes behind security groups. Pure functions.
 //!
-//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before the load balancer is deleted: while
-//! it exists, it identifies the owner of the rules, so that another process can continue after an interruption.
+//! Access is granted after a new load balancer is created, when its subnet is known, and revoked before the load balancer is deleted: as
+//! long as the load balancer exists, it identifies the owner of the rules, so that another process can continue after an interruption.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::{
     step::Step,
 };
 
-/// The access of a load balancer to its nodes. Each user of a shared load balancer has its own.
+/// The access of a load balancer to its nodes. Each user of a shared load balancer has separate access.
 pub(super) struct NodeAccess {
     /// Grants missing access. Comes before members and listeners, so that traffic to a new member gets through. `None`: no access is
     /// missing.
@@ -38,7 +38,7 @@ pub(super) struct NodeAccess {
 }
 
 impl NodeAccess {
-    /// No access is missing if security groups are not managed.
+    /// Returns the changes of the access to the nodes. There are no changes if security groups are not managed.
     pub(super) fn plan(
         desired: &DesiredLoadBalancer,
         wanted: &Wanted,

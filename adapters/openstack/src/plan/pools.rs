@@ -73,7 +73,7 @@ fn bare(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
 /// Returns the write that changes members: only new members and changed weights, or the whole set if members are removed. `there`: the
 /// current members; `None` if they are not known.
 ///
-/// A different subnet of a member does not count as a difference, because it is immutable.
+/// A different subnet of a member does not count as a difference, because the subnet of a member is immutable.
 fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {
     let name = name.to_owned();
     let all = || wanted.members.values().cloned().collect();

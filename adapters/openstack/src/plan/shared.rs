@@ -1,8 +1,9 @@
 //! Load balancers that several Services use. Pure functions.
 //!
-//! Each Service that uses a load balancer is one of its users. It has its own listeners and pools, and does not change those of others. The
-//! owner has everything else: addresses, floating IP, name. While others use the load balancer, its owner leaves it and does not delete it;
-//! the last user deletes it, provided that it had an owner.
+//! Each Service that uses a load balancer is one of its users. A user has its own listeners and pools, and does not change those of other
+//! users. The owner has everything else: addresses, floating IP, name. A guest is a user from another namespace than the owner's. If the
+//! owner no longer needs the load balancer while others use it, the owner leaves it and does not delete it; the last user deletes it,
+//! provided that the load balancer had an owner.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,8 +40,8 @@ pub(super) enum Role {
 /// What happens to listeners without an owner tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unmarked {
-    /// The owner of the load balancer takes over those on the ports that it needs, because the load balancer was created for this owner
-    /// alone.
+    /// The owner of the load balancer takes over the listeners on the ports that the owner needs, because the load balancer was created for
+    /// this owner alone.
     TakenOver,
     /// The listeners belong to the user that created them, and their ports are in use.
     Stay,
@@ -58,7 +59,7 @@ impl Role {
         };
         if !fits && (owns || shares) {
             let field = "spec.load_balancer_id";
-            // The owner may also leave the field empty.
+            // For the owner, the field may also be empty.
             let none = if owns { ", or none" } else { "" };
             let text = format!(
                 "{field}: cannot change while the Service has load balancer {}: set this ID{none}; \
@@ -173,7 +174,7 @@ fn transport(protocol: i32) -> &'static str {
     }
 }
 
-/// The steps that remove a user from a load balancer that others use. `None`: there are no others, or no user.
+/// Returns the steps that remove a user from a load balancer that stays for others. `None`: the load balancer does not stay.
 pub(super) fn leaving(observed: &LoadBalancerRecord<Detail>, guards: Option<&Guards>) -> Option<Vec<Step>> {
     let balancer = observed.detail.balancer.as_ref()?;
     let key = observed.summary.key.as_ref();
@@ -247,8 +248,8 @@ pub(super) fn own_parts(
     steps
 }
 
-/// Returns the steps that pass addresses to the last user from the owner's namespace: those that the owner left, and those without a
-/// record. If the load balancer is deleted and an address is not, the deletion of that user finds the address.
+/// Returns the steps that pass addresses to the last user from the owner's namespace: the addresses that the owner left, and those without
+/// a record. If the load balancer is deleted but an address remains, this user's deletion still finds the address by its new record.
 pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     let Some((balancer, key)) = observed.detail.balancer.as_ref().zip(observed.summary.key.as_ref()) else {
         return Vec::new();
@@ -259,11 +260,10 @@ pub(super) fn inheritance(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     others.filter_map(|ip| entrusted(ip, &user)).collect()
 }
 
-/// Returns the steps that undo [`inheritance`]: another owner has started to use the load balancer after the leaving user got these addresses as the
-/// last one.
+/// Returns the steps that undo [`inheritance`]. They are needed if the leaving user got these addresses as the last user, and another owner
+/// has started to use the load balancer since then.
 ///
-/// The addresses are returned to the owner, even if it no longer needs the load balancer. If there is no owner, a user that stays gets
-/// them.
+/// The owner gets the addresses back, even if it no longer needs the load balancer. If there is no owner, a user that stays gets them.
 fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: &User) -> Vec<Step> {
     let owner = ownership::owner(&balancer.tags).filter(|(key, _)| !key.owner_uid.is_empty());
     let owner = owner.map(|(key, owner)| User { key, owner, go: String::new(), shares: false });
@@ -288,8 +288,9 @@ fn entrusted(ip: &FloatingIp, to: &User) -> Option<Step> {
     Some(floating_ips::described(ip, description))
 }
 
-/// Returns attached floating IPs that are deleted with the load balancer although their records do not name the key: those of its former
-/// owner, and those of the former cloud controller manager. Empty for a load balancer without a key, whose floating IPs are deleted first.
+/// Returns attached floating IPs that are deleted with the load balancer although their records do not name the key: floating IPs of the
+/// former owner, and of the former cloud controller manager. Empty for a load balancer without a key, because its floating IPs are deleted
+/// first.
 pub(super) fn left_addresses(observed: &LoadBalancerRecord<Detail>) -> impl Iterator<Item = &FloatingIp> {
     let balancer = observed.detail.balancer.as_ref().filter(|_| observed.summary.key.is_some());
     let given_up = balancer.filter(|one| ownership::is_given_up(&one.tags));

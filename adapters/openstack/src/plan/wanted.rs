@@ -182,11 +182,12 @@ impl<'a> Ports<'a> {
         Ok((port, WantedPort { protocol, settings: self.settings(protocol, listener)?, pool }))
     }
 
-    /// Returns the health monitor of a port's pool, and the port that it probes unless that is the member's own.
+    /// Returns the health monitor of a port's pool, and the port that the monitor probes. `None` for the port: the monitor probes the
+    /// member's own port.
     ///
-    /// Old versions of Octavia can probe UDP only at the member's own port, by a packet. That suffices if the Service also has a TCP port
-    /// that would be probed for all ports. It does not suffice to exclude nodes without pods, because these neither answer nor refuse a
-    /// packet.
+    /// Old versions of Octavia can probe a member of a UDP pool only with a UDP packet to the member's own port. This probe is accepted as
+    /// a substitute if the Service also has a TCP port. HTTP checks have no substitute: they exclude nodes without pods, and such nodes
+    /// neither answer nor refuse a UDP packet.
     fn probe(&self, port: Port) -> Result<(Option<NewMonitor>, Option<u16>), VendorError> {
         let monitor = checks::monitor(&self.check, port)?;
         let by_another = |one: &NewMonitor| port.transport == Transport::Udp && one.kind != checks::OF_UDP;

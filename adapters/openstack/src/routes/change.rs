@@ -2,8 +2,8 @@
 //! address pairs that no route needs.
 //!
 //! A route is added after its server may send from the pod CIDR, and removed before that permission is removed, so that a route always has
-//! its address pair. After an interruption the next reconcile repeats the change; at worst, a pair remains after its route was removed,
-//! which drops no packet.
+//! its address pair. After an interruption the next reconcile repeats the change; at worst, an address pair remains after its route was
+//! removed, and an unneeded pair does not drop packets.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl OpenStackDriver {
             let port = table.port_at(&route.nexthop);
             port.and_then(|port| failed.get(&port.id)).map_or(Ok(()), |error| Err(error.clone()))
         };
-        // A route that is removed and added again because its address pair was missing is not changed on the router.
+        // If a route is only removed and added again because its address pair was missing, the router does not change.
         let is_back = |route: &ExtraRoute| add.iter().any(|new| new.is(route));
         let going: Vec<ExtraRoute> = remove.iter().filter(|route| !is_back(route)).cloned().collect();
         let removed = self.remove(session, can, &going).await;
@@ -167,7 +167,7 @@ impl OpenStackDriver {
     }
 
     /// Removes the address pairs of deleted routes, and returns errors by next hop. If another client has changed a port, tries again,
-    /// because no later reconcile would. `near`: ports, including the router's own.
+    /// because no later reconcile removes the pairs. `near`: ports, including the router's own.
     ///
     /// Cost: one or two vendor reads if any route was removed; one write for each port with a pair that no route needs.
     async fn unpair(
@@ -225,9 +225,9 @@ impl OpenStackDriver {
         failed
     }
 
-    /// Adds routes and returns one result for each. A call that Neutron refuses has no effect. Each half of its routes is then tried, until
-    /// it is clear which routes are invalid, or how many fit into the quota. `halt`: error with which all remaining routes are refused
-    /// without being sent.
+    /// Adds routes and returns one result for each. A call that Neutron refuses has no effect. Then the routes of this call are split into
+    /// halves, which are tried separately, until it is clear which routes are invalid, or how many fit into the quota. `halt`: error with
+    /// which all remaining routes are refused without being sent.
     async fn lay(
         &self,
         session: &Session,

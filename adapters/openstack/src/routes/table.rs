@@ -25,7 +25,8 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Builds the table. `ports` includes the router's own ports, which show its subnets. Other subnets may use the same addresses.
+    /// Builds the table. `ports` includes the router's own ports, which show the router's subnets. Ports in other subnets are ignored,
+    /// because they may have the same addresses.
     pub(super) fn new(router: &str, ports: impl Iterator<Item = &'a Port> + Clone) -> Self {
         let (mut at, mut of) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
         let own = ports.clone().filter(|port| port.device_id == router);

@@ -19,7 +19,7 @@ pub(super) const OF_UDP: &str = "UDP-CONNECT";
 /// Maximum number of consecutive probes. Source: Octavia, `MAX_HM_RETRIES`.
 const RETRIES_MAX: u32 = 10;
 
-/// Returns the port that is probed, unless it is the member's own.
+/// Returns the port that is probed. `None`: the member's own port.
 pub(super) fn port(check: &HealthCheck) -> Result<Option<u16>, VendorError> {
     if check.kind() == Kind::None {
         return Ok(None);

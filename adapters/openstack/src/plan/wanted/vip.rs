@@ -28,7 +28,7 @@ pub(in crate::plan) struct Vip {
     pub(in crate::plan) beside: Option<Neighbour>,
     pub(in crate::plan) address: Option<IpAddr>,
     pub(in crate::plan) additional: Vec<NewVip>,
-    /// The IP families, in order. `true` means IPv4.
+    /// The IP families, without their order. `true` means IPv4.
     families: BTreeSet<bool>,
 }
 
