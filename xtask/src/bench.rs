@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures figures with bounds, and figures for comparison. Each crate prints its figures from its own benchmark. The
-//! benchmark of a whole cluster is a separate program.
+//! `cargo xtask bench`: measures figures that must stay within bounds, and figures for comparison only. The benchmark of each crate prints
+//! the figures of that crate. The benchmark of a whole cluster is a separate program.
 
 mod scale;
 

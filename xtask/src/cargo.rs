@@ -4,7 +4,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The packages whose programs the demo runs, as processes instead of containers and as commands of a user.
+/// The packages whose programs the demo runs: the controllers and the adapter as processes instead of containers, and `cloudctl` as a user
+/// would.
 const OF_THE_DEMO: [&str; 6] =
     ["adapter-sim", "cloudctl", "e2e", "node-controller", "route-controller", "service-controller"];
 
@@ -31,7 +32,7 @@ pub(crate) fn built(program: &str) -> PathBuf {
 }
 
 /// The arguments that build all programs and tests of the workspace. All commands that run these programs use the same arguments: features
-/// of dependencies are unified over the selected packages, so another selection would recompile most dependencies.
+/// of dependencies are unified over the selected packages, so a different selection would recompile most dependencies.
 pub(crate) fn build_all() -> Vec<String> {
     ["build", "--workspace", "--bins", "--tests"].map(str::to_owned).to_vec()
 }

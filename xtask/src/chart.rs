@@ -79,7 +79,7 @@ fn with_table(readme: &str, table: &str) -> anyhow::Result<String> {
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
-/// The table has one line per value. A key with children gets a line only if it has a comment.
+/// The table has one line per value. A key with children gets a line only if the key has a comment.
 fn table(values: &str) -> anyhow::Result<String> {
     let mut table = String::from("| key | default | meaning |\n| --- | --- | --- |\n");
     for Entry { key, default, meaning } in entries(values)? {

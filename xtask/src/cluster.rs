@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn up(layout: &Layout, nodes: u8, sim: bool) -> anyhow::Result<ExitCode> {
-    // This check comes before the build, which takes minutes.
+    // This check comes first, because the build takes minutes.
     e2e_tools::cluster::root()?;
     let cloud = if sim { Some(cloud(nodes)?) } else { None };
     let _lock = e2e_tools::cluster::lock(layout)?;

@@ -1,5 +1,5 @@
-//! `cargo xtask codegen`: generates code and reference pages from the `.proto` files. From the annotations it generates their reference page
-//! and the rules of the chart's admission policy.
+//! `cargo xtask codegen`: generates code and reference pages from the `.proto` files, and from the annotations of service-controller a
+//! reference page and the rules of the chart's admission policy.
 //!
 //! The generated code is committed, so that building needs no build script and no protobuf compiler, and so that reviews show changes of
 //! the contract.
@@ -51,7 +51,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the places and texts of generated files that differ from the committed ones.
+/// Returns the paths and texts of generated files that differ from the committed files.
 fn stale() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     let root = cargo::root();
     let fresh = tempfile::tempdir()?;

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.serve.map_or(Ok(()), serve)
 }
 
-/// Checks the port before the book is built, because python3 would only print a stack trace.
+/// Checks the port before the book is built, because python3 prints only a stack trace if the port is in use.
 fn free(port: u16) -> anyhow::Result<()> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     bound

@@ -1,5 +1,5 @@
-//! `cargo xtask images`: builds one image per program, static, without a base image and without a container daemon. The submodules of pure
-//! functions decide what an image contains; `build` and this file run programs and write files.
+//! `cargo xtask images`: builds one image per program, static, without a base image and without a container daemon. Submodules with pure
+//! functions decide what an image contains; `build`, `built` and this file run programs and write files.
 
 mod about;
 pub(crate) mod arch;
@@ -137,7 +137,7 @@ pub(crate) struct Program {
     pub(crate) arch: Arch,
     /// The path of the program.
     pub(crate) path: PathBuf,
-    /// The path of the program's SBOM.
+    /// The program's SBOM, as JSON.
     pub(crate) sbom: Vec<u8>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>>
     Ok(programs)
 }
 
-/// Returns the SBOM input. The toolchain is known only for programs that were built here (`ours`).
+/// Returns the SBOM as JSON. `ours`: the program was built here, so that the toolchain is known.
 fn sbom(subject: &Subject<'_>, ours: bool) -> anyhow::Result<Vec<u8>> {
     let tree = build::tree(subject.image, subject.arch)?;
     let lock = fs::read_to_string(cargo::root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
@@ -184,7 +184,7 @@ pub(crate) enum Linked {
     AsBuilt,
 }
 
-/// Builds these images for this computer and for tests: quickly, and with a large size. Their names are those of the chart with
+/// Builds these images for tests on this computer: quickly, and with a large size. The images have the names that the chart uses with
 /// `image.registry: localhost`. Returns the folder of the archives.
 pub(crate) fn for_tests(names: &[&str], linked: Linked) -> anyhow::Result<PathBuf> {
     let output = build::target().join("for-tests");

@@ -123,7 +123,7 @@ fn header(file: &str, manifests: &str) -> String {
 
 /// Returns the Secret with the cloud's credentials that the adapter mounts, unless it is part of the manifests.
 fn credentials(manifests: &str) -> Option<&str> {
-    // The volume mount has the same name.
+    // `find_map` skips the volume mount, which has the same name as the volume.
     let mut volumes = manifests.split("- name: credentials\n").skip(1);
     let secret = volumes.find_map(|volume| volume.trim_start().strip_prefix("secret:\n"))?;
     let name = secret.lines().find_map(|line| line.trim().strip_prefix("secretName: "))?.trim_matches('"');

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = &args.name;
     let root = cargo::root();
     write(&root.join(SKELETON), &root.join("adapters").join(name.as_str()), name)?;
-    // A name of another length changes the wrapping and order of lines.
+    // The new code needs formatting, because a name of another length changes the wrapping and order of lines.
     let fmt = ["fmt", "--package", &name.package()].map(str::to_owned).into();
     if let Outcome::Failed(why) | Outcome::Skipped(why) =
         Step::cargo("fmt", fmt, "fix the errors that cargo reports").run()

@@ -85,8 +85,8 @@ pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
     become_it(script)
 }
 
-/// A script of `e2e/openstack`. `run.sh` runs a command with access to the cloud. If the cloud is not running, `run.sh` starts it, and
-/// stops it in the end.
+/// A script of `e2e/openstack`. `run.sh` runs a command with access to the cloud. If the cloud is not running, `run.sh` starts the cloud,
+/// and stops it after the command.
 pub(crate) fn script(name: &str) -> Command {
     Command::new(cargo::root().join("e2e").join("openstack").join(name))
 }

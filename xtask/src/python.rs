@@ -1,4 +1,4 @@
-//! The Python adapter, `examples/python-adapter`: its environment below target/, its type checks and its tests.
+//! The Python adapter, `examples/python-adapter`: the environment below target/, the type checks and the tests.
 
 use std::env;
 use std::ffi::OsString;

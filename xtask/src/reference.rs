@@ -37,7 +37,6 @@ const CLOUDCTL: [&[&str]; 9] = [
     &["cloudctl", "limits", "simulate"],
 ];
 
-/// Writes the page.
 pub(crate) fn write() -> anyhow::Result<()> {
     say(&format!("writing {PAGE}"));
     fs::write(cargo::root().join(PAGE), fresh()?).with_context(|| format!("cannot write {PAGE}"))

@@ -114,7 +114,7 @@ fn usual(tier: Option<&str>, args: &Args) -> anyhow::Result<()> {
         say(&format!("tests: {filter}"));
     }
     let mut summary = Summary::default();
-    // The user's settings repeat a property test that failed with them.
+    // A number of cases that the user sets takes precedence, so that the user can repeat a failed property test.
     let cases =
         std::env::var_os(CASES).map_or_else(|| FEW_CASES.to_owned(), |it| it.to_string_lossy().into_owned());
     let env = vec![(CASES, cases)];
@@ -214,7 +214,7 @@ fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
     summary.close()
 }
 
-/// A selection of checks that shows in some minutes whether the adapter, its sequences of vendor calls and the cloud still match.
+/// Selects checks that show within some minutes whether the adapter, its sequences of vendor calls and the cloud still match.
 fn openstack_part() -> Vec<String> {
     const CHECKS: [&str; 14] = [
         "ID", "ERR", "INS-02", "INS-03", "LB-01", "LB-08", "LB-14", "LB-18", "RT-01", "RT-02", "RT-03",

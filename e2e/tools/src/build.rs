@@ -97,7 +97,7 @@ fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
 fn publish(recipe: &Recipe, cache: &Path, work: &Path) -> Result<PathBuf, Error> {
     let slot = cache.join(recipe.slot());
     if slot.exists() {
-        // The directory exists, but the user has removed the executable.
+        // The directory exists without its executable, for example because the user has removed the executable.
         fs::remove_dir_all(&slot).map_err(|source| io_error("cannot remove", &slot, source))?;
     }
     fs::rename(work, &slot).map_err(|source| io_error("cannot rename to", &slot, source))?;
@@ -108,7 +108,7 @@ fn remove_left_overs(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(WORK) {
-            // Files that cannot be removed only take up space; the next build tries again.
+            // Files that cannot be removed only take up space; the next build tries again to remove them.
             fs::remove_dir_all(entry.path()).ok();
         }
     }

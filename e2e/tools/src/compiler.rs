@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::error::Error;
 use crate::tool::Tool;
 
-/// The first version that downloads a newer compiler when a module requires one.
+/// The first version of Go that downloads a newer compiler when a module requires it.
 const FETCHES_ITS_LIKE: (u64, u64) = (1, 21);
 
 /// Returns an error if Go is missing or too old. Accepts a Go with an unknown version.

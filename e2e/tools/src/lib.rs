@@ -12,14 +12,15 @@
 //! for skipping it. Programs in the cache are complete, because a rename puts them there, and have the pinned versions, because a digest of
 //! the pins is part of the name. No ready-made binary is downloaded, except [`Prometheus`], which comes from Debian.
 //!
-//! [`cluster`] runs a whole cluster on this host with them.
+//! [`cluster`] runs a whole cluster on this host with these programs.
 //!
 //! [`pages`] parses the pages of the documentation.
 //!
 //! The command lines of the [`demo`] and of the [`mod@bench`] are in this crate, so that they can be checked before those programs are
 //! built.
 //!
-//! Cost: milliseconds if all programs exist, about 6 minutes on two cores to build all four, and 3 more for those of a cluster.
+//! Cost: milliseconds if all programs exist, about 6 minutes on two cores to build all four, and 3 more minutes for the programs of a
+//! cluster.
 
 pub mod bench;
 mod build;

@@ -34,7 +34,7 @@ pub struct Found {
     pub path: PathBuf,
     /// The reported version, or the version that was built.
     pub version: Version,
-    /// The place where it was found.
+    /// The place where the program was found.
     pub origin: Origin,
 }
 
@@ -101,7 +101,7 @@ pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) 
     }
     let lock = Lock::take(&environment.cache, progress)?;
     if path.is_file() {
-        // The process that held the lock before may have built the program.
+        // Another process that held the lock may have built the program in the meantime.
         return Ok(found(path, Origin::Cache));
     }
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))

@@ -34,7 +34,7 @@ impl Prometheus {
         }
         let unfinished = environment.cache.join(format!(".prometheus.{}", std::process::id()));
         let got = unpack(&unfinished);
-        // The rename fails if another process was faster; its result is the same.
+        // The rename fails if another process was faster; the result of that process is the same.
         let moved = got.map(|()| fs::rename(unfinished.join("root"), &slot).ok());
         fs::remove_dir_all(&unfinished).ok();
         match (Self::within(&slot.join("usr/bin")), moved) {

@@ -67,7 +67,8 @@ impl Tool {
         }
     }
 
-    /// The version to build. Programs that are found must have the same major and minor version. A test compares it with `<module>/go.mod`.
+    /// The version to build. Programs that are found must have the same major and minor version. A test compares the version to build with
+    /// `<module>/go.mod`.
     pub fn version(self) -> Version {
         match self {
             Self::Etcd => Version::new(3, 6, 8),
@@ -97,7 +98,7 @@ impl Tool {
         }
     }
 
-    /// The Go package of its `main` function.
+    /// The Go package with the program's `main` function.
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Entry;
 
-/// values.yaml does not list the keys below these; docs/limits.md and Kubernetes document them.
+/// Keys whose children values.yaml does not list. docs/limits.md and Kubernetes document these children.
 const OPEN: [&str; 4] = ["adapter.limits", "adapter.cache", "resources", "affinity"];
 /// Keys that Helm itself defines.
 const OF_HELM: &str = "global";

@@ -1,5 +1,5 @@
-//! Checks the alerts of the chart. Each must have a runbook for the operator on call, test cases that show when the alert fires and when it
-//! does not, and a row in docs/monitor.md. promtool checks the rules themselves.
+//! Checks the alerts of the chart. Each alert must have a runbook for the operator on call, test cases that show when the alert fires and
+//! when it does not, and a row in docs/monitor.md. promtool checks the rules themselves.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The map from the rows of docs/behaviour.md to tests. A test names its rows in a comment above its attribute, `// Behaviour: S3, S4`; the
-//! file docs/behaviour-tests.txt is generated from these comments. A promise without a test becomes wrong over time, so each row needs a
-//! test.
+//! file docs/behaviour-tests.txt is generated from these comments. Each row needs a test, because a description without a test becomes
+//! wrong over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ const MARK: &str = "// Behaviour: ";
 const OTHERS: [&str; 1] = ["adapters/openstack/README.md"];
 /// A lower-case name with at least this many `_` counts as a test: labels and fields are shorter, metrics have other prefixes.
 const UNDERSCORES: usize = 4;
-/// The folder of tests whose names begin with their file. Other names begin with their crate.
+/// The folder of tests that are listed as `file::test`. All other tests are listed as `crate::test`.
 const END_TO_END: &str = "e2e/tests/";
 
 /// The existing tests, each with the rows of the page that it covers. Each name begins with its file or its crate.
@@ -54,7 +54,6 @@ impl Known {
     }
 }
 
-/// Writes the map.
 pub(crate) fn write() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;

@@ -1,6 +1,6 @@
 //! Checks that modules of one folder do not import each other in a circle.
 //!
-//! A module stands for all modules below it, and an import of its own parent or child is no circle: `snapshot.rs` and
+//! A module includes all modules below it. Imports between a module and its parent or child are not a circle: `snapshot.rs` and
 //! `snapshot/state.rs` are one subject. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};

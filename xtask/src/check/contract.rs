@@ -1,4 +1,5 @@
-//! Compares the contract with its earlier version: it must stay compatible with programs that were built against the earlier one.
+//! Compares the contract with its earlier version. The contract must stay compatible with programs that were built against the earlier
+//! version.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +12,8 @@ use crate::{cargo, git};
 
 const PROTO: &str = "cloud-api-proto/proto";
 
-/// Fails if a program would misread a message of the earlier contract under the new one. Passes with a note without an earlier contract.
+/// Fails if a program would misread a message of the earlier contract under the new one. If there is no earlier contract, passes with a
+/// note.
 pub(crate) fn breaking() -> anyhow::Result<()> {
     let Some(commit) = baseline() else {
         say("no earlier contract to compare with: neither `main` nor an earlier commit has one");
@@ -42,7 +44,8 @@ pub(crate) fn breaking() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commit of the published contract, if git finds one: the commit where this branch left `main`, or on `main` itself the previous commit.
+/// The commit of the published contract: the commit where this branch left `main`, or on `main` itself the previous commit. `None`: git
+/// does not find the commit.
 fn baseline() -> Option<String> {
     let git = |args: &[&str]| git::output(args.iter().copied()).ok();
     let head = git(&["rev-parse", "HEAD"])?;

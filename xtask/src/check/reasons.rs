@@ -17,7 +17,7 @@ const SOURCES: [&str; 4] =
     ["controller-core/src", "node-controller/src", "route-controller/src", "service-controller/src"];
 /// A text that every file that emits Events contains.
 const MADE_OF: &str = "Notice";
-/// Strings in such files that look like a reason but are a kind, a type or an action. Add a new string here or to the page.
+/// Strings in files that emit Events which look like a reason but are a kind, a type or an action. Add a new string here or to the page.
 const OTHERS: [&str; 17] = [
     "Compare",
     "Delete",

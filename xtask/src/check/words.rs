@@ -8,7 +8,7 @@ use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
 
 use crate::{cargo, git};
 
-/// The page with the table of words, and the heading of this table. The check refuses the words in backticks in the first column.
+/// The page with the table of words, and the heading of this table. This step refuses the words that the first column has in backticks.
 const PAGE: &str = "docs/glossary.md";
 const HEADING: &str = "## Words we do not use";
 /// The files that this step checks, as patterns of `git ls-files`.

@@ -1,8 +1,9 @@
-//! Rules on annotations for the chart's admission policy and `serviceDefaults`: the names, and a pattern for each type of value. Pure.
+//! Rules on annotations for the chart's admission policy and `serviceDefaults`: the names, and a pattern for each type of value. Pure
+//! functions.
 //!
-//! The patterns accept everything that service-controller accepts, and some values that it refuses with an Event. A test of
-//! service-controller and one with a real API server use the same examples. Patterns cannot express what a number means for a Service, such
-//! as a node port: the file lists those keys, and the chart has the rule.
+//! The patterns accept everything that service-controller accepts, and some values that service-controller refuses with an Event. A test of
+//! service-controller and a test with a real API server use the same examples. A pattern cannot express whether a Service may use a port of
+//! the nodes: the file lists the keys of such annotations, and the chart has the rule.
 
 use std::fmt::Write as _;
 
@@ -23,7 +24,7 @@ struct Kind<'a> {
     keys: Vec<&'a str>,
 }
 
-/// The file.
+/// Returns the text of the generated file.
 pub(crate) fn rules(source: &str) -> Result<String> {
     let all = annotations::read(source)?;
     let mut kinds: Vec<Kind<'_>> = Vec::new();
@@ -56,7 +57,7 @@ pub(crate) fn rules(source: &str) -> Result<String> {
     Ok(file)
 }
 
-/// Whether the value is a node port that must be one that the Service may have probed.
+/// Whether the value is a port of the nodes that load balancers probe. service-controller allows only some of these ports.
 fn is_of_nodes(annotation: &Annotation<'_>) -> bool {
     annotation.line("Unit: ").is_ok_and(|unit| unit.starts_with("port, "))
 }
@@ -81,7 +82,7 @@ fn list<'a>(file: &mut String, name: &str, entries: impl Iterator<Item = &'a str
     Ok(())
 }
 
-/// The pattern and the description of an annotation's type. `None`: too complex for a pattern.
+/// The pattern and the description of an annotation's type. `None`: the type is too complex for a pattern.
 fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
     let name = annotation.line("Type: ")?;
     let (pattern, says) = match name {
@@ -106,7 +107,7 @@ fn kind(annotation: &Annotation<'_>) -> Result<Option<(String, String)>> {
     Ok(Some((pattern.to_owned(), says.to_owned())))
 }
 
-/// A number with at most as many digits as the maximum; `unit` is such as `port, 1 to 65535` or `connections, 1 or more`.
+/// A number with at most as many digits as the maximum. Examples of `unit`: `port, 1 to 65535`, `connections, 1 or more`.
 fn number(unit: &str) -> Result<(String, String)> {
     let (_what, range) = unit.split_once(", ").context("a number's `Unit: ` has no range")?;
     let pattern = match range.split_once(" to ") {
@@ -116,7 +117,7 @@ fn number(unit: &str) -> Result<(String, String)> {
     Ok((pattern, format!("a number, {range}")))
 }
 
-/// `words` is such as "`a`, `b` or `c`".
+/// One of several words. Example of `words`: "`a`, `b` or `c`".
 fn one_of(words: &str) -> (String, String) {
     let alone: Vec<&str> = words.split('`').skip(1).step_by(2).collect();
     (alone.join("|"), words.replace('`', ""))

@@ -1,4 +1,4 @@
-//! The reference page of Service annotations, generated from the comments of the constants in service-controller. Pure.
+//! Generates the reference page of Service annotations from the comments of the constants in service-controller. Pure functions.
 //!
 //! This is not a general Rust parser. It supports only the form of that file: comments in which `Type`, `Default`, `Unit` and `Needs` have
 //! a line each, followed by the constant. Anything else before a constant is refused.
@@ -44,7 +44,7 @@ const LINES: [&str; 4] = ["Type: ", "Default: ", "Unit: ", "Needs: "];
 
 /// An annotation, from its constant and the comment before it.
 pub(crate) struct Annotation<'a> {
-    /// Without the prefix.
+    /// The name without the prefix.
     pub(crate) name: &'a str,
     /// Kind of the annotation: `port`, `service` or `one`.
     reach: &'a str,
@@ -52,7 +52,7 @@ pub(crate) struct Annotation<'a> {
 }
 
 impl<'a> Annotation<'a> {
-    /// `made` is the right-hand side, such as `port("algorithm");`.
+    /// Parses a constant. `made`: the part after `Key::`, such as `port("algorithm");`.
     fn read(made: &'a str, comment: Vec<&'a str>) -> Result<Self> {
         let (reach, name) = made.split_once("(\"").context("is not a call with a name")?;
         let name = name.split_once('"').context("has an unterminated name")?.0;

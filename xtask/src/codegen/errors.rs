@@ -1,4 +1,4 @@
-//! The reference page of error reasons, generated from the contract's enum. Pure.
+//! Generates the reference page of error reasons from the contract's enum. Pure functions.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ Every error of an adapter has one of these reasons (`google.rpc.ErrorInfo`) and,
 ";
 
 const PREFIX: &str = "REASON_";
-/// Never sent by an adapter.
+/// The value that adapters never send.
 const NONE: &str = "UNSPECIFIED";
 
 /// Renders the page. The first sentence of each comment has the gRPC code.

@@ -1,4 +1,5 @@
-//! The reference page of the contract: services, messages and enums with their comments, in the order of the files. Pure.
+//! Generates the reference page of the contract: services, messages and enums with their comments, in the order of the files. Pure
+//! functions.
 
 mod comments;
 mod types;
@@ -37,7 +38,7 @@ const SERVICE_METHODS: i32 = 2;
 /// Renders the page.
 pub(crate) fn page(files: &FileDescriptorSet) -> String {
     let files: Vec<_> = files.file.iter().filter(|file| file.package() == PACKAGE).collect();
-    // The file that the others share comes first.
+    // The file that the other files share comes first.
     let (common, services): (Vec<&FileDescriptorProto>, Vec<_>) =
         files.into_iter().partition(|file| file.service.is_empty());
     let mut page = HEAD.to_owned();
@@ -64,7 +65,6 @@ pub(crate) fn values(files: &FileDescriptorSet, name: &str) -> Vec<(String, Stri
     all
 }
 
-/// Renders one file.
 struct Section<'a> {
     file: &'a FileDescriptorProto,
     comments: Comments,

@@ -23,7 +23,7 @@ const IDENTITIES: [(&str, &str); 5] = [
     ("stranger", ""),
 ];
 
-/// The hooks with their variables. Each is a request to the console of the adapter's cloud.
+/// The hooks with their variables. A hook sends a request to the console of the adapter's cloud.
 const HOOKS: [(&str, &[&str]); 12] = [
     ("createInstances", &["COUNT", "NAME"]),
     ("deleteInstances", &["PROVIDER_IDS"]),

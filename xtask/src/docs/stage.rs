@@ -44,7 +44,7 @@ impl Book<'_> {
                 return Change::Keep;
             }
             let Some(to) = resolve(path, target) else { return Change::Unlink };
-            // mdbook renders README.md as index.html of its folder, but does not rewrite links to it.
+            // mdbook renders README.md as index.html of the same folder, but does not rewrite links to README.md.
             let index = format!("{to}/{README}");
             if self.pages.contains(index.trim_start_matches('/')) {
                 return Change::To(format!("{}/index.md{anchor}", target.trim_end_matches('/')));

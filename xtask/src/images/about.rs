@@ -150,7 +150,7 @@ impl About {
         format!("{}{slash}{}:{}", self.registry, image.name, self.tag)
     }
 
-    /// The name under which containerd stores the image and the kubelet looks it up. It always has a host.
+    /// The name under which containerd stores the image and the kubelet looks it up. This name always has a host.
     pub(crate) fn whole_name(&self, image: &Image) -> String {
         let name = self.name(image);
         let host = |first: &str| first.contains(['.', ':']) || first == "localhost";

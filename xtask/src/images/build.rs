@@ -21,8 +21,8 @@ pub(crate) fn missing(arch: Arch) -> Option<String> {
 }
 
 /// The reason why images cannot be built with this glibc, if any. Before 2.34, a static program loads the DNS resolver from the file
-/// system, which the image lacks; before 2.35, it asks DNS before `/etc/hosts` without an `nsswitch.conf`. Source: glibc's NEWS of these
-/// versions.
+/// system, which the image lacks; before 2.35, it asks DNS before `/etc/hosts` if the image has no `nsswitch.conf`. Source: glibc's NEWS of
+/// these versions.
 fn old(glibc: &str) -> Option<String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let mut parts = glibc.split('.');
@@ -72,8 +72,8 @@ impl Use {
     }
 }
 
-/// Builds the program and returns its path. Builds each program separately, so that a program does not get features of crates that only
-/// another program needs.
+/// Builds the program and returns its path. Builds each program separately, because otherwise a program would get features of crates that
+/// only another program needs.
 pub(crate) fn binary(image: &Image, arch: Arch, what_for: Use) -> anyhow::Result<PathBuf> {
     let target = target();
     let root = cargo::root();

@@ -45,8 +45,8 @@ pub(crate) fn layer(files: &[File<'_>]) -> anyhow::Result<Layer> {
     })
 }
 
-/// Writes the entries sorted by path, with time 0, owned by root and writable only by root, so that the result does not depend on the
-/// computer.
+/// Writes the entries sorted by path, with time 0, owned by root and writable only by root, so that the archive does not depend on the
+/// computer that builds it.
 pub(crate) fn tar(files: &[File<'_>]) -> anyhow::Result<Vec<u8>> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.path);

@@ -10,7 +10,7 @@ use super::about::{About, Image};
 use super::arch::Arch;
 use super::layer::{File, Layer, digest};
 
-/// An unprivileged user, as whom the chart runs the containers. The user need not exist.
+/// The unprivileged user of the containers, the same as in the chart. The user need not exist on the node.
 const USER: &str = "65532:65532";
 /// Annotation of a manifest: the digest of NAME.ARCH.spdx.json.
 const SBOM: &str = "images.cloudadapter.dev/spdx";

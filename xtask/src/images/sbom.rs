@@ -72,7 +72,7 @@ fn line_of_tree(line: &str) -> Option<(usize, Id, String)> {
     let mut package = columns.next()?.split(' ');
     let name = package.next()?.to_owned();
     let version = package.next()?.strip_prefix('v')?.to_owned();
-    // The older syntax, which predates SPDX expressions.
+    // Some crates use the syntax `MIT/Apache-2.0`, which is older than SPDX expressions.
     let licence = columns.next()?.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ");
     Some((depth, (name, version), licence))
 }
@@ -133,7 +133,7 @@ pub(crate) fn document(
         links.push(link(&root, "STATIC_LINK", &id));
     }
     if subject.form == Form::Image {
-        // The layer's digest is more precise than a version.
+        // The certificates have no version here, because the digest of their layer identifies them more precisely.
         packages.push(package(AUTHORITIES, "mozilla-ca-certificates", None, "CDLA-Permissive-2.0"));
         links.push(link(whole, "CONTAINS", AUTHORITIES));
     }

@@ -1,6 +1,6 @@
 //! Parses the output of `--help`, in the format of clap.
 
-/// Maximum indentation of flags; their descriptions are further indented.
+/// Maximum indentation of flags; the descriptions of flags have a larger indentation.
 const INDENT_MAX: usize = 6;
 /// Indentation of a flag's description, and of an entry in a list of values.
 const TEXT_INDENT: usize = 10;

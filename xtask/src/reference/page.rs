@@ -25,7 +25,6 @@ pub(super) struct Program {
     pub(super) help: Help,
 }
 
-/// Returns the page.
 pub(super) fn page(families: &[Family]) -> String {
     let mut page = HEAD.to_owned();
     for family in families {

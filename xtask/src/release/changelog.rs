@@ -11,7 +11,7 @@ const KINDS: [(&str, &str); 4] =
 /// Unreleased changes are below this heading, up to the next one.
 const UNRELEASED: &str = "## Unreleased\n";
 
-/// Returns the changes, by kind and in the order of the files' names. Takes the name and text of each file.
+/// Returns the changes, by kind and in the order of the files' names. `fragments`: the text of each file, by the file's name.
 pub(super) fn changes(fragments: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, text) in fragments {

@@ -35,7 +35,7 @@ impl Unfinished {
         self.dir.path()
     }
 
-    /// The final path of a file. The path of the incomplete folder does not exist in the end.
+    /// The final path of a file. The path of the incomplete folder does not exist after the rename.
     pub(super) fn inside<'a>(&self, file: &'a Path) -> &'a Path {
         file.strip_prefix(self.path()).unwrap_or(file)
     }

@@ -1,4 +1,4 @@
-//! The state of the tree with respect to a release, and whether a release is possible: this file reads git and files, and a pure function
+//! The state of the tree with respect to a release, and whether a release is possible: `State::of` reads git and files, and a pure function
 //! decides.
 
 use std::fs;

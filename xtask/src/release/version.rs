@@ -17,7 +17,7 @@ pub(super) const PLACES: [VersionedFile; 5] = [
     },
 ];
 
-/// The lines of Chart.yaml with the version: the chart's, that of the programs, and the tags of the images.
+/// The lines of Chart.yaml with the version: the version of the chart, the version of the programs, and the tags of the images.
 const CHART_VERSIONS: [&str; 7] = [
     "version: ",
     "appVersion: ",
@@ -116,7 +116,8 @@ impl VersionedFile {
     }
 }
 
-/// Returns the position of the version: between the first line from `start` on that begins with `key`, and `end` or the end of that line.
+/// Returns the position of the version in the first line from `start` on that begins with `key`: the text after `key`, up to `end` or the
+/// end of the line.
 fn span(text: &str, start: usize, key: &str, end: &str) -> Option<(usize, usize)> {
     let mut from = start;
     for line in text.get(start..)?.split_inclusive('\n') {

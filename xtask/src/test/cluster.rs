@@ -13,7 +13,7 @@ use crate::{cargo, cluster};
 const IMAGES: [&str; 4] = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
 /// Runs the selected scenarios with images that are linked in this way.
 pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
-    // This check comes before the build, which takes minutes.
+    // This check comes first, because the build takes minutes.
     e2e_tools::cluster::root()?;
     let status = e2e_tools::cluster::status(&cluster::layout()?);
     if status.any && status.all {

@@ -1,4 +1,5 @@
-//! The control planes that scenarios share: a program of e2e lends them until its standard input is closed.
+//! The control planes that scenarios share. A program of the package `e2e` starts them and lends them to scenarios until the program's
+//! standard input is closed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,7 @@ pub(super) struct ControlPlanes {
 }
 
 impl ControlPlanes {
-    /// Starts the program. It starts control planes on demand.
+    /// Starts the program, which then starts control planes on demand.
     pub(super) fn start() -> anyhow::Result<Self> {
         // The socket is in the system's folder for temporary files, because the path of a socket has at most 107 bytes.
         let dir = tempfile::Builder::new().prefix("cloud-controllers-e2e-").tempdir();
@@ -49,7 +50,7 @@ impl ControlPlanes {
 
 impl Drop for ControlPlanes {
     fn drop(&mut self) {
-        // Closing its standard input stops the program; waiting fails only if it has already ended.
+        // The program stops when its standard input is closed. Waiting fails only if the program has already ended.
         drop(self.child.stdin.take());
         self.child.wait().ok();
     }

@@ -17,7 +17,7 @@ use crate::cargo;
 use crate::step::{FAILURES, Outcome, say};
 use crate::tool::Tool;
 
-/// Number of tests at once per CPU. Several, because most tests wait for processes or timers most of the time.
+/// Number of tests at once per CPU. More than one test runs per CPU, because tests mostly wait for processes or timers.
 const LANES_PER_CORE: usize = 3;
 /// Maximum number of tests at once, because a scenario needs up to a gigabyte of memory.
 const LANES_MAX: usize = 24;
@@ -71,7 +71,7 @@ impl Run<'_> {
         if !self.args.iter().any(|arg| arg.starts_with("--test-threads") || arg.starts_with("-j")) {
             command.arg(format!("--test-threads={}", lanes()));
         }
-        // Tests that run `cargo xtask` make it fail intentionally, and must not report this as a failure.
+        // Some tests run a `cargo xtask` command that fails intentionally, which must not be reported as a failure.
         command.env_remove(FAILURES);
         // Nextest and its tests also receive Ctrl-C and clean up; this program waits for them.
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -89,7 +89,7 @@ impl Run<'_> {
         let again = report.failed(&self.variables(), flags);
         if interrupted.load(Ordering::SeqCst) {
             say(&format!("Interrupted. Tests that failed before:\n{again}"));
-            // The exit code of a shell for a program that Ctrl-C ended, so that no further step begins.
+            // Exits here, so that no further step begins. Shells report 130 for a program that Ctrl-C ended.
             std::process::exit(130);
         }
         Ok(Outcome::Failed(if again.is_empty() {

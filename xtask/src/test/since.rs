@@ -18,7 +18,7 @@ const STARTS: [(&str, &str); 5] = [
     ("service-controller", "e2e"),
     ("xtask", "e2e"),
 ];
-/// Folders outside of packages, and folders whose files other packages read; each with the packages whose tests read it.
+/// Folders outside of packages, and folders whose files other packages read. For each folder: the packages whose tests read its files.
 const READS: [(&str, &[&str]); 7] = [
     ("docs/", &["adapter-openstack", "cloud-adapter", "cloudctl", "e2e", "service-controller", "xtask"]),
     ("helm/", &["adapter-sim", "cloud-adapter", "cloudctl", "e2e", "xtask"]),

@@ -1,8 +1,8 @@
-//! Pages of docs/reference whose tables stand between markers. Only these tests write the tables.
+//! Pages of docs/reference whose tables are between markers. Only unit tests write these tables.
 
 use std::{env, fs, path::PathBuf};
 
-/// One page.
+/// A page with tables.
 pub(crate) struct Document {
     /// The page's file name in `docs/reference`.
     pub(crate) name: &'static str,

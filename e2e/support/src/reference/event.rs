@@ -9,7 +9,7 @@ pub struct Event {
     pub reason: &'static str,
     /// The Event's type: `Normal` or `Warning`.
     pub kind: &'static str,
-    /// An example of its message.
+    /// An example of the Event's message.
     pub words: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// One metric, as its description and its samples show it.
+/// A metric, parsed from its description and its samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Metric {
     kind: String,

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::cluster::layout::{CLOUD_PORT, FABRIC_ADDRESS, Node};
 
-/// The address on which it listens.
+/// The URL of the simulated cloud.
 pub fn url() -> String {
     format!("http://{FABRIC_ADDRESS}:{CLOUD_PORT}")
 }

@@ -56,7 +56,7 @@ fn apply(wanted: &Table) -> anyhow::Result<()> {
         for change in changes(&seen_from(wanted, &place.address()), &there) {
             match run_words(&format!("ip -n {namespace} route {change}")) {
                 Ok(_) => say(&format!("{namespace}: {change}")),
-                // An error is for example a next hop that no node has. The other routes are still applied.
+                // An example of an error is a next hop that no node has. The other routes are still applied.
                 Err(error) => failed.push(error.to_string()),
             }
         }

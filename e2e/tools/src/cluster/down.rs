@@ -30,7 +30,7 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     for name in names.iter().filter(|name| !last(name)).chain(names.iter().filter(last)) {
         stop(layout, name).await?;
     }
-    // These are the containerd shims, and processes that a crash left without a PID file.
+    // The remaining processes are containerd shims, and processes that a crash left without a PID file.
     kill_all("no process runs in the namespaces", || {
         NetworkNamespace::all().flat_map(network::processes).collect()
     })
@@ -43,7 +43,8 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
         remove_group(group).with_context(|| format!("cannot remove {}", group.display()))?;
     }
     for group in hierarchies(&mounts()?).iter().map(|root| root.join(CGROUP)) {
-        // The containers of all programs on the host are in this cgroup: it stays while it contains other containers.
+        // Other containerd processes on the host also use this cgroup. The kernel refuses to remove the cgroup while it contains
+        // containers.
         fs::remove_dir(group).ok();
     }
     remove_dirs(layout);
@@ -57,7 +58,7 @@ pub async fn down(layout: &Layout) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the directories of the host that `up` created, if they are empty: other programs may use them now.
+/// Removes the directories of the host that `up` created, if they are empty. Other programs may use a directory that is not empty.
 fn remove_dirs(layout: &Layout) {
     for dir in fs::read_to_string(layout.made_dirs()).unwrap_or_default().lines() {
         // `ip netns` makes its folder a mount point.
@@ -72,7 +73,8 @@ fn mounts() -> anyhow::Result<String> {
     fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")
 }
 
-/// Removes mounts below the folder. The host's own mount namespace should have none; those of the nodes end with their processes.
+/// Removes mounts below the folder. The host's own mount namespace should have no such mounts; the mount namespaces of the nodes end with
+/// their processes.
 fn unmount(home: &Path) -> anyhow::Result<()> {
     for point in below(&mounts()?, home).iter().rev() {
         run_words(&format!("umount --lazy {point}"))?;

@@ -13,7 +13,8 @@ pub const PODS: &str = "10.244.0.0/16";
 pub const SERVICES: &str = "10.96.0.0/16";
 /// The first address of the Service CIDR, which belongs to the API server.
 pub const API_SERVICE: &str = "10.96.0.1";
-/// The address of the fabric on its bridge. It is used by the API server and the simulated cloud, and is the default gateway of the nodes.
+/// The address of the fabric on its bridge. The API server and the simulated cloud listen on this address, and it is the default gateway of
+/// the nodes.
 pub const FABRIC_ADDRESS: &str = "10.90.0.1";
 /// The bridge in the fabric.
 pub const BRIDGE: &str = "fabric0";

@@ -82,8 +82,8 @@ impl Started {
     }
 }
 
-/// A command that runs its further arguments inside a namespace. It uses `nsenter`, because `ip netns exec` mounts another `/sys`, which
-/// hides the cgroups.
+/// A command that runs its further arguments inside a namespace. The command uses `nsenter`, because `ip netns exec` mounts another `/sys`,
+/// which hides the cgroups.
 pub(crate) fn enter(place: NetworkNamespace, mounts_of: Option<i32>) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", place.namespace_file().display()));
@@ -112,8 +112,8 @@ pub(crate) fn known(layout: &Layout) -> Vec<String> {
     names
 }
 
-/// Ends a server, given by the name of its log. Kills it, because its data is removed with it, and an orderly shutdown of the API server
-/// takes seconds.
+/// Kills a server, given by the name of its log. An orderly shutdown is not needed, because the server's data is removed anyway. The API
+/// server would also take seconds to shut down.
 pub async fn stop(layout: &Layout, name: &str) -> anyhow::Result<()> {
     // The ID is read again each time, because another process may get the same ID.
     kill_all(&format!("{name} has ended"), || running(layout, name).into_iter().collect()).await?;

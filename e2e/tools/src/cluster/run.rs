@@ -23,7 +23,7 @@ pub(crate) fn words(line: &str) -> Command {
     command
 }
 
-/// Runs a command given as one line. Its words must not contain spaces.
+/// Runs a command given as one line. The words of the command must not contain spaces.
 pub(crate) fn run_words(line: &str) -> anyhow::Result<String> {
     run(&mut words(line))
 }

@@ -35,7 +35,7 @@ pub struct Order {
 pub struct Cloud {
     /// The executable of `simcloud`.
     pub simcloud: PathBuf,
-    /// A program and its arguments for two commands, which register nodes and run the data plane. Both commands run in the fabric.
+    /// The program for the commands `register` and `data_plane`. Both commands run in the fabric.
     pub ourselves: PathBuf,
     /// Arguments that register the nodes as instances.
     pub register: Vec<String>,
@@ -217,7 +217,7 @@ impl Work<'_> {
         .await
     }
 
-    /// Adds the folder of containerd's shim to PATH, where containerd finds the shim.
+    /// Adds the folder of containerd's shim to PATH, because containerd searches the shim in PATH.
     fn path_with_shim(&self) -> anyhow::Result<String> {
         let shim = self.order.programs.path(Tool::ContainerdShim)?;
         let dirs = shim.parent().map(Path::to_path_buf).into_iter();
@@ -227,7 +227,7 @@ impl Work<'_> {
     }
 }
 
-/// Refuses to start if another user's cluster exists. It is in another folder, but its namespaces have the same names.
+/// Refuses to start if another user's cluster exists. That cluster is in another folder, but its namespaces have the same names.
 fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
     let there = layout.of_what_runs().home;
     ensure!(

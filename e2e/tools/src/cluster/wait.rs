@@ -1,4 +1,4 @@
-//! Waits for conditions: polls a condition, and prints its name and the waiting time. This crate has no other kind of waiting.
+//! Waits for conditions: polls a condition, and prints its name and the waiting time. All waits for parts of the cluster use this module.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 /// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Time limit. The slowest condition, a node's first report, takes 2 s; the rest is for a busy host.
+/// Time limit of a wait. The slowest condition, a node's first report, takes 2 s; the limit is higher because the host may be busy.
 const WITHIN: Duration = Duration::from_secs(90);
 /// The interval of progress lines during a wait.
 const TELL_EVERY: Duration = Duration::from_secs(3);

@@ -46,7 +46,7 @@ pub enum How<'a> {
 pub struct Command<'a> {
     /// The input; it has several lines if the command is continued.
     pub text: String,
-    /// The output that the page shows below it.
+    /// The output that the page shows below the command.
     pub output: Vec<&'a str>,
 }
 
@@ -118,7 +118,7 @@ pub fn says(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, words)
 }
 
-/// Compares in the same way output that varies between runs: a word with a digit matches any word with a digit.
+/// Like [`says`], for output that varies between runs: a word with a digit matches any word with a digit.
 #[must_use]
 pub fn alike(printed: &str, shown: &[&str]) -> bool {
     has_lines(printed, shown, |line| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prost_types::FileDescriptorProto;
 
-/// By `SourceCodeInfo.Location.path`.
+/// Comments by `SourceCodeInfo.Location.path`.
 pub(super) struct Comments(BTreeMap<Vec<i32>, String>);
 
 impl Comments {

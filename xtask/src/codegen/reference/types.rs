@@ -1,4 +1,4 @@
-//! Renders the type of a field, with a link if it is on the page.
+//! Renders the type of a field, with a link if the type is on the page.
 
 use prost_types::{DescriptorProto, FieldDescriptorProto, field_descriptor_proto::Label};
 
@@ -23,7 +23,7 @@ impl Types<'_> {
         }
     }
 
-    /// Key and value if the field is a map, which the compiler represents as a repeated nested message.
+    /// Returns the key and the value of a map field. The compiler represents a map as a repeated nested message.
     fn entry(&self, field: &FieldDescriptorProto) -> Option<&[FieldDescriptorProto; 2]> {
         let made = self.message.nested_type.iter().filter(|nested| is_map_entry(nested));
         let entry =
