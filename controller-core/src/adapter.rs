@@ -43,7 +43,7 @@ use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics}
 
 /// Deadline of a verb. The adapter answers PENDING long before this deadline.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Extra time of the client's own timeout, since the adapter itself ends a call at its deadline.
+/// How much the client's own timeout exceeds the deadline: the adapter normally ends the call at the deadline itself.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The priority of a call and the maximum age of its answer.
@@ -141,25 +141,25 @@ impl Adapter {
         self
     }
 
-    /// Whether the adapter accepts calls of this client.
+    /// Returns the record of refused and unanswered calls of this client.
     #[must_use]
     pub fn call_health(&self) -> &CallHealth {
         &self.call_health
     }
 
-    /// Whether the adapter still works in the part of the cloud in which this controller has worked so far.
+    /// Returns the guard that checks whether the adapter still works in the part of the cloud in which this controller has worked so far.
     #[must_use]
     pub fn scope(&self) -> &ScopeGuard {
         &self.scope
     }
 
-    /// The replica that gets the next call. `None`: no serving replica is known.
+    /// Returns the replica that gets the next call. `None`: no serving replica is known.
     #[must_use]
     pub fn replica(&self) -> Option<String> {
         self.channel.serving()
     }
 
-    /// Why no call can succeed now: no replica serves.
+    /// Returns why no replica serves. `None`: a replica serves.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         self.channel.away()
@@ -280,8 +280,9 @@ impl Adapter {
         self.in_this_term(fence, answer.await)
     }
 
-    /// Refuses changes outside of a term, since another process may be active, and changes in another part of the cloud. The verbs that
-    /// change the cloud call this function. Code that changes something because the cloud does not show an object must call it, too.
+    /// Refuses a change if this process has no current term, because another process may be writing then. Also refuses a change if the
+    /// adapter works in another part of the cloud. The verbs that change the cloud call this function. Code that changes something because
+    /// the cloud does not show an object must call this function, too.
     ///
     /// Errors: `NOT_LEADER`, with the cause.
     pub fn may_change(&self) -> Result<(), AdapterError> {
@@ -298,7 +299,8 @@ impl Adapter {
         }
     }
 
-    /// Allows a dry run outside of a term, but not in another part of the cloud, where the real call would be refused, too.
+    /// Like [`Self::may_change`], but allows a dry run outside of a term. In another part of the cloud, a dry run is refused like the real
+    /// call.
     fn may(&self, aim: Aim) -> Result<(), AdapterError> {
         match aim {
             Aim::Change => self.may_change(),
@@ -306,8 +308,8 @@ impl Adapter {
         }
     }
 
-    /// A late request from an earlier term of this process can arrive after a request from its later term. `STALE_FENCE` then does not mean
-    /// that there is a newer writer.
+    /// Replaces `STALE_FENCE` if the request may come from an earlier term of this process. Such a request can arrive after a request from
+    /// a later term of the same process, so the error does not prove that another process writes now.
     fn in_this_term<T>(
         &self,
         fence: Option<Fence>,
@@ -315,7 +317,7 @@ impl Adapter {
     ) -> Result<T, AdapterError> {
         let asked_in = fence.map(|fence| fence.epoch);
         match (&self.shards, answer) {
-            // With several shards the others continue; this object is retried if its shard still belongs to this process.
+            // With several shards, work in the other shards continues, and the object is retried if this process still holds its shard.
             (Some(shards), Err(error))
                 if error.reason == Reason::StaleFence
                     && (shards.count() > 1 || asked_in != Some(shards.epoch())) =>
@@ -331,7 +333,7 @@ impl Adapter {
         self.channel.clone()
     }
 
-    /// Waits until a stream begins, counts the call, and types its error. Mirrors report refusals themselves.
+    /// Waits until a stream begins, counts the call, and converts its error into an [`AdapterError`]. Mirrors report refusals themselves.
     pub(crate) async fn stream<T>(
         &self,
         name: &'static str,
@@ -357,7 +359,8 @@ impl Adapter {
         answer
     }
 
-    /// Waits for an answer until the deadline, counts the call, bounds the delays in the answer, and types the error.
+    /// Waits for an answer until the deadline, counts the call, bounds the delays in the answer, and converts the error into an
+    /// [`AdapterError`].
     async fn answered<T: Delays>(
         &self,
         name: &'static str,
@@ -407,8 +410,9 @@ fn timed<T>(message: T) -> Request<T> {
     request
 }
 
-/// Types a failed call. A call that reached its deadline or lost its connection may have succeeded; repeating the request shows the result.
-/// The gRPC code alone is ambiguous: a lost connection is reported with any of three codes.
+/// Converts the status of a failed call into an [`AdapterError`]. A call that reached its deadline or lost its connection may have
+/// succeeded; repeating the request shows the result. The gRPC code alone is ambiguous: a lost connection is reported with any of three
+/// codes.
 pub(crate) fn typed(status: &Status) -> AdapterError {
     let mut error = AdapterError::from(status);
     error.retry_after = error.retry_after.map(delay::clamped);
@@ -429,8 +433,8 @@ pub(crate) fn typed(status: &Status) -> AdapterError {
     error
 }
 
-/// Whether a message was larger than gRPC allows, which is a bug in the sender. Throttling has a reason from the contract, or at least
-/// (from a newer adapter) a delay. Source: contract, section 4.
+/// Whether a message was larger than gRPC allows, which is a bug in the sender. Throttling has the same gRPC code, but also a reason from
+/// the contract, or at least (from a newer adapter) a delay. Source: contract, section 4.
 #[must_use]
 pub fn is_message_limit(error: &AdapterError) -> bool {
     error.reason == Reason::Unspecified

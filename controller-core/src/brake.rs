@@ -12,7 +12,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// The maximum number of deletions in any window: the smaller of share (rounded up) and number.
+/// The maximum number of deletions in any window: the share of the existing objects (rounded up), or the number if it is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Percentage of the existing objects, 1 to 100.
@@ -24,8 +24,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits for a process that holds `held` of all shards. All processes together stay within the limits of a single process,
-    /// except for one deletion each.
+    /// Returns the limits for a process that holds `held` of the `shards` shards. All processes together stay within the limits of a single
+    /// process, except for one deletion each.
     #[must_use]
     pub fn of_share(self, held: usize, shards: usize) -> Self {
         let number = self.number.saturating_mul(held).div_ceil(shards.max(1)).max(1);
@@ -66,7 +66,7 @@ pub struct Brake {
 }
 
 impl Brake {
-    /// Creates a brake that allows one deletion at once, and further ones gradually.
+    /// Creates a brake that allows one deletion at once, and further deletions gradually.
     #[must_use]
     pub fn new(limits: Limits, now: Instant) -> Self {
         Self { limits, begin: now, went: VecDeque::new() }
@@ -127,7 +127,7 @@ impl Brake {
 fn share_of(window: Duration, part: usize, whole: usize) -> Duration {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let (part, whole) = (small(part), small(whole).max(1));
-    // Divide first: seconds times nodes may overflow a Duration. The division loses less than a nanosecond per part.
+    // Divide first, because seconds multiplied by nodes may overflow a Duration. The division loses less than a nanosecond per part.
     window / whole * part + Duration::from_nanos(u64::from(part))
 }
 

@@ -7,7 +7,7 @@ pub fn parse(text: &str) -> Result<IpNet, AddrParseError> {
     decimal(text).parse::<IpNet>().map(|cidr| cidr.trunc())
 }
 
-/// Removes leading zeros, since the underlying parser refuses them in octets and in the length, and refuses groups of more than four
+/// Removes leading zeros. The underlying parser refuses leading zeros in octets and in the length, and refuses groups of more than four
 /// digits.
 fn decimal(text: &str) -> String {
     let Some((address, length)) = text.split_once('/') else { return text.to_owned() };

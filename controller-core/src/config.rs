@@ -1,7 +1,7 @@
 //! The flags that the three controllers share, and how flags become a checked configuration.
 //!
-//! Parsing and validation are two steps: clap parses all flags as strings, and [`Faults`] collects what is wrong with them, so that the
-//! user sees all mistakes at once. An invalid value ends the process with exit code 2, as clap's own errors do.
+//! Parsing and validation are two steps: clap parses all flags as strings, and [`Faults`] collects the invalid values, so that the user
+//! sees all mistakes at once. An invalid value ends the process with exit code 2, as clap's own errors do.
 
 mod adapter;
 mod duration;
@@ -24,7 +24,7 @@ pub use self::{
     election::{Election, ElectionArgs},
     pages::{MinVersion, PagesArgs, SecurePages},
 };
-/// Flags that every controller has. Flatten them into the controller's own arguments.
+/// Flags that every controller has. Flatten this struct into the controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct CommonArgs {
@@ -167,7 +167,7 @@ pub struct Cluster {
 }
 
 impl CommonArgs {
-    /// Validates the shared flags. `http_address` is each binary's own flag, since its default differs.
+    /// Validates the shared flags. `http_address` comes from a flag of each binary, because its default differs between binaries.
     ///
     /// Returns `None` if a flag is invalid; `faults` has the reasons.
     pub fn check(&self, http_address: &str, faults: &mut Faults) -> Option<CommonConfig> {
@@ -247,7 +247,7 @@ impl CommonArgs {
 pub struct Faults(Vec<String>);
 
 impl Faults {
-    /// Records that `value` is invalid for `flag`. `reason` says how to fix the value.
+    /// Records that `value` is invalid for `flag`. `reason` states how to fix the value.
     pub fn add(&mut self, flag: &str, value: &str, reason: impl Display) {
         self.0.push(format!("invalid value '{value}' for '{flag}': {reason}"));
     }
@@ -305,7 +305,7 @@ fn with_dashes(argument: OsString) -> OsString {
     }
 }
 
-/// Explains an unknown flag if the former cloud controller manager has this flag, together with all other such flags.
+/// Explains all flags of the former cloud controller manager that this program does not have, if one of them caused the error.
 fn answered<A: Parser>(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -1,13 +1,14 @@
 //! Reports to users what a controller does or refuses, and why, on the object concerned. One call emits the Event and the log line with the
 //! same text.
 //!
-//! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, at most every 10 s; the last
-//! repeats are written, too. Lasting conditions are re-emitted every half hour ([`Reminders`]) and counted in the same way. Writes are rate
-//! limited, Warnings first; notices that exceed the queue are dropped and counted.
+//! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, which is written at most every
+//! 10 s. Repeats in between are counted and written at the end of this interval. Lasting conditions are re-emitted every half hour
+//! ([`Reminders`]) and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and
+//! counted.
 //!
 //! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`) and that exporters and scripts read;
-//! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats another message of
-//! the same reason as a repeat, and makes the caller wait.
+//! the API server refuses these fields in `events.k8s.io/v1`. kube's recorder is not used: it writes that API, treats a notice with the
+//! same reason but another message as a repeat, and makes the caller wait.
 
 mod reminders;
 mod repeat;
@@ -48,7 +49,7 @@ use crate::{
 
 /// Capacity of the queue of each kind, enough for a cluster of 500 nodes that join at once.
 const QUEUE: usize = 1024;
-/// Number of Events written at once before [`PACE`] applies.
+/// Number of Events that can be written at once before [`PACE`] applies.
 const BURST: u32 = 200;
 /// Average interval between two writes: 20 per second.
 const PACE: Duration = Duration::from_millis(50);
@@ -116,7 +117,7 @@ impl Senders {
 }
 
 impl Recorder {
-    /// Returns a recorder that writes no Events, for a process that changes nothing and therefore has nothing to report.
+    /// Returns a recorder that logs notices but writes no Events, for a process that changes nothing (a dry run).
     #[must_use]
     pub fn only_logging(self) -> Self {
         Self { senders: None, ..self }
@@ -185,13 +186,13 @@ pub struct Writer {
     clock: Clock,
     normal: mpsc::Receiver<Message>,
     warning: mpsc::Receiver<Message>,
-    /// Number of notices taken so far.
+    /// Number of notices taken from the queues so far.
     taken: u32,
     dropped: Counter,
     written: Counter,
     /// Distinguishes the names of Events created within one tick of the clock.
     serial: u32,
-    /// Theoretical time of the next write. If it is too far in the future, the burst is used up.
+    /// Scheduled time of the next write at a steady rate. If this time is too far in the future, the burst is used up.
     paced: Option<Instant>,
 }
 
@@ -266,7 +267,7 @@ impl Writer {
         while self.catch_up(&mut series, Instant::now() + WRITE_INTERVAL).await {}
     }
 
-    /// Waits for either source. `select!` picks at random if both are ready, so neither source starves the other.
+    /// Waits for a new notice or for an overdue repeat. `select!` picks at random if both are ready, so neither source starves the other.
     async fn next(&mut self, series: &Series) -> Wakeup {
         let due = series.due();
         let overdue = async {
@@ -300,7 +301,7 @@ impl Writer {
         message
     }
 
-    /// Lets a burst pass, then one write per [`PACE`].
+    /// Waits until the next write is allowed: a burst at once, then one write per [`PACE`].
     async fn pace(&mut self) {
         let now = Instant::now();
         let next = self.paced.map_or(now, |paced| paced.max(now)) + PACE;
@@ -327,7 +328,8 @@ impl Writer {
         self.note(series, &message, result);
     }
 
-    /// Writes one notice that was repeated during its quiet time, if that time is over at `by`. Returns whether there was one.
+    /// Writes one notice that was repeated during its quiet time, if the quiet time is over at `by`. Returns whether there was such a
+    /// notice.
     async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
         let Some(Overdue { message, name, count, ago }) = series.overdue(by, Instant::now()) else {
             return false;

@@ -59,10 +59,11 @@ pub trait Describe: Send + Sync + 'static {
     /// All objects in the mirror.
     fn all(&self) -> Vec<Object>;
 
-    /// Whether both sides were listed completely. Before that, objects may exist that the caches do not show.
+    /// Whether the objects of the API server and of the cloud were listed completely. Before that, objects may exist that the caches do not
+    /// show.
     fn listed(&self) -> bool;
 
-    /// Returns what the caches show of an object, which may exist in the cloud only.
+    /// Returns what the caches show of an object. The object may exist in the cloud only.
     fn describe(&self, object: &Object) -> Seen;
 
     /// Returns the load balancers of all shards that no Service needs any more. Empty for a controller without load balancers.
@@ -71,7 +72,7 @@ pub trait Describe: Send + Sync + 'static {
     }
 }
 
-/// What the caches show of an object, in human-readable lines, which must not contain secrets.
+/// What the caches show of an object, in human-readable lines. The lines must not contain secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The desired state.
@@ -148,7 +149,7 @@ impl<K: Key> QueueView for All<K> {
     }
 }
 
-/// The sources of all that is shown about a controller's objects.
+/// The sources of everything that the pages show about a controller's objects.
 pub struct Sources {
     kind: Kind,
     objects: Arc<dyn Describe>,
@@ -280,12 +281,12 @@ struct Inner {
     lately: Lately,
 }
 
-/// What the deletion brakes hold. Cloning gives another handle.
+/// The deletions that the brakes hold. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct Brakes(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
 impl Brakes {
-    /// Sets what this brake holds, with the texts of its Events. Empty: the brake holds nothing any more.
+    /// Sets which deletions this brake holds, as the texts of its Events. Empty: the brake holds nothing any more.
     pub fn holds(&self, brake: &'static str, words: Vec<String>) {
         if words.is_empty() {
             self.all().remove(brake);
@@ -351,7 +352,7 @@ impl Explain {
         }
         let mut orphans = sources.objects.orphans();
         orphans.retain(|orphan| shards.has(&orphan.uid));
-        // Released orphans come first, so that others do not displace them from the page while the user waits for their deletion.
+        // Released orphans come first, so that they stay on the page while the user waits for their deletion.
         let order = |it: &Orphan| (!it.released, it.since.is_none(), it.since);
         orphans.sort_by(|a, b| (order(a), &a.key, &a.uid).cmp(&(order(b), &b.key, &b.uid)));
         let more_orphans = many(orphans.len().saturating_sub(ORPHANS));
@@ -418,7 +419,8 @@ impl Explain {
         known.map(waiting).collect()
     }
 
-    /// Returns how many objects of the API server are not in sync, and since when the first of them has not been. A dry run reports none.
+    /// Returns how many objects of the API server are not in sync, and how long the first of these objects has been out of sync. A dry run
+    /// reports no objects.
     fn backlog(&self) -> (usize, Duration) {
         let (Ok(Identity { clock, dry_run: false, .. }), Ok(sources)) = (self.identity(), self.sources())
         else {
@@ -430,7 +432,7 @@ impl Explain {
         (1 + known.count(), clock.now().duration_since(*first).try_into().unwrap_or_default())
     }
 
-    /// Returns the objects in the shards of this replica that are not in sync, and since when.
+    /// Returns the objects in the shards of this replica that are not in sync, and since when each object is not in sync.
     fn unsettled(&self) -> Result<BTreeSet<(Timestamp, Object)>, Unexplained> {
         let (Identity { shards, clock, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all: BTreeMap<Object, Timestamp> = BTreeMap::new();
@@ -490,7 +492,7 @@ impl Explain {
         let next = next.or(due).filter(|_| key != KeyState::Runs);
         all.since = since.map(seconds);
         all.next_try = next.map(|due| seconds(after(clock, due.saturating_duration_since(now))));
-        // The object of the late call is not known, so an object that waits for something else keeps its cause.
+        // It is not known to which object the overdue call belongs, so an object that waits for something else keeps its cause.
         let overdue = adapter.overdue_call().filter(|_| all.waits_for.is_none());
         if all.waits_for.is_some() && key != KeyState::Runs || overdue.is_some() {
             all.state = State::Waiting;

@@ -1,8 +1,8 @@
-//! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose` the first two list every
-//! check, as in Kubernetes' own programs.
+//! Liveness, readiness and metrics over plain HTTP: `/livez` (`/healthz`), `/readyz`, `/metrics`. With `?verbose`, `/livez` and `/readyz`
+//! list every check, as in Kubernetes' own programs.
 //!
-//! A process is ready if both mirrors are synced and connected, or if it stands by. It is alive if its work makes progress. An unreachable
-//! peer makes a process unready, but never dead, since a restart would not make the peer reachable.
+//! A process is ready if both mirrors are synced and connected, or if the process is a standby. A process is alive if its work makes
+//! progress. An unreachable peer makes a process unready, but does not fail liveness, because a restart would not make the peer reachable.
 
 use std::{
     fmt::{self, Write as _},
@@ -152,7 +152,7 @@ fn missing(verdicts: &[Verdict]) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-/// The name of a check of mirrors is omitted, since its text names the mirror.
+/// Prefixes the error with the name of the check, unless the error already begins with this name, as the error of a mirror does.
 fn named(name: &str, error: &str) -> String {
     if error.starts_with(name) { error.to_owned() } else { format!("{name}: {error}") }
 }

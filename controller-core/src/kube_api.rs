@@ -24,14 +24,14 @@ pub use self::requests::{Held, Requests};
 
 /// Time limit for a call: longer than a healthy API server ever takes.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Time limit until an answer begins. This limit also applies to the start of a watch, which has no other limit.
+/// Time limit until an answer begins. For the start of a watch, this is the only limit.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Capacity of the buffer between two layers. No request waits for a slot, since the worker takes each request at once.
 const REQUESTS_WAITING: usize = 64;
-/// Time limit for a connection. It is shorter than the limit for a call, because a pod's address may lead nowhere.
+/// Time limit for a connection. Shorter than the limit for a call, because the address of the API server may not respond at all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// The environment variables that a pod has and that name the API server. kube's error does not name missing ones.
+/// The environment variables of a pod that contain the address of the API server. If a variable is missing, kube's error does not name it.
 const POD_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The alternative to a pod's service account.

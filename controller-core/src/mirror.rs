@@ -63,8 +63,8 @@ pub struct Change<K, T> {
     pub old: Option<Arc<T>>,
     /// The new item. `None`: the item no longer exists.
     pub new: Option<Arc<T>>,
-    /// Whether the other side reported this change. Otherwise the change follows from a listing: an item is missing there because it was
-    /// removed, or because the listing is wrong.
+    /// Whether the other side reported this change. Otherwise the change follows from a listing: an item may be missing in the listing
+    /// because the item was removed, or because the listing is wrong.
     pub reported: bool,
 }
 
@@ -87,9 +87,9 @@ struct Inner<K, T> {
     link: watch::Sender<Link>,
     /// Fingerprint of the part of the cloud that the content comes from, if the other side reports it.
     scope: watch::Sender<Option<String>>,
-    /// Number of connections on which the other side has answered. There may be another process behind each of them.
+    /// Number of connections on which the other side has answered. Each connection may lead to another process.
     connections: watch::Sender<u64>,
-    /// The time for which the content is known to be right, on the local clock.
+    /// The latest time at which the content is known to have been right, on the local clock.
     observed: watch::Sender<Option<Timestamp>>,
 }
 
@@ -174,11 +174,11 @@ impl<K: Ord + Clone, T> Mirror<K, T> {
         self.inner.connections.subscribe()
     }
 
-    /// Returns the time for which the content is known to be right. `None`: no time is known yet.
+    /// Returns the latest time at which the content is known to have been right. `None`: no time is known yet.
     ///
     /// For the cloud, this is when the adapter asked the vendor, on the adapter's wall clock, but at most the local time of arrival. If the
-    /// adapter's clock is ahead, the mirror looks younger by at most the transmission time; if it is behind, the mirror looks older by the
-    /// whole difference.
+    /// adapter's clock is ahead, the mirror looks younger by at most the transmission time; if the adapter's clock is behind, the mirror
+    /// looks older by the whole difference.
     #[must_use]
     pub fn observed(&self) -> Option<Timestamp> {
         *self.inner.observed.borrow()

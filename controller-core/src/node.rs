@@ -21,8 +21,8 @@ pub const EXCLUDED_FROM_LOAD_BALANCERS: &str = "node.kubernetes.io/exclude-from-
 pub const HOSTNAME: &str = "Hostname";
 /// Annotation: the addresses that the kubelet was configured to use.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
-/// Annotation with the node's UID as its value. With it, the operator confirms that this node may be deleted although many nodes are due
-/// for deletion.
+/// Annotation with the node's UID as its value. The operator sets the annotation to confirm that this node may be deleted although many
+/// nodes are due for deletion.
 pub const DELETE_DESPITE_BRAKE: &str = "cloudadapter.dev/delete-despite-brake";
 /// Label: the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";

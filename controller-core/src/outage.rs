@@ -1,6 +1,6 @@
 //! The connection state of a peer (API server, adapter), and the rules for logging it.
 //!
-//! An outage is logged when it begins, at intervals while it lasts, and when it ends, so that log lines never flood.
+//! An outage is logged when it begins, at intervals while it lasts, and when it ends, so that an outage does not flood the log.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
 //! The work queue. Each key is queued once and reconciled by one worker at a time; namespaces are queued fairly, and each key has its own
 //! backoff.
 //!
-//! The queue of `kube::runtime::controller` is not used: it drops keys whose object is not in the store, and objects that exist only in the
-//! cloud are not there. All state is in `state`, which reads no clock.
+//! The queue of `kube::runtime::controller` is not used: it drops keys whose object is not in its store, but some objects exist only in the
+//! cloud. All state is in `state`, which reads no clock.
 
 mod lane;
 mod metrics;
@@ -59,7 +59,7 @@ pub enum KeyState {
     Nowhere,
     /// The key waits for a worker.
     Waits {
-        /// Since when it waits.
+        /// Since when the key waits.
         since: Instant,
         /// Whether the key was added individually, and not because all keys are reconciled.
         changed: bool,
@@ -97,7 +97,7 @@ struct Inner<K> {
     name: &'static str,
     backoff: Backoff,
     state: Mutex<State<K>>,
-    /// Only one task waits for this: the loop in [`Queue::run`].
+    /// Notified when a key is added. Only one task waits for this notification: the loop in [`Queue::run`].
     changed: Notify,
     metrics: Metrics,
 }
@@ -293,7 +293,7 @@ impl<K: Key> Queue<K> {
     }
 }
 
-/// A key in progress. If it is dropped before the work has ended (in a cancelled task), it counts as a failure.
+/// A key in progress. If this value is dropped before the work has ended (in a cancelled task), the work counts as failed.
 struct InProgress<K: Key> {
     queue: Queue<K>,
     key: K,

@@ -16,14 +16,14 @@ pub enum Again {
     Done,
     /// When something changes, since only a change of the object or of the cloud can help. Resets the count of failures.
     OnChange,
-    /// After exactly this time. The count of failures stays the same.
+    /// After exactly this delay. The count of failures stays the same.
     After(Duration),
     /// After the queue's exponential backoff for this key.
     Backoff,
 }
 
 impl Again {
-    /// Returns when to retry after an adapter error: after its delay, with the queue's backoff, or when something changes.
+    /// Returns when to retry after an adapter error: after the delay in the error, with the queue's backoff, or when something changes.
     ///
     /// The reason decides first, then the adapter's `RetryInfo`, then (without a reason) the gRPC code. Configuration errors are retried
     /// with backoff, since no watch reports that the operator has fixed the configuration.
@@ -81,7 +81,7 @@ impl Again {
         }
     }
 
-    /// Returns the earlier of two, for a key that failed in two ways.
+    /// Returns the earlier of two retries, for a key that failed in two ways.
     #[must_use]
     pub fn sooner(self, other: Self) -> Self {
         match (self, other) {

@@ -1,7 +1,7 @@
 //! Runs a controller's process from `main` to a graceful stop.
 //!
-//! The API server and the adapter need not be available: this module makes no connections, and mirrors wait for them and report that. A
-//! process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
+//! The API server and the adapter need not be available: this module makes no connections; the mirrors wait for both and report the outage.
+//! A process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
 //! taken its only Lease.
 
 mod cluster_id;
@@ -43,8 +43,8 @@ use crate::{
     metrics::{AdapterMetrics, Registry, controller_registry},
 };
 
-/// Silences kube's client, which logs each failed attempt as an error, since the mirrors already log outages. A user's directive comes
-/// later and takes precedence.
+/// Silences kube's client, which logs each failed attempt as an error. The mirrors already log outages. A user's directive comes later and
+/// takes precedence.
 const QUIETER: &str = "kube_client::client::builder=off";
 /// Time limit for work in progress after a stop.
 const GRACE: Duration = Duration::from_secs(20);
@@ -186,7 +186,7 @@ impl Process {
         });
         let (shards, stop, health) = (self.shards, self.stop, self.health);
         shards.ends_by(&stop);
-        // Pages and Events are served longer than the work lasts, so that its end can be observed and reported.
+        // Pages and Events are served longer than the work lasts, so that the end of the work can be observed and reported.
         let (last, release) = (CancellationToken::new(), CancellationToken::new());
         let (mut background, mut election) = (Tasks::default(), Tasks::default());
         background.spawn("events", self.events.run(last.clone()));
@@ -209,7 +209,8 @@ impl Process {
             let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
-        // With a single shard, the Lease is released last, because some of the work is not done in passes of shards.
+        // With a single shard, the Lease is released last, because some work is not done within a
+        // [`ShardPass`](crate::leadership::ShardPass).
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {
@@ -335,7 +336,8 @@ where
     }
 }
 
-/// Must be called before any other function of rustls, which panics if it cannot tell which provider to use.
+/// Installs the TLS crypto provider. Must be called before any other function of rustls, because rustls panics if it cannot tell which
+/// provider to use.
 fn choose_crypto() -> anyhow::Result<()> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.install_default().is_err() {

@@ -4,7 +4,7 @@
 const NOTE_MAX: usize = 1024;
 
 /// Returns the gist of a text: the text without words that contain a digit, since delays, counts, addresses and request IDs differ between
-/// attempts. Two texts with the same reason and different gists are two problems.
+/// attempts. Two texts with the same reason but different gists describe two problems.
 #[must_use]
 pub fn gist(text: &str) -> String {
     let words = text.split_whitespace().filter(|word| !word.contains(|it: char| it.is_ascii_digit()));

@@ -21,7 +21,7 @@ const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which a lasting refusal is logged again.
 const REMIND: Duration = Duration::from_mins(1);
-/// Time after which a refusal that was not repeated is forgotten, since no object needs the call any more. Longer than any backoff.
+/// Time after which a refusal that was not repeated is forgotten: no object needs the call any more. Longer than any backoff.
 const FORGET: Duration = Duration::from_mins(10);
 
 /// Whether the reason concerns the caller or the adapter rather than the requested object. Source: contract, section 4.
@@ -45,7 +45,7 @@ pub fn is_caller_refused(reason: Reason) -> bool {
     matches!(reason, Reason::CallerForbidden | Reason::CallerUnauthenticated)
 }
 
-/// The calls that the adapter refuses for all objects. Cloning gives another handle.
+/// The calls that the adapter refuses for all objects, and the calls that it does not answer. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
 pub struct CallHealth(Arc<Mutex<Calls>>);
 
@@ -59,9 +59,9 @@ struct Calls {
 /// Repeated calls of an RPC without an answer.
 #[derive(Clone, Copy, Debug)]
 struct Unanswered {
-    /// When the first of them began.
+    /// When the first of these calls began.
     since: Instant,
-    /// When the last of them ended.
+    /// When the last of these calls ended.
     last: Instant,
 }
 
@@ -180,7 +180,7 @@ impl Refusal {
     }
 }
 
-/// Returns after what time a refusal is reported. A rejected identity is reported at once, since only the operator can change this.
+/// Returns after what time a refusal is reported. A rejected identity is reported at once, because only the operator can fix it.
 fn grace(reason: Reason) -> Duration {
     if is_caller_refused(reason) { Duration::ZERO } else { REFUSAL_GRACE }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// RPCs that a working adapter answers within [`PATIENCE`], possibly with PENDING. The adapter may hold the other RPCs until their
+/// RPCs that a working adapter answers within [`ANSWER_TIMEOUT`], possibly with PENDING. The adapter may hold the other RPCs until their
 /// deadline. Source: contract, load_balancer_service.proto.
 const QUICK_RPCS: [&str; 4] = ["GetInfo", "PutBackendSet", "EnsureLoadBalancer", "DeleteLoadBalancer"];
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl PendingCalls {
         Some(PendingCall { calls: self.clone(), number })
     }
 
-    /// Returns a text about the oldest call if it has had no answer for long.
+    /// Returns a text about the oldest call in progress if its answer is overdue.
     pub(super) fn overdue(&self) -> Option<String> {
         let (rpc, since) = *self.calls().begun.values().next()?;
         let waited = Instant::now().saturating_duration_since(since);

@@ -1,7 +1,7 @@
 //! Checks that the adapter works in the part of the cloud (the scope) in which this controller has worked so far.
 //!
-//! An adapter that is started with another project's credentials finds none of this cluster's objects there. Their absence from its
-//! listings proves nothing, and creating them would duplicate them. So the controller changes nothing until the operator confirms the move.
+//! An adapter that is started with another project's credentials finds none of this cluster's objects there. So their absence from the
+//! listings proves nothing, and the controller would create duplicates. Therefore it changes nothing until the operator confirms the move.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ struct State {
 /// The scope that this controller works in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Known {
-    /// The scope is the first that the adapter reports.
+    /// No scope is stored; the first scope that the adapter reports applies.
     #[default]
     First,
     /// The scope is stored, but was not read yet.
@@ -85,7 +85,7 @@ impl ScopeGuard {
         provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
-    /// Declares that the scope is stored. Nothing is changed until it has been read.
+    /// Declares that the scope is stored. Nothing is changed until the stored scope has been read.
     pub(crate) fn is_kept(&self) {
         self.0.send_modify(|state| state.known = Known::Unread);
     }
@@ -100,7 +100,7 @@ impl ScopeGuard {
         if state.known == Known::Nothing { state.reported.clone() } else { None }
     }
 
-    /// Sets how the operator accepts a move.
+    /// Sets the text that tells the operator how to accept a move.
     pub(crate) fn remedy(&self, text: String) {
         self.0.send_modify(|state| state.remedy = text);
     }

@@ -6,7 +6,7 @@ use adapter_client::{Connection, Security, Target};
 
 use super::Faults;
 
-/// How to reach the adapter safely. Flatten it into a program's own arguments.
+/// Flags for a secure connection to the adapter. Flatten this struct into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AdapterArgs {
     /// Address of the cloud adapter: one endpoint, or all its replicas

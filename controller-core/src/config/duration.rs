@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Maximum: Go counts nanoseconds in a signed 64-bit integer, which is enough for 292 years.
+/// Maximum in nanoseconds, as in Go: a signed 64-bit integer, which is enough for 292 years.
 const LONGEST: u128 = i64::MAX as u128;
 
 /// Maximum number of digits after the point. Further digits make no difference.
@@ -48,7 +48,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Parses one number with its unit, in nanoseconds. Smaller fractions are cut off.
+/// Converts one number with its unit to nanoseconds. Fractions of a nanosecond are cut off.
 fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     let number = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
     let fraction = fraction.get(..DIGITS).unwrap_or(fraction);
@@ -57,7 +57,7 @@ fn term(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
     number(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// Returns the duration of this number of nanoseconds.
+/// Returns the number of nanoseconds in the unit with this name.
 fn unit(name: &str) -> Option<u128> {
     Some(match name {
         "ns" => 1,

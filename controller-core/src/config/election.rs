@@ -6,7 +6,7 @@ use cloud_lease::{Settings, SettingsError, Timing};
 
 use super::{Faults, duration, switches};
 
-/// Flags for the leader election between replicas. Flatten it into a controller's own arguments.
+/// Flags for the leader election between replicas. Flatten this struct into a controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(switches))]
 pub struct ElectionArgs {
@@ -53,7 +53,7 @@ pub struct Election {
     pub name: Option<String>,
     /// Durations of the election.
     pub timing: Timing,
-    /// Number of Leases that the work is split into: 1 to 64.
+    /// Number of shards into which the work is split, each with its own Lease: 1 to 64.
     pub shards: NonZeroU16,
 }
 
@@ -88,7 +88,7 @@ impl ElectionArgs {
             timing,
             shards,
         };
-        // A placeholder: the real identity is derived from the host name.
+        // The controller and the identity are placeholders; the real identity is derived from the host name.
         if let Err(error) = election.settings("controller", "replica".to_owned()).check() {
             let (flag, value) = self.blamed(&error, timing);
             faults.add(flag, &value, error.fix);
@@ -105,7 +105,7 @@ impl ElectionArgs {
         NonZeroU16::new(u16::try_from(number).ok()?)
     }
 
-    /// Returns the flag that a setting comes from, and its value.
+    /// Returns the flag that set the invalid setting, and the value of the flag.
     fn blamed(&self, error: &SettingsError, timing: Timing) -> (&'static str, String) {
         let text = |duration: Duration| format!("{duration:?}");
         match error.field {

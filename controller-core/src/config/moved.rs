@@ -1,5 +1,5 @@
-//! Flags of the former cloud controller manager that a controller does not have. Each error names the replacement, so that a manifest can
-//! be migrated flag by flag.
+//! Flags of the former cloud controller manager that a controller does not have. The error for each flag names its replacement, so that a
+//! manifest can be migrated flag by flag.
 
 use std::ffi::OsString;
 
@@ -74,7 +74,8 @@ const FAMILIES: &[(&str, &str)] = &[
     ("webhook", NO_WEBHOOKS),
 ];
 
-/// Returns an error for each of those arguments that `known` does not contain, once each, with the argument as it was written.
+/// Returns one error for each argument that is a flag of the former cloud controller manager and for which `known` is false. The error
+/// quotes the argument as it was written.
 pub(super) fn named(arguments: &[OsString], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {

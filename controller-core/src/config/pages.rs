@@ -11,7 +11,7 @@ use telemetry::pages::{Certificate, Readers, Tls, TlsError, Version};
 
 use super::Faults;
 
-/// Pages over TLS. Flatten it into a program's own arguments.
+/// Flags for pages over TLS. Flatten this struct into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PagesArgs {
     /// Port on which the pages of --http-address are also served over TLS, such as 10258. By default, or with 0, they are not served over
@@ -46,7 +46,7 @@ pub struct PagesArgs {
     pub tls_min_version: Option<MinVersion>,
 }
 
-/// TLS versions, as the former cloud controller manager writes them.
+/// TLS versions, with the names that the former cloud controller manager uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MinVersion {
     /// TLS 1.2.
@@ -147,7 +147,7 @@ impl PagesArgs {
         }
     }
 
-    /// Returns the name of the flag that the file comes from.
+    /// Adds the error to `faults`, under the flag that names the file.
     fn blame(&self, error: &TlsError, faults: &mut Faults) {
         let path = match error {
             TlsError::File { path, .. } | TlsError::Content { path, .. } => Some(path),

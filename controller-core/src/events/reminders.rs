@@ -1,5 +1,5 @@
 //! Re-emits Events for lasting conditions before the API server drops the Events. Used for conditions that trigger no reconcile of the
-//! object. Makes no call to the adapter.
+//! object. This module makes no calls to the adapter.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ struct Reminder {
 }
 
 impl Reminders {
-    /// Declares that no notice applies yet.
+    /// Creates reminders without notices.
     #[must_use]
     pub fn new(recorder: Recorder, shards: Shards) -> Self {
         Self(Arc::new(Inner { recorder, shards, all: Mutex::default() }))
@@ -65,7 +65,7 @@ impl Reminders {
         self.all().remove(object);
     }
 
-    /// Declares that the object with this name was deleted.
+    /// Removes all notices about objects with this name, because the object was deleted.
     pub fn clear_name(&self, name: &ObjectName) {
         self.retain_of(name, |_| false);
     }

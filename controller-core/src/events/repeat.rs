@@ -1,7 +1,7 @@
 //! Decides when a lasting condition is reported: when it begins, and again at an interval while it lasts. Pure: every time is an argument.
 //!
-//! Passes find the same conditions again every few seconds. A remembered condition is either present or was reported within the interval,
-//! so that the memory is bounded.
+//! Passes over all objects find the same conditions again every few seconds. The memory is bounded, because each remembered condition is
+//! either present or was reported within the interval.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ pub struct Repeat<K, T = Instant> {
 }
 
 impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
-    /// No condition was reported yet. While a condition lasts, it is reported at this interval.
+    /// Starts without reported conditions. While a condition lasts, it is reported again at this interval.
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self { interval, reported: BTreeMap::new() }
@@ -42,8 +42,8 @@ impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
         self.reported.insert(condition, now);
     }
 
-    /// Forgets the conditions that are not present, so that they are reported at once when they begin again. Those to which `alternates`
-    /// applies are remembered for the interval, so that conditions that replace one another are reported once each.
+    /// Forgets the conditions that are not present. When such a condition begins again, it is reported at once. A condition for which
+    /// `alternates` is true is still remembered for the interval, so that alternating conditions are reported once each.
     pub fn end(&mut self, now: T, is_present: impl Fn(&K) -> bool, alternates: impl Fn(&K) -> bool) {
         let interval = self.interval;
         self.reported.retain(|condition, last| {
@@ -51,8 +51,8 @@ impl<K: Clone + Ord, T: Copy + Ord + Add<Duration, Output = T>> Repeat<K, T> {
         });
     }
 
-    /// Processes a pass that observes all present conditions: returns and records those that must be reported now, and ends the others as
-    /// [`Self::end`] does.
+    /// Processes a pass that observes all present conditions: returns and records the conditions that must be reported now. Ends the
+    /// conditions that are not present, as [`Self::end`] does.
     pub fn observe<'a>(
         &mut self,
         present: impl IntoIterator<Item = &'a K>,

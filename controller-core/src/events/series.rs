@@ -20,7 +20,7 @@ const MAX: usize = 4096;
 pub(super) enum Write {
     /// Create a new Event.
     Create { name: String },
-    /// Set this count in the Event of that name.
+    /// Set this count in the Event with this name.
     CountUp { name: String, count: i32 },
     /// Do not write now, since the Event was just written. [`Series::overdue`] returns the repeat after the quiet time.
     Nothing,
@@ -93,7 +93,7 @@ impl Series {
         self.0.values().filter_map(Entry::due).min()
     }
 
-    /// Returns the repeats that have waited longest, if their quiet time is over at `by`. They count as written at `now`.
+    /// Returns the repeats that have waited longest, if their quiet time is over at `by`. The returned repeats count as written at `now`.
     pub(super) fn overdue(&mut self, by: Instant, now: Instant) -> Option<Overdue> {
         let waiting = self.0.iter_mut().filter_map(|(id, entry)| Some((entry.due()?, id, entry)));
         let (due, id, entry) = waiting.min_by_key(|(due, _, _)| *due)?;

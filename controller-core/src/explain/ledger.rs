@@ -52,7 +52,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Returns the wait of an object that waits until a controller runs without `--dry-run`.
+    /// Returns the value for an object that waits until a controller runs without `--dry-run`.
     #[must_use]
     pub fn dry_run() -> Self {
         Self { text: DRY_RUN.to_owned(), reason: None, topic: DRY_RUN.to_owned(), reported: false }
@@ -159,7 +159,7 @@ impl Ledger {
         self.seen().insert(object.name.clone(), object.uid.clone());
     }
 
-    /// Records that these objects were reconciled and that no others exist.
+    /// Records that these objects were reconciled and that no other objects exist.
     pub fn replace_seen(&self, objects: impl IntoIterator<Item = Object>) {
         *self.seen() = objects.into_iter().map(|Object { name, uid }| (name, uid)).collect();
     }
@@ -172,8 +172,8 @@ impl Ledger {
         }
     }
 
-    /// Records that the reconcile ends. An object about which it recorded nothing is in sync. An object that waits for nothing is being
-    /// processed.
+    /// Records that the reconcile of an object ends. If the reconcile recorded nothing, the object is in sync. If the reconcile recorded
+    /// only a plan, the object waits for nothing and is being processed.
     pub fn end_pass(&self, object: &Object) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(object) else { return };
@@ -197,7 +197,7 @@ impl Ledger {
         }
     }
 
-    /// Records that this object is the only one with its name. Others are dropped.
+    /// Records that no other object has the name of this object, and drops the entries of other objects with this name.
     pub fn forget_others_of_name(&self, object: &Object) {
         let mut entries = self.entries();
         let first = Object { name: object.name.clone(), uid: String::new() };
@@ -208,7 +208,7 @@ impl Ledger {
         }
     }
 
-    /// Drops the objects whose UIDs satisfy `of`, because what is known about them is no longer valid.
+    /// Drops the objects whose UIDs satisfy `of`, because their entries are no longer valid.
     pub fn forget_where(&self, of: impl Fn(&str) -> bool) {
         self.seen().retain(|_, uid| !of(uid));
         self.entries().retain(|object, _| !of(&object.uid));

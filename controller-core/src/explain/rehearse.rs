@@ -37,7 +37,7 @@ pub trait Rehearse: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns what the controller would do now about each of these objects, as soon as each result is known.
+    /// Returns what the controller would do now about each of these objects. Each result is sent as soon as it is known.
     fn rehearse(self: Arc<Self>, objects: Vec<Object>) -> BoxStream<'static, (Object, Rehearsal)>;
 }
 
@@ -67,7 +67,7 @@ pub fn steps(plan: Vec<PlannedStep>) -> Vec<VendorStep> {
     plan.into_iter().map(step).collect()
 }
 
-/// Recent results by object, with the time of the result or of the pending request.
+/// Recent results by object, each with the time of its arrival, or of the request if the result is pending.
 #[derive(Debug, Default)]
 pub(super) struct Lately(Mutex<BTreeMap<Object, (Instant, Rehearsal)>>);
 
@@ -120,8 +120,8 @@ impl Explain {
         Ok(own.chain(others).collect())
     }
 
-    /// Returns how many objects in the shards of this replica were reconciled, and how many there are. An incomplete listing counts as one
-    /// more.
+    /// Returns how many objects in the shards of this replica were reconciled, and how many exist. While a listing is incomplete, the
+    /// second number is one higher.
     fn count_seen(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all = sources.objects.all();

@@ -50,7 +50,7 @@ pub enum Held {
     Busy {
         /// The HTTP status of the server's answer.
         status: StatusCode,
-        /// Length of the pause, from the answer, or the remaining time.
+        /// Length of the pause that the answer asks for, or the remaining time of a pause that has begun.
         retry_after: Duration,
     },
 }
@@ -107,7 +107,7 @@ impl<S> Layer<S> for Requests {
     }
 }
 
-/// The client below this layer, reached through [`Requests`].
+/// The client with this layer around it.
 #[derive(Clone, Debug)]
 pub struct Passing<S> {
     requests: Requests,
@@ -138,7 +138,8 @@ where
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.wait().await;
             }
-            // Checked after the wait, during which a term may end, and in the caller's task, whose term is known.
+            // Checked after the wait, because a term may end during the wait; and in the caller's task, because the term belongs to this
+            // task.
             let shards = &requests.shards;
             if !(request.method() == Method::GET
                 || shards.may_write()

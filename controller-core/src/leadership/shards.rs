@@ -2,7 +2,7 @@
 //!
 //! An object belongs to the shard that its UID hashes to, and each shard has its own Lease. All replicas keep mirrors of all objects; work
 //! on an object begins with [`Shards::enter`], which fails if another replica holds the shard. Every write during that work is checked
-//! against the term in which the work began. See [`Turn::run`].
+//! against the term in which the work began. See [`ShardPass::run`].
 
 use std::{
     collections::BTreeMap,
@@ -159,7 +159,7 @@ impl Shards {
         })
     }
 
-    /// Returns the epoch of writes that the caller makes now. 0: no writes are allowed.
+    /// Returns the epoch in which the caller may write now. 0: no writes are allowed.
     pub(crate) fn epoch(&self) -> u64 {
         HERE.try_with(ShardPass::epoch).unwrap_or_else(|_outside| match self.0.terms.as_slice() {
             [only] => only.epoch(),
@@ -185,8 +185,8 @@ impl Shards {
         select_all(self.0.terms.iter().map(|term| Box::pin(term.begins()))).await;
     }
 
-    /// With a single shard, waits until its term has begun and another process may have written since; this process must end then. With
-    /// several shards, never returns, since each of them may be lost and acquired again.
+    /// With a single shard, waits until another process may have written after the term of this process began; this process must end then.
+    /// With several shards, never returns, because each shard may be lost and acquired again.
     pub(crate) async fn is_lost(&self) -> anyhow::Error {
         match self.0.terms.as_slice() {
             [only] => only.is_lost().await,
@@ -194,8 +194,8 @@ impl Shards {
         }
     }
 
-    /// Checks whether a standby is ready: it must know the holder of at least one Lease. It need not know all, since fewer replicas than
-    /// shards leave some Leases without a holder.
+    /// Checks whether a standby is ready: it must know the holder of at least one Lease. The standby need not know all holders, because
+    /// some Leases may have no holder.
     pub(crate) fn standby_readiness(&self) -> Result<(), String> {
         let standings = self.0.terms.iter().map(Term::standby_readiness);
         standings.reduce(Result::or).unwrap_or(Ok(()))
@@ -225,8 +225,8 @@ impl ShardPass {
         self.shard
     }
 
-    /// Returns the epoch of the first term since which this process has held the shard without interruption. If it differs from an earlier
-    /// pass's, another replica may have worked in the shard, so state from that pass is invalid.
+    /// Returns the epoch of the first term since which this process has held the shard without interruption. If this epoch differs from
+    /// that of an earlier pass, another replica may have worked in the shard, so any state that was kept from the earlier pass is invalid.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since
@@ -275,9 +275,9 @@ impl ShardPass {
 pub enum Share {
     /// The process holds the same shards, or none, which may be temporary.
     Same,
-    /// The process holds fewer shards, or regained some that no other process has held in between.
+    /// The process holds fewer shards, or regained shards that no other process has held in between.
     Other,
-    /// The process holds some shards in which another replica may have worked before.
+    /// The process acquired shards in which another replica may have worked before.
     Regained,
 }
 
@@ -314,7 +314,7 @@ impl Holdings {
 #[derive(Debug)]
 pub struct Gains {
     shards: Shards,
-    /// The epoch of each shard at the last check.
+    /// For each shard that this process held at the last check: its epoch, and the epoch since which no other process has held it.
     seen: Vec<Option<(u64, u64)>>,
 }
 
@@ -342,8 +342,8 @@ impl Gains {
     }
 }
 
-/// The hash must not differ between versions of this program or between replicas. Source: the Internet draft draft-eastlake-fnv, FNV-1a
-/// with 64 bits.
+/// Hashes a UID. The hash must not differ between versions of this program or between replicas. Source: the Internet draft
+/// draft-eastlake-fnv, FNV-1a with 64 bits.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -60,8 +60,8 @@ impl Term {
     /// Creates the term of a process without an election. Its epoch is the next second of the clock, and the term begins with that second.
     /// So a process that starts after another one has written has a greater epoch, unless the clock is set back.
     ///
-    /// The unit is a second: a finer unit would exceed the epochs of an election, and no process with `--leader-elect` could succeed this
-    /// process.
+    /// The unit is a second, as in an election. A finer unit would give greater epochs than any election, and no process with
+    /// `--leader-elect` could take over from this process.
     #[must_use]
     pub fn of_one_process(clock: &Clock, cluster_id: &str) -> Self {
         let namespace = ObjectReference {
@@ -191,7 +191,7 @@ impl Term {
         if self.is_running() { Ok(()) } else { Err("the Lease could not be renewed in time".to_owned()) }
     }
 
-    /// Checks liveness. A Lease that cannot be renewed is not a reason to restart. A hanging election is a reason, since it would never
+    /// Checks liveness. A Lease that cannot be renewed is not a reason to restart. A hanging election is a reason, because it would never
     /// renew the Lease.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
@@ -216,7 +216,7 @@ impl Term {
         }
     }
 
-    /// Waits until the term has begun and another process may have written since. This process must end then.
+    /// Waits until another process may have written after the term of this process began. This process must end then.
     pub(crate) async fn is_lost(&self) -> anyhow::Error {
         let Kind::Elected(it) = &self.0 else { return std::future::pending().await };
         let holder = it.wait_for_another().await;
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(term.liveness(), Err("the election has not made progress for 31 s".to_owned()));
     }
 
-    /// A leader in this term, which has led without interruption since the other term.
+    /// A leader in the term `epoch` that has led without interruption since the term `since`.
     fn leads(epoch: u64, since: u64) -> Leadership {
         Leadership::Leader { valid_until: Instant::now() + TEN, epoch, since, uid: Arc::from("u") }
     }

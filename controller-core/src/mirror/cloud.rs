@@ -1,7 +1,7 @@
 //! Follows a watch on the adapter.
 //!
 //! The protocol is a pure state machine in `protocol`. `sources` defines the three watches of the contract. This module handles the stream.
-//! The absence of an item in the mirror does not prove that it is gone.
+//! The absence of an item in the mirror does not prove that the item is gone.
 
 mod protocol;
 mod sources;
@@ -25,11 +25,11 @@ use crate::{
     outage::Outage,
 };
 
-/// Time without messages after which the connection is dead. Bookmarks come at least every 30 s, so three of them were missed then.
+/// Time without messages after which the connection is dead. Bookmarks arrive at least every 30 s, so three bookmarks are missing then.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Number of consecutive short-lived watches that count as an outage. A single broken watch does not, since the adapter may be in the
-/// process of being replaced. An attempt that fails slowly has delivered nothing.
+/// Number of consecutive short-lived watches that count as an outage. A single broken watch does not count, because the adapter may be in
+/// the process of being replaced. An attempt that fails slowly has delivered nothing.
 const SHORT_LIVED: u32 = 3;
 /// Lifetime of a watch that resets the count.
 const STEADY: Duration = Duration::from_secs(10);

@@ -21,7 +21,8 @@ const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
 /// The API server ends a watch after this many seconds; the next watch resumes with one request. kube replaces a watch that is silent for 5
 /// s longer, so that a connection dropped without a reset is noticed after 35 s. kube's default is 290.
 const WATCH_SECONDS: u32 = 30;
-/// The API server ends a stream that begins with the listing after this many seconds. The listing takes longer than a watch.
+/// The API server ends a stream that begins with the listing after this many seconds. The limit is longer than that of a watch, because the
+/// listing takes time.
 const LONG_STREAM_SECONDS: u32 = 290;
 /// Objects per page. A page is held both as bytes and decoded: kubectl's page size, 500 nodes of 13 kB, would take 20 MB for a moment.
 const PAGE: u32 = 100;

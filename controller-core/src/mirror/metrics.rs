@@ -12,7 +12,7 @@ use super::Mirror;
 use crate::metrics::Registry;
 
 /// Registers `mirror_objects`, `mirror_synced`, `mirror_connected` and `mirror_age_seconds` for all mirrors of a controller, distinguished
-/// by the label `mirror`. Call this function once, since a page may contain a name only once.
+/// by the label `mirror`. Call this function only once, because the metrics page must not contain a name twice.
 pub fn register(registry: &mut Registry, mirrors: impl IntoIterator<Item = Box<dyn Measured>>) {
     let mirrors = mirrors.into_iter().collect();
     registry.sub_registry_with_prefix("mirror").register_collector(Box::new(Gauges(mirrors)));

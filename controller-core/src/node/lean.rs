@@ -1,5 +1,5 @@
-//! Decodes Nodes of a watch with only the fields that controllers read. Images, managed fields and most other fields make up the greater
-//! part of a Node, and thousands of Nodes arrive at once.
+//! Decodes Nodes of a watch with only the fields that controllers read. All other fields, such as images and managed fields, make up the
+//! greater part of a Node, and thousands of Nodes arrive at once.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -42,7 +42,7 @@ impl<K> Lane<K> {
         self.flows.get(namespace)?.keys.first_key_value().map(|(_place, key)| key)
     }
 
-    /// Adds a key that does not wait here yet, and returns its place.
+    /// Adds a key that is not in this lane yet, and returns its place.
     pub(super) fn push(&mut self, namespace: &str, key: K) -> u64 {
         let place = self.give();
         match self.flows.get_mut(namespace) {
@@ -56,7 +56,7 @@ impl<K> Lane<K> {
         place
     }
 
-    /// Takes the next key. Its namespace then gets its turn after all others.
+    /// Takes the next key. All other waiting namespaces are then served before the namespace of this key.
     pub(super) fn pop(&mut self) -> Option<K> {
         let (_turn, namespace) = self.round.pop_first()?;
         let turn = self.give();

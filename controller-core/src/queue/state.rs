@@ -25,12 +25,12 @@ pub(super) struct State<K> {
     ready: Lane<K>,
     /// Keys that were added together with all keys, and not individually since.
     all: Lane<K>,
-    /// Turns since a key from `with_all` was served.
+    /// Number of turns since a key from `all` was served.
     turns: u32,
     /// The keys in both lanes.
     added: BTreeMap<K, Waiting>,
     running: BTreeMap<K, Instant>,
-    /// Keys that were added while they were running. They become ready when that run ends.
+    /// Keys that were added while they were running. Such a key becomes ready when its reconcile ends.
     dirty: BTreeSet<K>,
     delayed: BTreeMap<K, (Instant, Trigger)>,
     /// The delayed keys by time.
@@ -64,7 +64,7 @@ pub(super) struct Taken<K> {
     pub(super) trigger: Trigger,
 }
 
-/// Why a key is reconciled. If there are several reasons, the first of these.
+/// Why a key is reconciled. If several variants apply, the first of them in this order is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// A mirror changed.
@@ -92,7 +92,8 @@ impl Trigger {
     }
 }
 
-/// This function never overflows: a panic between two changes of the maps would lose the key.
+/// Returns the time after a delay. This function never panics on overflow, because a panic between two changes of the maps would lose the
+/// key.
 pub(super) fn after(now: Instant, delay: Duration) -> Instant {
     now.checked_add(delay.min(LONGEST_DELAY)).unwrap_or(now)
 }
@@ -124,7 +125,7 @@ impl<K: Ord + Clone> State<K> {
         self.queue(key, now, Trigger::All);
     }
 
-    /// Counts only additions that change something, as client-go's queues do.
+    /// Adds a key to a lane. Only additions that change something are counted, as in client-go's queues.
     fn queue(&mut self, key: K, now: Instant, trigger: Trigger) {
         self.cancel_timer(&key);
         if trigger != Trigger::All
@@ -152,8 +153,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.insert(key, Waiting { since, trigger, place });
     }
 
-    /// Returns the lane that is served next: usually individually added keys, and from time to time a key that was added together with all
-    /// keys.
+    /// Takes the key to serve next: usually an individually added key, and from time to time a key that was added together with all keys.
     fn next(&mut self) -> Option<K> {
         let of_all = self.ready.is_empty() || self.turns + 1 >= SHARE_OF_ALL;
         if of_all && let Some(key) = self.all.pop() {
@@ -269,7 +269,7 @@ impl<K: Ord + Clone> State<K> {
         self.added.is_empty() && self.running.is_empty()
     }
 
-    /// Returns the running keys, and since when they run.
+    /// Returns since when each running key has run.
     pub(super) fn running(&self) -> impl Iterator<Item = Instant> + '_ {
         self.running.values().copied()
     }

@@ -1,5 +1,5 @@
-//! Stores the part of the cloud in which this controller works on the Lease of the first shard, and emits an Event when the adapter works
-//! in another part.
+//! Stores on the Lease of the first shard in which part of the cloud (the scope) this controller works, and emits an Event when the adapter
+//! works in another part.
 
 use std::{convert::Infallible, fmt, time::Duration};
 
@@ -38,8 +38,8 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Blocks changes in the cloud until the scope was compared with the scope on the Lease. Without a Lease, the scope is kept in memory
-    /// only.
+    /// Blocks changes in the cloud until the adapter's scope was compared with the scope on the Lease. Without a Lease, the scope is kept
+    /// in memory only.
     pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
         if let Some(lease) = shards.lease() {
             guard.is_kept();

@@ -65,7 +65,7 @@ pub enum Violation {
     Checksum,
 }
 
-/// The effects of one event.
+/// The effects of one event on the mirror.
 #[derive(Debug)]
 pub(super) struct Effects<T> {
     pub(super) changes: Vec<Change<String, T>>,
@@ -94,7 +94,7 @@ pub(super) struct Protocol<T> {
     token: String,
     /// Fingerprint of the scope of the current content.
     scope: Option<String>,
-    /// Whether changes may be applied to the current content, because no event was missed since.
+    /// Whether changes may be applied to the current content: no event was missed after the listing.
     live: bool,
 }
 
@@ -182,7 +182,7 @@ impl<T: PartialEq> Protocol<T> {
         Ok(Effects { changes, alive: true, observed, synced: true, moved })
     }
 
-    /// A single change does not show how old the other items are.
+    /// Applies one change. The time of observation stays, because a single change does not show how old the other items are.
     fn change(
         &mut self,
         event: &'static str,
