@@ -79,8 +79,8 @@ async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: O
     }
 }
 
-/// Returns when another replica has replaced this one although this one has not reported that it stopped serving. Then this replica is
-/// gone, and its connection hangs.
+/// Waits until another replica serves although the called replica has not reported that it stopped serving. The called replica is gone
+/// then, and its connection hangs.
 async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
     let mut state = table.watch();
     if state.wait_for(|state| state.has_replaced(pick, tried)).await.is_err() {
@@ -94,14 +94,14 @@ struct Search<'a> {
     table: &'a Table,
     patience: Duration,
     deadline: Option<Instant>,
-    /// Time at which the search gives up. `None`: it has not had to wait for a replica yet.
+    /// Time at which the search gives up. `None`: the search has not had to wait for a replica yet.
     give_up: Option<Instant>,
     pause: Duration,
     tried: Tried,
     /// Whether a connection broke during the call.
     broken: bool,
-    /// The answer to return if no replica gives a better one: the first failure after which the call may have been carried out, or else the
-    /// last failure.
+    /// The answer to return if no replica gives a better answer: the first failure after which the call may have been carried out, or else
+    /// the last failure.
     answer: Option<Answer>,
 }
 

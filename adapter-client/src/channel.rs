@@ -39,7 +39,7 @@ pub struct AdapterChannel {
     table: Table,
     patience: Duration,
     repeats: bool,
-    /// The task that updates the table. It is aborted when the last clone is dropped.
+    /// The tasks that update the table. They are aborted when the last clone is dropped.
     _tasks: Arc<JoinSet<()>>,
 }
 
@@ -62,14 +62,14 @@ impl Connection {
         &self.target
     }
 
-    /// Like [`Connection::open`], but uses `resolver` for names of `dns:///`.
+    /// Returns a connection that uses `resolver` for names of `dns:///`.
     #[must_use]
     pub fn resolving(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// Like [`Self::open`], with the API server client that watches EndpointSlices for `kubernetes:///`.
+    /// Returns a connection that uses this client of the API server to watch EndpointSlices for `kubernetes:///`.
     #[cfg(feature = "kubernetes")]
     #[must_use]
     pub fn through(mut self, kube: kube::Client) -> Self {
@@ -153,8 +153,8 @@ impl AdapterChannel {
         Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
-    /// Like [`Connection::open`], but calls are never repeated: if a connection is closed, the caller gets the error. Used to test how an adapter
-    /// closes connections.
+    /// Returns a channel that never repeats calls: if a connection is closed, the caller gets the error. Used to test how an adapter closes
+    /// connections.
     #[must_use]
     pub fn without_repetition(self) -> Self {
         Self { repeats: false, ..self }

@@ -1,4 +1,4 @@
-//! Explains to users why a call got no answer. Below gRPC there are few causes; the library's own error is logged.
+//! Explains to users why a call got no answer. There are few causes below gRPC. The library's own error is only logged.
 
 use std::{
     error::Error,
@@ -18,7 +18,7 @@ pub(crate) struct Replaced;
 
 /// Returns why there was no answer. Returns `None` if there was an answer, or if the deadline of the call had passed.
 ///
-/// A status that was received has no cause; a status that the client created has one.
+/// A received status has no source error; a status that the client created for a failure has a source error.
 #[must_use]
 pub fn unanswered(status: &Status) -> Option<String> {
     let error = status.source()?;

@@ -1,4 +1,4 @@
-//! Client of a cloud adapter. From the values of flags it builds a channel for tonic's generated clients.
+//! Client of a cloud adapter. Builds a channel for tonic's generated clients from the values of flags.
 //!
 //! In reading order:
 //!
@@ -6,20 +6,20 @@
 //! - [`Security`]: TLS, the server's name, the caller's token or certificate. Files are reloaded when they change.
 //! - [`Connection`] and [`AdapterChannel`]: the connection, before and after it is opened.
 //! - `discovery`: finds the replicas. `replicas`: finds the replica that serves, with `grpc.health.v1`. `call`: makes one call, and repeats
-//!   it on another replica if the first replica did not, or may not have, carried it out.
+//!   the call on another replica if the first replica did not carry the call out, or if this is unknown.
 //!
 //! # Repeated calls
 //! All calls of the contract may be repeated: reads change nothing; Ensure, Delete, ApplyRoutes and PutBackendSet state the desired result,
 //! not an action; and a fence admits the same number again. So within its deadline, a call is repeated on another replica
 //!
-//! - if it was certainly not carried out: the connection failed, the stream was refused, or the answer is `NOT_LEADER`, `STARTING` or
+//! - if the call was certainly not carried out: the connection failed, the stream was refused, or the answer is `NOT_LEADER`, `STARTING` or
 //!   `DRAINING`;
-//! - if it may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by now and
-//!   the called one has not responded, for example because its machine is gone.
+//! - if the call may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by
+//!   now and the called replica has not responded, for example because its machine is gone.
 //!
-//! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the caller
-//! gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until it has
-//! started; afterwards its reader must open it again. Calls of services outside the contract are never repeated.
+//! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the
+//! caller gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until
+//! it has started; afterwards its reader must open it again. Calls of services outside the contract are never repeated.
 
 mod call;
 mod channel;

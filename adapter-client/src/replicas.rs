@@ -86,19 +86,20 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns the best replica that was not tried yet: the one that began to serve last, or else one that does not report its health.
+    /// Returns the best replica that was not tried yet: the replica that began to serve last, or else a replica that does not report its
+    /// health.
     pub(crate) fn pick(&self, tried: &Tried) -> Option<Pick> {
         let ranked = self.replicas.iter().filter_map(|(address, replica)| {
             let rank = replica.rank()?;
             (tried.get(address) != Some(&rank)).then_some((rank, address, replica))
         });
-        // Returns the first of several equal ones.
+        // If several ranks are equal, this returns the replica with the first address.
         let (rank, address, replica) = ranked.rev().max_by_key(|(rank, ..)| *rank)?;
         Some(Pick { address: address.clone(), rank, line: replica.line.clone() })
     }
 
-    /// Whether a better replica appeared before this one responded. A replica that reports that it does not serve is still reachable and
-    /// will answer the call.
+    /// Whether a better replica appeared while the called replica has not responded. False if the called replica reports that it does not
+    /// serve: such a replica is reachable and will answer the call.
     pub(crate) fn has_replaced(&self, pick: &Pick, tried: &Tried) -> bool {
         let there = self.replicas.get(&pick.address).is_some_and(|it| it.health == Health::Standby);
         let better = |best: Pick| best.address != pick.address && best.rank > pick.rank;

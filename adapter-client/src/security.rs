@@ -1,7 +1,7 @@
 //! Security of a connection: reads the files and the server name, and validates them before connecting.
 //!
-//! Files are read again while the process runs: the CA and the client certificate for each new connection, the token if it was read more
-//! than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names its flag.
+//! Files are read again while the process runs: the CA and the client certificate for each new connection, the token for each call if the
+//! last read was more than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names its flag.
 
 mod tls;
 mod token;
@@ -193,7 +193,7 @@ impl Security {
     }
 }
 
-/// Whether traffic to the target could be read by others.
+/// Whether traffic to the target leaves this machine, so that other machines could read it.
 fn leaves_machine(target: &Target) -> bool {
     let leaves = |host: &HostPort| {
         let loopback = host.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());

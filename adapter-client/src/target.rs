@@ -222,7 +222,8 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Parses the part after the scheme. It must not name a DNS server, because the system resolver is used.
+/// Parses the part after the scheme. The part before the third slash must be empty: it would name a DNS server, but the system resolver is
+/// used.
 fn after_slashes<'a>(rest: &'a str, fix: &'static str) -> Result<&'a str, TargetError> {
     rest.strip_prefix("///").ok_or_else(|| error("three slashes must follow the scheme", fix))
 }

@@ -97,7 +97,7 @@ struct Inner<K> {
     name: &'static str,
     backoff: Backoff,
     state: Mutex<State<K>>,
-    /// Notified when a key is added. Only one task waits for this notification: the loop in [`Queue::run`].
+    /// Notified when keys or due times change. Only one task waits for this notification: the loop in [`Queue::run`].
     changed: Notify,
     metrics: Metrics,
 }

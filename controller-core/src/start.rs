@@ -209,8 +209,7 @@ impl Process {
             let serve = || pages::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
-        // With a single shard, the Lease is released last, because some work is not done within a
-        // [`ShardPass`](crate::leadership::ShardPass).
+        // With a single shard, the Lease is released last, because some work is not done within a `ShardPass`.
         let mut alone = None;
         let work = work(&shards, &stop, &health, self.tasks, &mut alone);
         let ended = tokio::select! {

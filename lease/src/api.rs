@@ -50,7 +50,7 @@ impl From<kube::Error> for Error {
     }
 }
 
-/// Reports the changes of the Lease; `None` means that it was deleted. Ends with the connection.
+/// A stream of the changes of the Lease; `None` means that the Lease was deleted. The stream ends with the connection.
 pub(crate) type Changes = BoxStream<'static, Option<Record>>;
 
 /// Client for one Lease.
@@ -70,7 +70,7 @@ impl LeaseApi {
         }
     }
 
-    /// Reads the Lease. Returns `None` if it does not exist.
+    /// Reads the Lease. Returns `None` if the Lease does not exist.
     pub(crate) async fn get(&self) -> Result<Option<Record>, Error> {
         Ok(self.within(self.api.get_opt(&self.name)).await?.map(Record::from))
     }

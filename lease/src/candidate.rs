@@ -1,11 +1,12 @@
 //! State machine of a candidate. Its pure functions derive the next step from observations, results of requests and the time.
 //!
 //! At most one process relies on a lease: other candidates observe a change made at time `w` no earlier than `w`, and take the lease only
-//! if it then stays unchanged for its duration. The holder started that write no later than `w`, and relies on the lease for less than the
-//! duration. A write succeeds only on the version that its writer observed, so one of two concurrent writes is refused.
+//! if the Lease then stays unchanged for the lease duration. The holder started the write of that change no later than `w`, and relies on
+//! the lease for less than the duration. A write succeeds only on the version that its writer observed, so one of two concurrent writes is
+//! refused.
 //!
 //! A Lease that is missing, or that another client emptied, does not show whether a process still relies on it, so candidates wait as long
-//! as for a held one. Only a Lease that was released, or never held, can be taken at once.
+//! as for a held Lease. Only a Lease that was released, or never held, can be taken at once.
 
 use tokio::time::Instant;
 
@@ -174,7 +175,7 @@ impl Candidate {
         }
     }
 
-    /// Records that the Lease was read or changed; `None`: it does not exist.
+    /// Records that the Lease was read or changed. `None`: the Lease does not exist.
     pub fn saw(&mut self, now: Instant, record: Option<Record>) {
         self.next_read = now + self.timing.retry;
         // While this process may rely on the lease, no other process does.
@@ -241,7 +242,8 @@ impl Candidate {
         }
     }
 
-    /// A missing Lease has no version. So an old observation does not show whether another client created and deleted the Lease since.
+    /// A missing Lease has no version. So an old observation does not show whether another client has created and deleted the Lease since
+    /// then. Returns the time from which an observation of a missing Lease is too old.
     fn unseen_from(&self, seen: &Seen) -> Instant {
         seen.at + self.timing.renew_deadline
     }

@@ -30,11 +30,11 @@ pub struct Elector {
     /// Limits attempts to open a watch to one per read, since opening a watch again is not urgent.
     may_watch: bool,
     /// Wall-clock time for the Lease and for epochs: the time at start plus the time elapsed since. This time never stops or jumps back, so
-    /// a renewal always changes the Lease.
+    /// each renewal changes the Lease.
     wall: (Timestamp, Instant),
     /// The last failure that was logged.
     trouble: Option<String>,
-    /// The part of this Lease in sharing, if the process shares several Leases with other replicas.
+    /// The seat's part in dividing the Leases, if the process shares several Leases with other replicas.
     member: Option<Member>,
 }
 
@@ -91,7 +91,7 @@ impl Elector {
 
     /// Takes part in the election until `stop` is cancelled. Then releases the lease if this process holds it.
     ///
-    /// Cost: one request every two seconds, and one watch while another process leads.
+    /// Cost: one request per [`Timing::retry`](crate::Timing::retry), and one watch while another process leads.
     pub async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let now = Instant::now();
@@ -326,7 +326,7 @@ impl Elector {
         });
     }
 
-    /// Logs a failure, unless it is the same as the last one that was logged.
+    /// Logs a failure, unless its text equals that of the last logged failure.
     fn failed(&mut self, call: &'static str, error: &Error) {
         let text = error.to_string();
         if self.trouble.as_ref() == Some(&text) {

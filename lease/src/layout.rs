@@ -1,9 +1,9 @@
 //! The division of the work into shards, and the conditions for a change of that division.
 //!
 //! Two divisions are never in force at the same time. The Lease of the first shard states the division. A process that takes the Lease of
-//! another shard reads the first one afterwards, before it works. A process that writes a new division into the first Lease has observed
-//! all Leases free at once, and reads the others again before it works. So at least one of two such processes observes the other. A process
-//! whose Lease was observed free no longer relies on that Lease, and must acquire it again.
+//! another shard then reads the first Lease before it works. A process that writes a new division into the first Lease has observed that
+//! all Leases are free at the same time, and reads the other Leases again before it works. So at least one of two such processes observes
+//! the other. A process whose Lease was observed free no longer relies on that Lease, and must acquire it again.
 
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ impl Division {
     }
 
     /// Returns the number of Leases that belong to the division. Processes that divide the work always write the division into the second
-    /// Lease, too, so that it is still stated there if the first Lease has lost it.
+    /// Lease, too, so that the division is still known if the first Lease has lost its annotations.
     fn extent(self) -> u16 {
         match self {
             Self::Unknown => 1,
@@ -59,7 +59,7 @@ impl Division {
     }
 }
 
-/// The result of a read or of a successful write. Unlike a watch event, it shows the state at `started` or later.
+/// The result of a read or of a successful write. Unlike a watch event, this result shows the state at `started` or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastRead {
     pub(crate) started: Instant,
@@ -148,8 +148,8 @@ impl LeaseState {
     }
 }
 
-/// The terms of the first shard's Lease in which the division is known to be this one. While this process holds the first shard, no other
-/// process changes the division; otherwise a read that started at `since` or later is required.
+/// Returns the terms of the first shard's Lease in which this division is known to be in force. While this process holds the first shard,
+/// no other process changes the division; otherwise a read that started at `since` or later is required.
 pub(crate) fn confirmed_in(mine: u16, first: &LeaseState, since: Instant, now: Instant) -> Option<Run> {
     if first.until.is_some_and(|until| now < until) && first.division.is_settled(mine) {
         return Some(first.run);
@@ -166,11 +166,11 @@ pub(crate) fn extent(mine: u16, leases: &[LeaseState]) -> u16 {
 /// Whether and how the first Lease may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Take it like any other Lease, because it already states the right division.
+    /// Take the first Lease like any other Lease, because it already states this division.
     Ours,
-    /// Take it with a new division, and record that up to this many Leases of another division may still be held.
+    /// Take the first Lease with a new division, and record that up to this many Leases of another division may still be held.
     New { before: Option<u16> },
-    /// Do not take it yet: another division is in force.
+    /// Do not take the first Lease yet: another division may be in force.
     No,
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn opening(mine: u16, leases: &[LeaseState], now: Instant) -> Opening
     let all = leases.iter().take(extent.into());
     let known = all.clone().count() == usize::from(extent);
     let fresh = first.division == Division::Fresh;
-    // The chart creates only the first Lease. If the first one is missing, too, its own waiting time applies.
+    // The chart creates only the first Lease. If the first Lease is missing, too, its own waiting time applies.
     let new = |lease: &LeaseState| fresh && !first.missing && lease.was_never_made();
     let clear = |lease: &LeaseState| lease.is_clear(mine, now) || new(lease);
     if !known || !first.view.is_free(now) || !all.clone().all(clear) {

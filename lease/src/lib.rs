@@ -1,9 +1,10 @@
-//! Leader election with one Lease of `coordination.k8s.io`: shows which process leads, in which term, and until when it may rely on the
-//! lease.
+//! Leader election with one Lease of `coordination.k8s.io`: shows which process leads, in which term, and until when the leader may rely on
+//! the lease.
 //!
-//! - A leader relies on the lease for six seconds after the *start* of its last successful renewal ([`Timing::renew_deadline`]); no other
-//!   process takes a held lease unless it has observed it unchanged for ten seconds ([`Timing::duration`]). Each side measures with its own
-//!   clock, so clocks may differ by any amount as long as they advance. Code that acts as leader checks `valid_until` itself.
+//! - A leader relies on the lease for [`Timing::renew_deadline`] (default: six seconds) after the *start* of its last successful renewal.
+//!   Another process takes a held lease only after it has observed the Lease unchanged for [`Timing::duration`] (default: ten seconds).
+//!   Each side measures with its own clock, so clocks may differ by any amount as long as they advance. Code that acts as leader checks
+//!   `valid_until` itself.
 //! - The epoch of a term is the second of its `acquireTime`. It is higher than the epochs of all earlier terms, even if the Lease was
 //!   recreated or restored ([`Record::epoch`]).
 //! - A process that shuts down releases its lease, and a standby that watches the Lease takes it at once. A Lease that is missing, or was
@@ -13,8 +14,8 @@
 //! Lease, and `create` to create a missing one. No other client may write the record: a client that releases a Lease in the name of a live
 //! leader causes two leaders for a moment.
 //!
-//! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of them, and provides a
-//! [`Seat`] for each shard, which shows what the process may do there.
+//! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of the shards, and
+//! provides a [`Seat`] for each shard, which shows what the process may do there.
 
 mod api;
 mod candidate;

@@ -1,4 +1,5 @@
-//! The part of one seat in sharing: derives what the seat's candidate must do from the observations of all seats of this process.
+//! The part of one seat in dividing the Leases between replicas: derives the next action of the seat's candidate from the observations of
+//! all seats of this process. A seat is a shard with its Lease.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ pub(crate) struct Table {
     timing: Timing,
     /// Number of shards into which this process divides the work.
     pub(crate) shards: u16,
-    /// All Leases of this division, and further ones of another division.
+    /// All Leases of this division, and further Leases that belong only to another division.
     pub(crate) leases: Vec<LeaseState>,
     refused: BTreeMap<String, Instant>,
     began: Instant,
@@ -103,7 +104,7 @@ impl Table {
         self.division().is_settled(self.shards)
     }
 
-    /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the others only briefly.
+    /// Whether enough is known to compute fair shares. A Lease that cannot be read delays the other Leases only briefly.
     fn is_ready(&self, now: Instant) -> bool {
         let seen = |lease: &LeaseState| lease.view.free_from.is_some();
         now >= self.began + self.timing.retry || self.leases.iter().take(self.ours()).all(seen)
@@ -217,13 +218,13 @@ pub(crate) enum Act {
         version: String,
         notes: Notes,
     },
-    /// Release the lease, as no more work may be done.
+    /// Release the lease, because no more work may be done.
     GiveBack {
         why: &'static str,
     },
 }
 
-/// The part of one seat.
+/// The state of one seat of this process.
 #[derive(Debug)]
 pub(crate) struct Member {
     at: usize,

@@ -40,7 +40,7 @@ pub struct Record {
     /// Time of the last renewal, as stated by the holder. Never compared with a clock: only a change of the value matters, because it shows
     /// that the holder is alive.
     pub renewed: Option<Timestamp>,
-    /// Version that a patch requires. It also changes for reasons that do not matter to an election.
+    /// Version that a patch requires. The version also changes for reasons that do not matter to an election.
     pub version: String,
     /// The replica that asks the holder for the Lease, or for which the last holder released the Lease.
     pub wanted_by: Option<String>,
@@ -54,10 +54,10 @@ impl Record {
     /// Identifies the term of the holder; higher than the epoch of any earlier term.
     ///
     /// The second in which the holder acquired the Lease (`acquireTime`), by the holder's clock, or the previous epoch plus one if that is
-    /// higher. While the Lease exists, clocks do not matter: each new holder has observed the previous epoch, and of two that observed the
-    /// same one, one is refused. A Lease that was deleted, restored or replaced has lost its epoch. No process takes such a Lease before
-    /// its duration is over (except one that was never held), so an epoch could repeat or decrease only if the clocks of two machines
-    /// differ by more than that, and only for as long as they differ.
+    /// higher. While the Lease exists, clocks do not matter: each new holder has observed the previous epoch, and if two candidates have
+    /// observed the same epoch, the API server refuses one of them. A Lease that was deleted, restored or replaced has lost its epoch. No
+    /// process takes such a Lease before the lease duration is over (except a Lease that was never held). So an epoch could repeat or
+    /// decrease only while the clocks of two machines differ by more than the lease duration.
     ///
     /// Earlier versions of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
     #[must_use]
@@ -118,22 +118,23 @@ pub(crate) fn shards_in_term(shards: u16, transitions: u32) -> String {
     format!("{shards}@{transitions}")
 }
 
-/// An unreadable value may mean any number, so the maximum is assumed and all possible Leases are observed.
+/// Parses a number of shards. An unreadable value may mean any number, so the maximum is assumed and all possible Leases are observed.
 fn shards(text: &str) -> u16 {
     text.parse().ok().filter(|shards| (1..=MOST_SHARDS).contains(shards)).unwrap_or(MOST_SHARDS)
 }
 
-/// Limited because every replica reads the Lease of each shard.
+/// Maximum number of shards, limited because every replica reads the Lease of each shard.
 pub(crate) const MOST_SHARDS: u16 = 64;
 /// Names the replica that asks for the Lease. The annotation is kept when the Lease is released for that replica, and removed when the
 /// Lease is taken.
 pub(crate) const WANTED_BY: &str = "cloudadapter.dev/wanted-by";
 /// Contains the number of shards, and the `leaseTransitions` of the term in which the annotation was written: `8@5`.
 pub(crate) const SHARDS: &str = "cloudadapter.dev/shards";
-/// Is set on the first shard's Lease until no process can hold a Lease of the former division.
+/// Contains the maximum number of Leases of another division that may still be held. Set on the first shard's Lease until no process can
+/// hold such a Lease.
 pub(crate) const BEFORE: &str = "cloudadapter.dev/shards-before";
 
-/// The name of a shard's Lease, derived from that of the first one.
+/// The name of a shard's Lease, derived from the name of the first shard's Lease.
 pub(crate) fn name_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
 }

@@ -16,7 +16,7 @@ pub enum Leadership {
         epoch: u64,
         /// The epoch of the first of the consecutive terms of this process.
         since: u64,
-        /// The UID of the Lease. Events refer to it.
+        /// The UID of the Lease, for Events about the Lease.
         uid: Arc<str>,
     },
     /// Another process leads, or no process leads.
@@ -55,7 +55,7 @@ impl Seat {
         Self { lease: lease.into(), leadership, beats, gate }
     }
 
-    /// The name of its Lease.
+    /// The name of the shard's Lease.
     #[must_use]
     pub fn lease(&self) -> &str {
         &self.lease
@@ -116,7 +116,7 @@ impl Visit {
     }
 }
 
-/// The current term, by the clock: the epoch of the first of the consecutive terms, and its own epoch.
+/// The current term, by the clock: the epoch of the first of the consecutive terms, and the epoch of the current term.
 fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     match &*leadership.borrow() {
         Leadership::Leader { valid_until, epoch, since, .. } if Instant::now() < *valid_until => {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Maximum length. Users read identities, and standbys find the leader's address in them.
+/// Maximum length of an identity. Users read identities, and standbys find the leader's address in them.
 const IDENTITY_MAX: usize = 256;
-/// Maximum length. Source: RFC 1123, as applied by Kubernetes to names and namespaces.
+/// Maximum lengths of names and namespaces. Source: RFC 1123, as applied by Kubernetes.
 const NAME_MAX: usize = 253;
 const NAMESPACE_MAX: usize = 63;
 
@@ -94,7 +94,7 @@ impl Settings {
 }
 
 impl Timing {
-    /// The factor of 1.2 is the jitter of client-go. Source: client-go, leaderelection.go, `NewLeaderElector`.
+    /// Validates the durations. The factor of 1.2 is the jitter of client-go. Source: client-go, leaderelection.go, `NewLeaderElector`.
     fn check(&self) -> Result<(), SettingsError> {
         let wrong = |field, fix: String| Err(SettingsError { field, fix });
         if self.retry.is_zero() || self.retry * 6 / 5 >= self.renew_deadline {

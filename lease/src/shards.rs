@@ -78,11 +78,11 @@ impl ShardElector {
         wall.checked_add(now.duration_since(since)).unwrap_or(wall)
     }
 
-    /// Takes part in the elections until `leaving` is cancelled. From then on this process takes no Lease and its seats admit no work; each
-    /// Lease is released as soon as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are released at
-    /// once.
+    /// Takes part in the elections until `leaving` is cancelled. From then on this process takes no Lease, and its seats admit no work.
+    /// Each Lease is released as soon as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are
+    /// released at once.
     ///
-    /// Cost: that of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a seat.
+    /// Cost: the cost of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a seat.
     pub async fn run(mut self, leaving: CancellationToken, release: CancellationToken) {
         let mut changes = self.board.changes();
         let electors = std::mem::take(&mut self.electors);

@@ -1,8 +1,9 @@
 //! Decides which seats (the shards, each with its Lease) this process takes, asks for and hands over, as a pure function of all observed
-//! seats and the time. The candidate proves whether a seat is free; this module only decides whether to leave a free seat to other replicas.
+//! seats and the time. The candidate proves whether a seat is free; this module only decides whether to leave a free seat to other
+//! replicas.
 //!
-//! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two more
-//! than the receiver, so each move makes the shares more even, and the moves come to an end.
+//! Each replica observes all Leases, so it knows how many each replica holds. A seat moves only from a replica that holds at least two
+//! seats more than the receiver. So each move makes the shares more even, and the number of moves is limited.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ pub(crate) struct Shares<'a> {
 type Counts<'a> = BTreeMap<&'a str, usize>;
 
 impl<'a> Shares<'a> {
-    /// How many seats each known replica holds or is about to get, including this one.
+    /// How many seats each known replica, including this replica, holds or is about to get.
     fn counts(&self, now: Instant) -> Counts<'a> {
         let mut counts = BTreeMap::from([(self.me, 0)]);
         for seat in self.seats.iter().copied() {
@@ -94,7 +95,7 @@ impl<'a> Shares<'a> {
             && seat.free_from.is_some_and(|from| now < from + 2 * self.timing.retry)
     }
 
-    /// All seats, starting at one that depends on the replica's name, so that two replicas rarely compete for the same one.
+    /// All seats, starting at a seat that depends on the replica's name, so that two replicas rarely compete for the same seat.
     fn in_order(&self) -> impl Iterator<Item = (usize, &'a View)> {
         let first = first(self.me, self.seats.len());
         let (before, from) = self.seats.split_at(first);

@@ -1,6 +1,6 @@
 //! Serves metrics, probes and status pages, over plain HTTP or TLS. Any client that reaches the port may read metrics and probes, so the
 //! cost of unknown clients is limited: few connections, each for one request and a short time. If all connections are in use, the oldest is
-//! closed for a new one: a probe takes milliseconds, and no useful connection lasts longer.
+//! closed for a new connection: a probe takes milliseconds, and no useful connection lasts longer.
 //!
 //! [`report`](crate::report) defines the contents of the status pages, and [`Readers`] defines which clients may read them.
 
@@ -92,7 +92,7 @@ struct Open {
 }
 
 impl Open {
-    /// Serves a connection. Closes the oldest one if the maximum is reached.
+    /// Serves a connection. Closes the oldest connection if the maximum is reached.
     async fn admit(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         while self.all.try_join_next().is_some() {}
         self.by_age.retain(|one| !one.is_finished());

@@ -2,7 +2,8 @@
 //! read by users and by `cloudctl`.
 //!
 //! Field names are camelCase and never change their meaning. A reader ignores unknown fields and treats missing fields as empty, so that it
-//! can read the pages of older and newer processes. The pages contain no secrets, because any client that may reach the port can read them.
+//! can read the pages of older and newer processes. The pages contain no secrets, because they may be open to any client that reaches the
+//! port.
 
 mod adapter;
 mod controller;

@@ -42,7 +42,7 @@ pub const TARGET: &str = "trace_span";
 /// Directive for log filters that hides the spans of traces from the context of log lines.
 pub(crate) const NOT_IN_THE_LOG: &str = "trace_span=off";
 
-/// Time limit for sending the remaining spans when the process ends.
+/// Time limit for sending the remaining spans at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
 
 /// The traces of a process.

@@ -16,7 +16,7 @@ use crate::{
 
 /// Interval between lookups.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Minimum interval between lookups, each of which may be triggered by a broken connection.
+/// Minimum interval between lookups, because each broken connection may trigger a lookup.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of a lookup.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -98,7 +98,7 @@ fn addresses(slice: &EndpointSlice, service: &ServicePort) -> BTreeSet<Address> 
     hosts.map(|host| Address::Tcp(HostPort { host: host.clone(), port })).collect()
 }
 
-/// Returns the named port; or else the only port, or the port named `grpc`.
+/// Returns the port that the target names. If the target names no port: the Service's only port, or the port named `grpc`.
 fn port(slice: &EndpointSlice, service: &ServicePort) -> Option<u16> {
     let ports = slice.ports.as_deref().unwrap_or_default();
     let named = |name: &str| ports.iter().find(|port| port.name.as_deref() == Some(name));

@@ -63,7 +63,7 @@ pub(crate) async fn supervise(mut found: watch::Receiver<Found>, secured: Secure
             // Discovery has ended, so the set of replicas no longer changes.
             std::future::pending::<()>().await;
         }
-        // These tasks were aborted.
+        // Removes the results of tasks that were aborted.
         while watchers.try_join_next().is_some() {}
     }
 }
@@ -123,7 +123,8 @@ fn reported_health(status: ServingStatus) -> Health {
     }
 }
 
-/// An adapter without the health service is still called: its answer shows whether it serves, or does not admit this client.
+/// Returns the health of a replica whose watch failed. An adapter without the health service is still called, because its answer shows
+/// whether it serves and admits this client.
 fn health_of_error(status: &Status) -> Health {
     match unanswered(status) {
         Some(why) => Health::Down(why),

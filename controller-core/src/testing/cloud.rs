@@ -81,7 +81,7 @@ pub struct State {
     pub pending: u32,
     /// The retry delay in such answers. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,
-    /// The answer of [`AdapterService`].
+    /// The answer of `GetInfo`.
     pub info: GetInfoResponse,
     /// Calls so far by RPC name.
     pub calls: BTreeMap<&'static str, u32>,
@@ -93,7 +93,7 @@ pub struct State {
     pub under_way: BTreeMap<String, (u32, u32)>,
     /// Errors for the next calls, by RPC.
     pub errors: BTreeMap<&'static str, VecDeque<AdapterError>>,
-    /// Number of dry-run calls so far.
+    /// Dry-run calls so far, as RPC names.
     pub dry_runs: Vec<&'static str>,
     /// Requests so far.
     pub batch_gets: Vec<BatchGetInstancesRequest>,

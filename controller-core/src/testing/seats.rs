@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::leadership::{Shards, Term};
 
-/// The holders of the shards. Cloning gives another handle to the same.
+/// The holders of the shards. Cloning gives another handle to the same state.
 #[derive(Clone, Debug)]
 pub struct Seats(Arc<Inner>);
 

@@ -170,7 +170,7 @@ pub struct VendorWrite {
     pub operation: String,
     /// The object, such as `default/web`.
     pub object: Option<String>,
-    /// The controller that requested it.
+    /// The controller that requested the change.
     pub controller: String,
     /// `ok`, or the error that the vendor returned.
     pub outcome: String,

@@ -46,7 +46,7 @@ pub struct Waiting {
     pub kind: String,
     /// `NAMESPACE/NAME` of a Service, name of a Node.
     pub key: String,
-    /// Since when it is not ready.
+    /// Since when the object is not ready.
     pub since: Option<Timestamp>,
     /// What the object waits for, in the words of the Event. `None`: work is in progress.
     pub waits_for: Option<String>,
@@ -162,8 +162,8 @@ pub enum State {
     Unknown,
 }
 
-/// `GET /plan` of a controller: the changes that it would make now for objects that are not ready, as found by dry runs at the adapter.
-/// Objects are in the order of their keys, at most 100 per page; `GET /plan?after=KEY` returns the next page.
+/// `GET /plan` of a controller: the changes that the controller would make now for objects that are not ready, as found by dry runs at the
+/// adapter. Objects are in the order of their keys, at most 100 per page; `GET /plan?after=KEY` returns the next page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Plans {
@@ -171,10 +171,11 @@ pub struct Plans {
     pub controller: String,
     /// Whether the controller changes nothing: `--dry-run`.
     pub dry_run: bool,
-    /// Number of objects of its shards that were reconciled since the start. Those that are not in `objects` are in sync.
+    /// Number of objects in the shards of this replica that were reconciled since the start. Of these, the objects that are on no page are
+    /// in sync.
     pub looked_at: u64,
-    /// Number of objects of its shards, plus one while not all objects are listed. If this number is higher than `looked_at`, the plans are
-    /// incomplete.
+    /// Number of objects in the shards of this replica, plus one while the listing is incomplete. If this number is higher than
+    /// `looked_at`, the plans are incomplete.
     pub of: u64,
     /// The objects: at most 100.
     pub objects: Vec<Priced>,

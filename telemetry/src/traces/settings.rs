@@ -11,7 +11,7 @@ const PROTOCOL: &str = "http/protobuf";
 const SAMPLERS: [&str; 4] = ["always_on", "always_off", "parentbased_always_on", "parentbased_always_off"];
 /// The samplers that take a ratio in `OTEL_TRACES_SAMPLER_ARG`.
 const SHARED_SAMPLERS: [&str; 2] = ["traceidratio", "parentbased_traceidratio"];
-/// Variables whose values are durations in milliseconds.
+/// Variables whose values are whole numbers: durations in milliseconds, and limits.
 const NUMBERS: [&str; 9] = [
     "OTEL_EXPORTER_OTLP_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
@@ -23,7 +23,7 @@ const NUMBERS: [&str; 9] = [
     "OTEL_SPAN_EVENT_COUNT_LIMIT",
     "OTEL_SPAN_LINK_COUNT_LIMIT",
 ];
-/// Names of variables. The variable for traces takes precedence over the general one.
+/// Names of variables. The variable for traces takes precedence over the general variable.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const LISTS: [&str; 3] =

@@ -26,7 +26,7 @@ pub fn child(span: Span) -> Span {
     span
 }
 
-/// Makes the span a child of the caller's span, which the request headers name. If they name none, the span begins a trace.
+/// Makes the span a child of the caller's span, which the request headers name. If the headers name no span, the new span begins a trace.
 #[must_use]
 pub fn take_over(span: Span, headers: &HeaderMap) -> Span {
     adopt(&span, || TraceContextPropagator::new().extract(&Read(headers)));

@@ -30,7 +30,7 @@ pub(super) struct Connector(Arc<Mutex<Connections>>);
 #[derive(Debug)]
 struct Connections {
     routes: Routes,
-    /// The listener. `None` while the adapter is away.
+    /// Cancelled to cut all connections. `None` while the adapter is away.
     power: Option<CancellationToken>,
     /// Whether the servers' output is held back.
     hangs: Arc<AtomicBool>,

@@ -27,7 +27,7 @@ pub enum Verb {
     Delete,
 }
 
-/// A fault, and the requests to which it applies. It applies to Events only if it names them.
+/// A fault, and the requests to which it applies. A fault applies to requests for Events only if it is limited to `events`.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
@@ -141,7 +141,7 @@ impl Faults {
 #[derive(Default)]
 pub(super) struct Hooks(VecDeque<Hook>);
 
-/// Locks the fake for a change.
+/// A change of the fake's state by another client.
 pub(super) type Hook = Box<dyn FnOnce(&FakeKube) + Send>;
 
 impl Hooks {

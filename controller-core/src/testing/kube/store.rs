@@ -167,7 +167,8 @@ impl Store {
 }
 
 impl Key {
-    /// The separator in a page's token. No name contains an underscore, and a query need not encode the underscore.
+    /// Returns the token of the page after this object. The separator is an underscore, which no name contains and which a query need not
+    /// encode.
     fn token(&self) -> String {
         format!("{}_{}", self.namespace.as_deref().unwrap_or_default(), self.name)
     }
