@@ -22,10 +22,10 @@ const KEEP: Duration = Duration::from_mins(10);
 const RENEW: Duration = Duration::from_mins(5);
 /// Interval after which the controller asks again about instances of another cloud, in case the adapter's region was changed.
 const FOREIGN: Duration = Duration::from_hours(1);
-/// Pause before the controller considers a deleted node again, which may still be in the cache.
+/// How long the controller ignores a deleted node, because the cache may still show the node.
 const LINGER: Duration = Duration::from_mins(1);
-/// Backoff after any other answer. The backoff is reset when the cloud's listing ceases to show the instance, since the answer may have
-/// changed by then.
+/// Backoff after an answer that does not report the instance as gone. The backoff is reset when the cloud's listing ceases to show the
+/// instance, because the next answer may differ.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// A node and its instance. A recreated node of the same name has another UID.
@@ -85,7 +85,7 @@ pub(crate) enum Conclusion {
     Foreign,
     /// The cloud reports that the instance is gone.
     Gone {
-        /// Time of the last such answer.
+        /// Time of the last such answer. An answer that comes too early to confirm an earlier one does not change this time.
         last: Instant,
         /// Time of the observation on the adapter's clock.
         observed: Timestamp,
@@ -106,7 +106,7 @@ struct Case {
     shown: Shown,
     /// Number of consecutive answers without a proof.
     fruitless: u32,
-    /// The cloud did not show the instance, and could not prove that it is gone.
+    /// The cloud did not show the instance, and could not prove that the instance is gone.
     unproven: bool,
 }
 
@@ -124,7 +124,8 @@ impl Ledger {
         Self { confirm_after, cases: BTreeMap::new(), held: BTreeSet::new() }
     }
 
-    /// Drops the state of all other nodes: a node that was ready in between, or whose instance was seen, needs two new answers.
+    /// Keeps the state of these nodes and drops the state of all others: a node that was ready in between, or whose instance was seen,
+    /// needs two new answers.
     pub(crate) fn keep<'a>(&mut self, subjects: impl Iterator<Item = (&'a Subject, Shown)>, now: Instant) {
         let mut before = mem::take(&mut self.cases);
         for (subject, shown) in subjects {
@@ -160,7 +161,7 @@ impl Ledger {
         self.cases.iter().filter(|(_, case)| case.due <= now).map(|(subject, _)| subject.clone()).collect()
     }
 
-    /// Whether the cloud failed to prove the absence of any of these instances: such requests need witnesses.
+    /// Whether the cloud failed to prove the absence of any of these instances. If so, the next request needs witnesses.
     pub(crate) fn lacks_proof(&self, subjects: &[Subject]) -> bool {
         subjects.iter().filter_map(|subject| self.cases.get(subject)).any(|case| case.unproven)
     }
@@ -255,7 +256,7 @@ impl Case {
     }
 }
 
-/// Signs of life, which the caches report as they change, since a pass every few seconds would miss short ones. Clones share the state.
+/// Signs of life. The caches report each change, because a pass every few seconds would miss short signs. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Signs(Arc<Mutex<Ledger>>);
 

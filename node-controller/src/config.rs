@@ -12,7 +12,7 @@ use crate::lifecycle;
 
 /// Minimum for the period flags; a shorter period would only cost CPU time.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
-/// Minimum time between two observations, since observations at the same moment count only once.
+/// Minimum for --node-deletion-confirm-after and --node-deletion-window: two answers at the same moment count as one.
 const SHORTEST_APART: Duration = Duration::from_secs(1);
 
 /// Printed at the end of the help. No line is longer than 76 characters: clap wraps longer lines on a terminal, and a copied command would

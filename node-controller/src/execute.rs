@@ -30,7 +30,7 @@ use crate::{
     plan::{Action, Address, Initialisation, Node, Plan, Withheld},
 };
 
-/// Maximum wait for a permit to write addresses. If every write hangs, the wait must not block the worker for other nodes.
+/// Maximum wait for a permit to write addresses. The limit frees the worker for other nodes while every write hangs.
 const TURN: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
@@ -77,8 +77,9 @@ impl Executor {
         Ok(())
     }
 
-    /// The schema merges addresses by type: in a strategic merge patch, a second address of a type replaces the first, and even with
-    /// `$patch: replace` the API server groups addresses by type. A list in another order would be rewritten in each reconcile.
+    /// Replaces the whole list with a JSON merge patch. The schema merges addresses by type: in a strategic merge patch, a second address
+    /// of a type replaces the first, and even with `$patch: replace` the API server groups addresses by type. A list in another order would
+    /// be rewritten in each reconcile.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
         let Ok(_turn) = timeout(TURN, self.address_permits.acquire()).await else {

@@ -1,8 +1,8 @@
 //! The end of a node: the shutdown taint for instances that are switched off, and the deletion of nodes whose instances are gone.
 //!
-//! Every few seconds the controller checks all nodes that are not ready. The cache suffices for instances that it shows. The controller
-//! asks the cloud about the others with a live request, twice, some time apart, and in one call for all of them. It deletes only nodes
-//! whose instances are gone in both answers, with evidence, within the limit of the deletion brake.
+//! Every few seconds the controller checks all nodes that are not ready. The cache suffices for instances that the cache shows. About all
+//! other instances, the controller asks the cloud twice, some time apart, with one live call for all of them. The controller deletes only
+//! nodes whose instances are gone in both answers, with evidence, within the limit of the deletion brake.
 //!
 //! - [`crate::absence`]: pure; keeps the answers about each instance, and decides whether they prove that the instance is gone.
 //! - [`plan`]: pure; decides which nodes get or lose the taint, and about which nodes the controller asks the cloud.
@@ -62,7 +62,7 @@ use crate::{
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// Number of nodes written at once, so that a hanging write does not block the others.
 const AT_ONCE: usize = 10;
-/// Name of this brake on the status pages.
+/// Name of the deletion brake on the status pages.
 const BRAKE: &str = "node deletions";
 /// Number of witnesses: known instances that are queried together with the instance that the cloud does not show. There are two, since one
 /// of them may be deleted at that moment.
@@ -84,7 +84,7 @@ pub(crate) struct Settings {
 /// The nodes that are not in sync, for the status pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledgers {
-    /// Nodes that may be deleted, and why the others are not.
+    /// Nodes that may be deleted, each with the plan to delete it or the reason why it is not deleted.
     pub(crate) ends: explain::Ledger,
     /// Nodes whose taint would change, in a dry run.
     pub(crate) taints: explain::Ledger,
@@ -151,7 +151,7 @@ struct Lifecycle {
     scheme: Scheme,
     /// The state of each node, including the answers of the cloud.
     signs: Signs,
-    /// Nodes in the shards of other replicas serve only as witnesses.
+    /// The shards of this replica. Nodes in the shards of other replicas serve only as witnesses.
     shards: Shards,
     /// Where a dry run records its plans. `None`: the controller executes its plans.
     dry_run: Option<explain::Ledger>,
@@ -194,8 +194,8 @@ impl Lifecycle {
         self.facts_of(node, instance.as_deref(), decide)
     }
 
-    /// Like [`Self::facts`], but for a node without a provider ID it uses the only instance with the node's name. A name is enough for a
-    /// taint, which can be removed again, but never for a deletion.
+    /// Like [`Self::facts`], but finds the instance of a node without a provider ID by the node's name, if only one instance has that name.
+    /// A name is enough for a taint, which can be removed again, but never for a deletion.
     fn facts_for_the_taint<T>(&self, node: &Node, decide: impl FnOnce(&Facts<'_>) -> T) -> T {
         if node.provider_id.is_some() || node.life.ready == Ready::True {
             return self.facts(node, decide);
@@ -242,7 +242,7 @@ struct Deletions {
     clock: Clock,
     /// The trace of the last request to the cloud.
     asked: Option<Origin>,
-    /// The nodes that may be deleted, and why the others are not, for the status pages.
+    /// The nodes that may be deleted, each with the plan to delete it or the reason why it is not deleted, for the status pages.
     deletions: explain::Ledger,
     /// What the brake holds, for the status pages.
     brakes: explain::Brakes,
@@ -260,8 +260,8 @@ impl Deletions {
         }
     }
 
-    /// Checks all nodes once: asks the cloud about those that are due, and deletes those that are proven to be gone and that the brake
-    /// allows.
+    /// Checks all nodes once: asks the cloud about the nodes that are due, and deletes the nodes whose instances are proven to be gone, as
+    /// far as the brake allows.
     async fn pass(&mut self) {
         let candidates = self.candidates();
         let (asked, unproven) = {

@@ -46,7 +46,7 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(2);
 const CALL: &str = "BatchGetInstances";
 /// Maximum number of references in one call. Source: contract.
 const BATCH: usize = 500;
-/// Time after which an answer expires that its node has not consumed.
+/// Time after which an answer expires if its node has not consumed the answer.
 const KEEP: Duration = Duration::from_mins(1);
 
 /// The answer of the cloud.
@@ -182,8 +182,8 @@ impl Lookup {
     ) -> Option<Duration> {
         self.state().link(&batch);
         let refs = batch.iter().map(|node| reference(node)).collect();
-        // The answer is not older than the call, and so is younger than these nodes: it contains no instance of an earlier node with the
-        // same name.
+        // The answer is not older than the call, and therefore younger than these nodes: the answer contains no instance of an earlier
+        // node with the same name.
         let call = Call::with_priority(Priority::Interactive).no_older_than(Duration::ZERO);
         let answered = match adapter.batch_get_instances(call, refs).await {
             Ok(response) => located(adapter, &batch).await.map(|()| response),

@@ -22,7 +22,7 @@ use prometheus_client::{
 
 use crate::plan::{Node, Refusal};
 
-/// The names and buckets of the first two are those of the former cloud controller manager.
+/// The names and buckets of the first two metrics are those of the former cloud controller manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     taint_removal_delay: Histogram,

@@ -86,8 +86,8 @@ impl Mirrors {
     /// Returns the cached instance of a node.
     ///
     /// The instance is found by provider ID if the node has one, else by name among the instances that are not ending. A name is used only
-    /// if the listing is younger than the node and of this controller's scope: an older listing, or one of another scope, may show another
-    /// instance of that name, and `spec.providerID` cannot be changed.
+    /// if the listing is younger than the node and shows this controller's scope: an older listing, or a listing of another scope, may show
+    /// another instance of that name, and `spec.providerID` cannot be changed.
     ///
     /// This controller has not yet written labels to an uninitialised node, so earlier label values of its instance are forgotten here.
     pub(crate) fn sight(&self, node: &Node) -> Found {
@@ -222,7 +222,7 @@ impl Mirrors {
         {
             self.signs.of_node(&node.uid);
         }
-        // When a node is initialised, by any replica, this controller has not written labels to it yet.
+        // Before a node is initialised, by any replica, this controller has written no labels to the node: earlier values do not count.
         for node in [&change.old, &change.new].into_iter().flatten().filter(|node| node.is_uninitialised()) {
             if let Found::One(instance) = self.find(node) {
                 self.former().remove(&instance.provider_id);
@@ -328,7 +328,7 @@ fn trim_life(node: &core::Node) -> Life {
 }
 
 fn trim_taint(taint: &core::Taint) -> Taint {
-    // Serialised exactly like the API server does, since the patch tests equality with the server's copy.
+    // The time is serialised exactly as by the API server, because the patch tests equality with the server's copy.
     let time = taint.time_added.as_ref().and_then(|time| serde_json::to_value(time).ok());
     Taint {
         key: taint.key.clone(),

@@ -123,9 +123,9 @@ pub(crate) struct Instance {
     pub(crate) provider_id: String,
     /// The name in the cloud, by which a node without a provider ID finds its instance.
     pub(crate) name: String,
-    /// Gone or ending, so that no new node can run on it.
+    /// Whether the instance is gone or ending. No new node can run on such an instance.
     pub(crate) ends: bool,
-    /// Switched off or ended, and not in transition to these states.
+    /// Whether the instance is switched off or has ended; false during the transition to these states.
     pub(crate) stopped: bool,
     /// Addresses with their types, in the order in which a Node lists them.
     pub(crate) addresses: Pairs,
@@ -166,7 +166,7 @@ pub(crate) enum Sighting<'a> {
     },
     /// The adapter is unavailable.
     Away {
-        /// Since when, and the error.
+        /// Since when the adapter is unavailable, and the error.
         link: String,
     },
     /// The adapter works in another scope, where another instance may have the node's name.
@@ -205,7 +205,7 @@ pub(crate) enum Action {
 /// The content of the patch that initialises a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Initialisation {
-    /// Only if the node has none: the field is immutable.
+    /// Set only if the node has no provider ID, because the field is immutable.
     pub(crate) provider_id: Option<String>,
     /// Only the labels that differ.
     pub(crate) labels: BTreeMap<String, String>,

@@ -23,7 +23,7 @@ pub(crate) enum Error {
     /// The whole call failed: the adapter or the cloud behind it is unavailable, throttles, or refuses access.
     #[error("adapter rejected {call}")]
     Adapter { call: &'static str, source: Box<AdapterError> },
-    /// The adapter's scope is unknown or differs from this controller's, so its routes say nothing about this cluster's nodes.
+    /// The adapter's scope is unknown or differs from this controller's, so the adapter's routes say nothing about this cluster's nodes.
     #[error("the routes of this cluster are not known")]
     Elsewhere { source: Box<AdapterError> },
     /// A newer process of route-controller is active, so this process must stop.
@@ -31,7 +31,8 @@ pub(crate) enum Error {
     Superseded { source: Box<AdapterError> },
     #[error("cannot write the conditions of {n_nodes} nodes")]
     Conditions { n_nodes: usize, source: Box<controller_core::kube_api::Error> },
-    /// Routes are still updated, but after a restart this controller would not know which untagged routes the cluster owns.
+    /// The record could not be loaded or stored. Routes are still updated, but after a restart this controller would not know which
+    /// untagged routes the cluster owns.
     #[error("the record of routes could not be {done}")]
     Record { done: &'static str, source: Box<controller_core::kube_api::Error> },
 }
@@ -112,7 +113,7 @@ pub(crate) fn judge_call(error: &AdapterError) -> CallFailure {
     }
 }
 
-/// Classifies the result for one route. `None`: the adapter returned no result for it.
+/// Classifies the result for one route. `None`: the adapter returned no result for the route.
 pub(crate) fn judge_item(result: Option<&RouteResult>) -> Outcome {
     use route_result::Outcome as Answer;
     let Some(result) = result else { return Outcome::Pending { again: None } };

@@ -250,7 +250,7 @@ impl Executor {
     }
 }
 
-/// Logs the outcome of a removal. It has no Event, since the node may be gone.
+/// Logs the outcome of a removal. A removal has no Event, since the node may be gone.
 fn report_removal(removal: &Removal, outcome: &Outcome) {
     let (to, vendor_id) = (removal.to, removal.vendor_id.as_str());
     match outcome {

@@ -10,8 +10,8 @@
 //!
 //! If nothing differs, a pass costs no vendor call and no write, also after a restart.
 //!
-//! Modules in reading order: `config`, the steps `mirror`, `plan`, `execute` and `error`, `reconcile` that runs them, and what is visible
-//! from outside: `events`, `metrics` and `explain`.
+//! Modules in reading order: `config`, the steps `mirror`, `plan`, `execute` and `error`, `reconcile`, which runs the steps, and what is
+//! visible from outside: `events`, `metrics` and `explain`.
 
 mod config;
 mod error;

@@ -33,8 +33,8 @@ pub(crate) struct AllRoutes;
 /// Minimum time between the starts of two passes, so that a hundred nodes that join at once are handled in one batch.
 const GAP: Duration = Duration::from_secs(1);
 
-/// Delay before this controller overwrites the condition of another controller. If the other controller overwrites it again, each of them
-/// writes once in that time. Source: the period of the route controller of k8s.io/cloud-provider.
+/// Delay before this controller overwrites the condition of another controller. If both controllers keep overwriting the condition, each of
+/// them writes once in that time. Source: the period of the route controller of k8s.io/cloud-provider.
 const PEACE: Duration = Duration::from_secs(10);
 
 /// Backoff while the adapter or the API server is unavailable.

@@ -1,7 +1,7 @@
 //! Step 2: compares the routes that the nodes need with those of the cloud. Pure: no I/O, no clock, no randomness.
 //!
-//! The plan ignores earlier attempts: `error::attempts` removes actions that are not due. The plan never removes routes that neither have the owner
-//! tag nor are on record, nor unneeded routes outside of the cluster's CIDRs.
+//! The plan ignores earlier attempts: `error::attempts` removes actions that are not due. The plan never removes two kinds of routes:
+//! routes that neither have the owner tag nor are on record, and unneeded routes outside of the cluster's CIDRs.
 
 pub(crate) mod claims;
 pub(crate) mod condition;
@@ -199,14 +199,15 @@ impl Plan {
 }
 
 impl Creation {
-    /// Returns the node's UID. The replica with this shard creates the route and removes conflicting routes.
+    /// Returns the UID of the claim's node. The replica that holds the shard of this UID creates the route and removes conflicting routes.
     pub(crate) fn shard_key(&self) -> &str {
         &self.claim.node_uid
     }
 }
 
 impl Removal {
-    /// Returns the shard key of other removals: the UID of the node that the route was created for, or its destination.
+    /// Returns the shard key of a removal that precedes no new route: the UID of the node that the route was created for, or its
+    /// destination.
     pub(crate) fn shard_key(&self) -> Cow<'_, str> {
         match &self.node_uid {
             Some(uid) => Cow::Borrowed(uid),

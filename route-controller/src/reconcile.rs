@@ -48,7 +48,7 @@ const OUTAGE_GRACE: Duration = Duration::from_secs(10);
 /// Name of the guard among the brakes on the status pages.
 const BRAKE: &str = "route removals";
 
-/// Delay before shards are tried again that another replica holds, or whose Lease is uncertain.
+/// Delay before the controller retries shards that another replica holds, or whose Lease is uncertain.
 const SHARD_RETRY: Duration = Duration::from_secs(1);
 
 /// Compares all nodes with all routes in passes.
@@ -59,7 +59,7 @@ pub(crate) struct Reconciler {
     cluster_cidrs: ClusterCidrs,
     /// Maximum time between two passes.
     period: Duration,
-    /// Stops the passes, and with them the process. Cancelled on purpose by a requested stop.
+    /// Stops the passes. Cancelled when the process stops, or when a newer process takes over.
     stop: CancellationToken,
     shards: Shards,
     removal_limits: Limits,
@@ -123,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// The cloud is available again, so that the next outage is reported.
+    /// Records that the cloud is available again. The next outage is then reported.
     fn is_served(&mut self) {
         self.waits_since = None;
         self.resume = None;
@@ -278,7 +278,7 @@ impl Reconciler {
         if unmarked.is_some() {
             memory.record.clone_from(&plan.record);
         } else {
-            // During a rolling upgrade the adapter may report marks for a moment, so entries stay as long as their routes exist.
+            // During a rolling upgrade the adapter may briefly report owner tags, so entries stay as long as their routes exist.
             memory.record.keep(&routes);
         }
         let is_ours = |key: &str| passes.iter().any(|pass| pass.is_for(key));
@@ -330,7 +330,7 @@ impl Reconciler {
         (plan, judgement)
     }
 
-    /// Records the plan of this pass for the dry run.
+    /// Returns what the last pass planned, for the dry run.
     pub(crate) fn wanted(&self) -> Arc<Wanted> {
         Arc::clone(&self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }

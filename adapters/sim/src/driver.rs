@@ -33,7 +33,7 @@ use crate::{
     translate,
 };
 
-/// The capabilities of this cloud. Each has a test of the same name in `tests/capabilities.rs`.
+/// The capabilities of this cloud. `tests/wire/driver/capabilities.rs` has a test for each of them.
 const CAPABILITIES: [&str; 28] = [
     "instances",
     "instances.shutdown-state",

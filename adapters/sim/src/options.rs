@@ -45,7 +45,7 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// Creates the driver. Without an endpoint, starts a cloud inside this process, which ends with it.
+    /// Creates the driver. Without an endpoint, starts a cloud inside this process. The cloud ends with the process.
     pub async fn driver(self) -> anyhow::Result<SimDriver> {
         let token = self.token_file.as_deref().map(token).transpose()?;
         let endpoint = self.endpoint().await?;

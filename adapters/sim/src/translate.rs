@@ -213,7 +213,7 @@ fn listener_word(listener: &answers::Listener) -> String {
     format!("{}/{}", listener.protocol.word().to_ascii_lowercase(), listener.port)
 }
 
-/// Translates a route. The runtime decides its owner by the key, because that depends on the requesting cluster.
+/// Translates a route. The runtime decides the owner by the key, because the owner depends on the requesting cluster.
 pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
     // The cloud keeps the next hop after the instance is deleted.

@@ -82,7 +82,7 @@ fn record(tree: Detail) -> LoadBalancerRecord<Detail> {
         "ERROR" => LoadBalancerState::Error,
         "PENDING_DELETE" => LoadBalancerState::Deleting,
         pending if pending.starts_with("PENDING_") => LoadBalancerState::Pending,
-        // Neither success nor absence.
+        // An unknown status is neither success nor absence.
         _ => LoadBalancerState::Unspecified,
     };
     let address = |vip: &String| LoadBalancerAddress {

@@ -71,7 +71,7 @@ pub(crate) fn plan_deletion(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> 
 }
 
 /// Releases an adopted load balancer: deletes its ports, all of which belong to the owner since the adoption, and then the owner's tags.
-/// Empty while the cloud is changing it.
+/// Empty while the cloud is changing the load balancer.
 pub(crate) fn plan_release(observed: &LoadBalancerRecord<Detail>) -> Vec<Step> {
     if !matches!(observed.summary.state(), LoadBalancerState::Active | LoadBalancerState::Error) {
         return Vec::new();

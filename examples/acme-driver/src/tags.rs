@@ -20,7 +20,7 @@ fn tag(word: &str) -> String {
     format!("{DOMAIN}/{word}")
 }
 
-/// The hash of the last state that was applied completely. Empty: no state was.
+/// The hash of the last state that was applied completely. Empty if no state was.
 pub(crate) fn hash(tags: &Tags) -> &str {
     tags.get(&tag("hash")).map_or("", String::as_str)
 }
@@ -83,14 +83,14 @@ pub(crate) fn adopted(desired: &DesiredLoadBalancer) -> Tags {
     tags
 }
 
-/// The tags that remain when an adopted load balancer is released: those of others, and the consent to adoption.
+/// The tags that remain when an adopted load balancer is released: those of other writers, and the permission to adopt.
 pub(crate) fn released(there: &Tags) -> Tags {
     let prefix = tag("");
     let others = there.iter().filter(|(key, _)| !key.starts_with(&prefix) || **key == tag("adopt"));
     others.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The tags to write: these and the fence, and the existing tags of others.
+/// The tags to write: `tags`, the fence, and the existing tags of other writers.
 pub(crate) fn signed(tags: Tags, fence: &Fence, there: &Tags) -> Tags {
     let mut all = there.clone();
     all.remove(&tag("hash"));

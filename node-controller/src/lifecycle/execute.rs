@@ -1,6 +1,6 @@
 //! Writes the shutdown taint and deletes nodes. Before each write, this module reads the node from the API server.
 //!
-//! The cache lags, so these writes do not rely on it: a node that is ready again is neither tainted nor deleted, and a node that was
+//! The cache lags, so these writes do not rely on the cache: a node that is ready again is neither tainted nor deleted, and a node that was
 //! recreated under the same name is a different node.
 
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Executor {
     ///
     /// Cost: one read and one write.
     pub(super) async fn delete(&self, node: &Node, recorder: &Recorder) -> Ended {
-        // In another scope of the cloud the instance never existed, so its absence there proves nothing.
+        // If the adapter works in another scope, the instance never existed there, so its absence proves nothing.
         if let Err(refusal) = self.adapter.may_change() {
             debug!(node = node.name, %refusal, "Refused to delete the node");
             return Ended::Failed;

@@ -1,7 +1,7 @@
 //! Holds the deletion brake and the deletions that the brake has allowed. Pure: every time is an argument.
 //!
-//! A deletion without an answer may have been executed, so the brake counts it. Each node counts once, from its last attempt on, however
-//! often its deletion is retried.
+//! A deletion without an answer may have been executed, so the brake counts it. Each node counts once, starting with the
+//! last attempt to delete the node, however often the controller retries.
 //!
 //! A node that the brake has held counts until it shows a sign of life, even after its proof of absence has expired. If a cloud reports
 //! first four instances as gone and later three and an error, the cause that tripped the brake still exists.

@@ -30,7 +30,8 @@ const REMIND: Duration = Duration::from_hours(1);
 const FAILED: &str = "CloudProviderFailed";
 /// The brake has tripped.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";
-/// Emitted once per process, since the condition lasts as long as the node and may be intended.
+/// The node's instance belongs to another cloud. This Event is emitted once per process, since the condition lasts as long as the node and
+/// may be intended.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
 /// The plan for a node whose instance is proven to be gone.
 pub(crate) const GOES: &str = "delete the node: its instance is gone";
@@ -222,7 +223,7 @@ pub(super) struct Condition {
     name: Option<String>,
     uid: Option<String>,
     reason: &'static str,
-    /// The gist of the cloud's error, whose numbers may change.
+    /// The gist of the cloud's error: the text without words that contain a digit, which differ between attempts.
     gist: String,
 }
 

@@ -53,8 +53,8 @@ fn is_stopped(facts: &Facts<'_>) -> bool {
 
 /// Whether to ask the cloud about the node's instance: the instance may be gone, or the cache is too old to show that it is switched off.
 ///
-/// The controller asks only by provider ID, and only if its scheme is this cloud's, since names prove nothing. It does not ask about very
-/// new uninitialised nodes, whose instances the vendor may not show yet.
+/// The controller asks only by provider ID, and only if the ID has this cloud's scheme, since names prove nothing. It does not ask about
+/// very new uninitialised nodes, whose instances the vendor may not show yet.
 pub(super) fn absence(node: &Node, facts: &Facts<'_>, now: Timestamp, minimum_age: Duration) -> bool {
     if node.life.ready == Ready::True || node.life.deleting || facts.cloud == View::None {
         return false;

@@ -123,7 +123,7 @@ pub(super) fn mirrored(labels: &Pairs) -> Labels {
     PAIRS.iter().filter_map(|pair| mirror(labels, pair)).collect()
 }
 
-/// The current name takes precedence. It is copied from the older name only if it is absent.
+/// The current name takes precedence. A value is copied from the older name only if the current name is absent.
 fn mirror(labels: &Pairs, [today, older]: &[&str; 2]) -> Option<(String, String)> {
     match (labels.get(today), labels.get(older)) {
         (Some(value), other) if other != Some(value) => Some(((*older).to_owned(), value.to_owned())),

@@ -14,7 +14,7 @@ use crate::plan::claims::RouteState;
 use crate::plan::route::NextHop;
 use crate::plan::{Creation, Plan, Removal};
 
-/// Delay of the first retry of a failed route; it doubles with each further one.
+/// Delay of the first retry of a failed route; the delay doubles with each further retry.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Maximum delay of a retry, whatever the reason: about a reconciliation period.
 const LAST_RETRY: Duration = Duration::from_mins(5);
@@ -41,7 +41,7 @@ pub(crate) struct Attempts {
     entries: BTreeMap<Act, Attempt>,
 }
 
-/// An action; equal only if all fields are.
+/// An action. Two actions are equal only if all their fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Create { node_uid: String, to: IpNet, via: NextHop },
@@ -65,7 +65,7 @@ pub(crate) struct Try {
     pub(crate) n_tries: u32,
     /// Time of the next attempt.
     pub(crate) not_before: Instant,
-    /// Reason, error and duration if it failed.
+    /// Reason, error and duration, if the attempt failed.
     pub(crate) failed: Option<(Reason, String, Duration)>,
 }
 
@@ -118,7 +118,7 @@ impl Attempts {
             self.is_due(&Act::create(creation), now)
                 && creation.instead_of.iter().all(|removal| self.is_due(&Act::Remove(removal.clone()), now))
         });
-        // The sort is stable: equal actions keep the order of the plan.
+        // The sort is stable: actions that came due at the same time keep the order of the plan.
         plan.creations.sort_by_cached_key(|creation| self.due_since(&Act::create(creation)));
         plan.removals.sort_by_cached_key(|removal| self.due_since(&Act::Remove(removal.clone())));
         plan

@@ -37,8 +37,8 @@ pub(crate) struct Guard {
     unasked: BTreeMap<String, Instant>,
     /// Removals that a brake has allowed. The brake does not count their retries again.
     let_go: BTreeSet<String>,
-    /// By the vendor's ID, the node that a route served last, if the route was created for another node. The route is removed with that
-    /// node.
+    /// For routes that serve another node than the node they were created for: the UID of the node served last, by the vendor's ID of the
+    /// route. Such a route is removed with the node served last.
     heirs: BTreeMap<String, String>,
     /// Brake for routes of nodes whose deletion was observed.
     deleted: Brake,
@@ -103,8 +103,8 @@ impl Guard {
         }
     }
 
-    /// Starts again when the replica starts or acquires a shard: another replica may have removed routes there. The count of removals for
-    /// deleted nodes is kept.
+    /// Resets the guard when the replica starts or acquires a shard: another replica may have removed routes there. The count of removals
+    /// for deleted nodes is kept.
     pub(crate) fn begins(&mut self, limits: Limits, now: Instant) {
         self.limit(limits);
         self.missing = Brake::new(limits, now);
@@ -165,8 +165,8 @@ impl Guard {
         judgement
     }
 
-    /// Decides about routes of nodes whose deletion was observed, so that no delay after a start is needed. The limits still apply, since
-    /// an operator may have deleted all Node objects by mistake while their pods run.
+    /// Decides about routes of nodes whose deletion was observed. Such routes need no delay after a start. The limits still apply, since an
+    /// operator may have deleted all Node objects by mistake while their pods run.
     fn of_deleted(
         &mut self,
         removals: Vec<Removal>,
@@ -228,7 +228,7 @@ impl Guard {
         next.unwrap_or_default()
     }
 
-    /// Separates those that were allowed before from the others.
+    /// Separates removals that were allowed before from all other removals.
     fn split(&self, removals: Vec<Removal>) -> (Vec<Removal>, Vec<Removal>) {
         removals.into_iter().partition(|removal| self.let_go.contains(&removal.vendor_id))
     }

@@ -43,7 +43,7 @@ impl WriteOrder {
         for change in &changes {
             self.last.extend(before.remove_entry(&change.node_uid));
         }
-        // The sort is stable: equal nodes keep the order of the plan.
+        // The sort is stable: changes without an earlier attempt keep the order of the plan.
         changes.sort_by_key(|change| self.last.get(&change.node_uid).copied());
         changes
     }

@@ -1,6 +1,6 @@
-//! Stores the record of untagged routes in a ConfigMap, one entry per route, so that it survives a restart.
+//! Stores the record of untagged routes in a ConfigMap, one entry per route, so that the record survives a restart.
 //!
-//! On clouds with owner tags on routes, the record is empty, so that no ConfigMap is created or written.
+//! On clouds with owner tags on routes, the record is empty, and no ConfigMap is created or written.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const LONGEST_KEY: usize = 253;
 pub(crate) struct Store(Api<ConfigMap>);
 
 impl Store {
-    /// Creates the access in the namespace of the pod, or of the kubeconfig.
+    /// Creates the access to the ConfigMap in the namespace of the pod, or of the kubeconfig.
     pub(crate) fn new(kube: kube::Client) -> Self {
         Self(Api::default_namespaced(kube))
     }

@@ -69,7 +69,7 @@ pub(crate) fn classify(before: &Node, after: &Node, judged: Option<Network>) -> 
     }
 }
 
-/// Removes duplicate CIDRs.
+/// Adds a CIDR to the node, unless the node already has the CIDR. An invalid text is kept separately.
 fn read_cidr(node: &mut Node, text: &str) {
     match cidr::parse(text) {
         Ok(cidr) if node.pod_cidrs.contains(&cidr) => (),

@@ -11,7 +11,7 @@ use super::{Creation, Plan};
 /// The type of the condition.
 pub(crate) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// Returns the value of the condition.
+/// The value of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     Available,

@@ -23,7 +23,7 @@ impl Record {
 
     /// Returns the record updated from all routes: entries of deleted routes are dropped, and routes that serve a node are added.
     ///
-    /// An ID consists only of destination and next hop, so a later route with the same ones must not inherit the entry.
+    /// An ID consists only of destination and next hop, so a later route with the same destination and next hop must not inherit the entry.
     pub(crate) fn after(
         &self,
         routes: &[impl Borrow<Route>],

@@ -79,7 +79,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Returns `None` if one of them is not set.
+/// Whether both values are equal. Returns `None` if either value is not set.
 fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> Option<bool> {
     Some(one.as_ref()? == other.as_ref()?)
 }

@@ -51,7 +51,8 @@ impl BrokenDriver {
         self.fault == fault
     }
 
-    /// Whether the faulty driver withholds this tag in this step. It writes such a tag only in the last step of a plan, or never.
+    /// Whether the faulty driver withholds this tag in this step. The faulty driver writes such a tag only in the last step of a plan, or
+    /// never.
     fn keeps(&self, tag: &str, last: bool) -> bool {
         match self.fault {
             Fault::HashInMemory => ownership::is_hash(tag),

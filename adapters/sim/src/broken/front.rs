@@ -29,7 +29,7 @@ use super::{Fault, memory::Memory};
 /// A stream of messages.
 type Stream<M> = Pin<Box<dyn futures::Stream<Item = Result<M, Status>> + Send>>;
 
-/// The layer in front of the services, without a fault.
+/// The layer that injects the fault. `good`: the services without the fault.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     fault: Fault,

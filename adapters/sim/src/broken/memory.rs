@@ -50,7 +50,7 @@ pub(crate) struct Notes {
     pub(crate) owners: BTreeMap<(String, String, String), String>,
     /// Instances that existed, by provider ID.
     pub(crate) instances: BTreeSet<String>,
-    /// The instances of `seen` that were missing in the last listing, which was empty.
+    /// The instances that existed before, and were missing in the last listing, which was empty.
     pub(crate) vanished: BTreeSet<String>,
     /// The owner's name in the first request.
     pub(crate) names: BTreeMap<Key, String>,

@@ -93,7 +93,7 @@ struct NewTokens {
     tokens: Vec<Token>,
 }
 
-/// Returns no token.
+/// Replaces all tokens. The response contains no token.
 async fn change_tokens(context: Context, body: Bytes) -> Response {
     act(&context, |cloud, _| {
         let NewTokens { tokens } = parse(&body)?;

@@ -24,9 +24,9 @@ pub struct Project {
 /// An instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// `i-0001`.
+    /// ID, such as `i-0001`.
     pub id: String,
-    /// Not unique.
+    /// Display name; not unique.
     pub name: String,
     /// The state of its life cycle.
     pub status: InstanceStatus,
@@ -37,11 +37,11 @@ pub struct Instance {
     pub zone: String,
     /// The region of the endpoint.
     pub region: String,
-    /// In the vendor's order, primary ones first.
+    /// Addresses in the vendor's order, primary addresses first.
     pub addresses: Vec<InstanceAddress>,
     /// Arbitrary tags.
     pub tags: Tags,
-    /// When it was requested.
+    /// Time of the request that created the object.
     pub created_at: Timestamp,
 }
 
@@ -102,9 +102,9 @@ pub enum AddressKind {
 /// A load balancer with all its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
-    /// `lb-0001`.
+    /// ID, such as `lb-0001`.
     pub id: String,
-    /// Not unique.
+    /// Display name; not unique.
     pub name: String,
     /// The network that can reach the load balancer.
     pub scheme: Scheme,
@@ -119,13 +119,13 @@ pub struct LoadBalancer {
     pub placement: Placement,
     /// Arbitrary tags.
     pub tags: Tags,
-    /// Oldest first.
+    /// Listeners, oldest first.
     pub listeners: Vec<Listener>,
-    /// Oldest first.
+    /// Pools, oldest first.
     pub pools: Vec<Pool>,
-    /// When it was requested.
+    /// Time of the request that created the object.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -177,18 +177,18 @@ impl IpFamily {
 pub enum ProvisioningStatus {
     /// Being created.
     PendingCreate,
-    /// A change of it, or of a part of it, is in progress.
+    /// A change of the object, or of a part of the object, is in progress.
     PendingUpdate,
     /// Being deleted.
     PendingDelete,
     /// Complete.
     Active,
-    /// The last change failed; it can only be deleted.
+    /// The last change failed; the object can only be deleted.
     Error,
 }
 
 impl ProvisioningStatus {
-    /// A change is in progress, so that writes are refused.
+    /// Whether a change is in progress. Writes are refused until the change is complete.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::PendingCreate | Self::PendingUpdate | Self::PendingDelete)
     }
@@ -207,9 +207,9 @@ impl ProvisioningStatus {
 /// A port that a load balancer listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
-    /// `ls-0001`.
+    /// ID, such as `ls-0001`.
     pub id: String,
-    /// Not unique.
+    /// Display name; not unique.
     pub name: String,
     /// Transport protocol.
     pub protocol: ListenerProtocol,
@@ -232,9 +232,9 @@ pub struct Listener {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Traffic {
-    /// The protocol that it interprets.
+    /// The protocol that the listener interprets.
     pub application: Application,
-    /// References to certificates, if it terminates TLS.
+    /// References to certificates, if the listener terminates TLS.
     pub certificates: Vec<String>,
     /// Maximum connections; unset: unlimited.
     pub connection_limit: Option<u32>,
@@ -274,9 +274,9 @@ pub enum ListenerProtocol {
 /// A pool: a set of backends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// `pool-0001`.
+    /// ID, such as `pool-0001`.
     pub id: String,
-    /// Not unique.
+    /// Display name; not unique.
     pub name: String,
     /// The protocol towards members.
     pub protocol: PoolProtocol,
@@ -286,7 +286,7 @@ pub struct Pool {
     pub persistence: Option<Persistence>,
     /// The health check of members; without one, all count as healthy.
     pub health_monitor: Option<HealthMonitor>,
-    /// In the order of the request.
+    /// Members, in the order of the request.
     pub members: Vec<Member>,
     /// Status of the pool itself.
     pub status: ProvisioningStatus,
@@ -401,7 +401,7 @@ impl Member {
 /// An entry of the project's route table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// `rt-0001`.
+    /// ID, such as `rt-0001`.
     pub id: String,
     /// The table; there is only `main`.
     pub table: String,
@@ -415,7 +415,7 @@ pub struct Route {
     pub tags: Tags,
     /// Whether packets are forwarded.
     pub status: RouteStatus,
-    /// When it was added.
+    /// Time when the route was added.
     pub created_at: Timestamp,
 }
 

@@ -140,7 +140,7 @@ impl Operation {
         }
     }
 
-    /// The limit that applies to the operation.
+    /// The family of the operation, whose limit applies.
     pub const fn family(self) -> Family {
         match self {
             Self::GetProject => Family::Identity,

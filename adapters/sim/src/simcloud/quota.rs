@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ApiError;
 
-/// Quotas of the project. A call that would exceed one is refused as `quota_exceeded` and changes nothing.
+/// Quotas of the project. A call that would exceed a quota is refused as `quota_exceeded` and changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {

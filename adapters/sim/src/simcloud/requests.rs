@@ -68,7 +68,7 @@ pub struct CreateListener {
     /// Source ranges that may connect; empty: all clients.
     #[serde(default)]
     pub allowed_cidrs: Vec<IpNet>,
-    /// How it processes traffic.
+    /// How the listener processes traffic.
     #[serde(default)]
     pub traffic: Traffic,
     /// An existing pool of the same load balancer. Must not be set together with `pool`.
@@ -96,7 +96,7 @@ pub struct UpdateListener {
     /// All source ranges; these replace the existing ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_cidrs: Option<Vec<IpNet>>,
-    /// How it processes traffic; these replace all existing settings.
+    /// All settings for how the listener processes traffic; these replace the existing settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
     /// Another pool of the same load balancer.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Cloud, Moment};
 
-/// A running cloud. Clones share it.
+/// A running cloud. Clones share the cloud.
 ///
 /// The clock is tokio's, so that tests can pause and advance it.
 #[derive(Clone, Debug)]

@@ -83,7 +83,7 @@ impl<T> Table<T> {
         (self.last, id(self.prefix, self.last))
     }
 
-    /// The serial of an ID; `None` if it is not an ID of this kind.
+    /// The serial of an ID; `None` if the text is not an ID of this kind.
     pub(super) fn serial(&self, wanted: &str) -> Option<u64> {
         let serial = wanted.strip_prefix(self.prefix)?.strip_prefix('-')?.parse().ok()?;
         (id(self.prefix, serial) == wanted).then_some(serial)

@@ -41,7 +41,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// The project of this token if it is another one; `None`: the project that all objects belong to.
+    /// The token's project, or `None` if that is the project that all objects belong to.
     pub(super) fn other_project(&self, bearer: Option<&str>) -> Result<Option<&str>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
