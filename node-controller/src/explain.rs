@@ -87,7 +87,7 @@ fn asked(node: &Node) -> Vec<String> {
     }]
 }
 
-/// Whether there is no sign that the node has an instance in this cloud.
+/// Whether nothing suggests that the node has an instance in this cloud.
 fn is_nobodys(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }

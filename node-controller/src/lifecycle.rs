@@ -58,7 +58,7 @@ use crate::{
     plan::{Instance, Node, Ready, View},
 };
 
-/// The component of these Events, as in the former cloud controller manager, which ran several controllers.
+/// The component named in the Events of this module. The former cloud controller manager, which ran several controllers, used this name.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
 /// Number of nodes written at once, so that a hanging write does not block the others.
 const AT_ONCE: usize = 10;
@@ -328,8 +328,8 @@ impl Deletions {
         others.iter().for_each(|node| notices.of_another_cloud(node, &scheme));
     }
 
-    /// Returns listed instances of other nodes. An adapter that has just started, or whose last listing was empty, knows no instance of
-    /// this cluster; the witnesses prove to the adapter that it queries the right scope.
+    /// Returns the provider IDs of a few instances that the cloud lists. An adapter that has just started, or whose last listing was empty,
+    /// knows no instance of this cluster; the witnesses prove to the adapter that it queries the right scope.
     fn witnesses(&self) -> Vec<String> {
         let is_listed = |node: &&Arc<Node>| {
             self.lifecycle.facts(node, |facts| {

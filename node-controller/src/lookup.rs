@@ -223,7 +223,7 @@ impl Lookup {
         state.wanted.extend(unanswered);
     }
 
-    /// Takes the next batch. Nodes that the cache shows by now are woken and not looked up.
+    /// Takes the next batch. Nodes whose instances the cache shows by now are woken, and not looked up.
     fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
         for (asker, node) in mem::take(&mut state.wanted) {

@@ -14,7 +14,7 @@ use crate::plan::refusal::{Refusal, Why};
 const FAILED_TO_CREATE_ROUTE: &str = "FailedToCreateRoute";
 /// The pod CIDR of a node is invalid or belongs to another node, so no route is created.
 const POD_CIDR_REFUSED: &str = "PodCIDRRefused";
-/// The pod CIDR of a node is outside of the cluster's CIDRs. Its route is created and never removed.
+/// The pod CIDR of a node is outside of the cluster's CIDRs. The route is created and never removed.
 const POD_CIDR_OUTSIDE: &str = "PodCIDROutside";
 /// The adapter or the cloud is unavailable, so no route can be created.
 const WAITS_FOR_CLOUD: &str = "WaitsForCloud";

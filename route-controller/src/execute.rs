@@ -199,7 +199,7 @@ impl Executor {
         }
     }
 
-    /// `outcomes` are those of the new routes, followed by those of the removals.
+    /// Records and logs the outcomes of a call: first the outcomes of the new routes, then the outcomes of the removals.
     fn note(
         &self,
         batch: &Batch<'_>,
