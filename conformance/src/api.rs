@@ -178,7 +178,8 @@ pub struct Api {
 }
 
 impl Api {
-    /// `deadline`: how long a call may take unless the check sets another limit. It is longer than an Ensure waits for its completion.
+    /// `deadline`: the time limit of a call, unless the check sets another one. The limit must be longer than the time for which the
+    /// adapter waits for the completion of an Ensure.
     pub(crate) fn new(
         role: Role,
         channel: AdapterChannel,

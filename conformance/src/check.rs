@@ -38,7 +38,7 @@ pub struct Check {
     pub needs: &'static [Need],
     /// Whether the check needs exclusive use of its adapter and vendor, because it injects faults, counts calls or stops the adapter.
     pub exclusive: bool,
-    /// Whether the check also calls each replica, if the parameter file names replicas. No replica is stopped while it runs.
+    /// Whether the check also calls each replica, if the parameter file names replicas. No replica is stopped while the check runs.
     pub visits_replicas: bool,
     /// Time limit, for vendors whose load balancers become ready quickly.
     pub limit: Duration,

@@ -72,6 +72,7 @@ mod tests {
         }
     }
 
-    /// The main capabilities. If the adapter lacks one of them, its checks are skipped and the verdict is incomplete.
+    /// The main capabilities. If the adapter lacks one of them, the checks that need this capability are skipped, and the verdict is
+    /// incomplete.
     const BASIC: [&str; 3] = ["instances", "loadbalancers", "routes"];
 }

@@ -122,7 +122,7 @@ async fn remove(cx: &Context, mut request: DeleteLoadBalancerRequest, end: Insta
     }
 }
 
-/// Time limit for one attempt, so that a hanging adapter delays the clean-up no longer than one that refuses calls.
+/// Time limit for one attempt, so that an adapter that hangs delays the clean-up no longer than an adapter that refuses calls.
 fn time_left(cx: &Context, end: Instant) -> Duration {
     let longest = cx.params().timings.answer.max(CALL_MIN);
     end.saturating_duration_since(Instant::now()).clamp(CALL_MIN, longest)
@@ -202,7 +202,7 @@ async fn leaks(cx: &Context) -> Vec<String> {
     future::join_all(found).await.into_iter().flatten().collect()
 }
 
-/// Lists the objects of a cluster. The time limit is that for the readiness of a started adapter, so that a hanging adapter is reported.
+/// Lists the objects of a cluster. An adapter that does not answer within `timings.ready` is reported as an object that is left.
 async fn listed(cx: &Context, cluster: &Cluster) -> Vec<String> {
     let limit = cx.params().timings.ready;
     let late = |_elapsed| vec![format!("cluster {}: not listed within {} s", cluster.id(), limit.as_secs())];

@@ -31,7 +31,8 @@ const NETWORKS: u64 = 1024;
 const BALANCERS: &str = "service-controller";
 const ROUTES: &str = "route-controller";
 
-/// Maximum time that a request takes to arrive, because the adapter subtracts `max_staleness` from the time of arrival.
+/// Maximum time that a request takes to arrive. `max_staleness` must include this time, because the adapter subtracts `max_staleness` from
+/// the time of arrival.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// A virtual cluster. Clones share its fence.
@@ -60,8 +61,8 @@ impl Cluster {
         Self { id: id.into(), shard, network: network % NETWORKS, sequence: Arc::default(), samples }
     }
 
-    /// The same cluster with another shard and other objects. With an adapter that serves only one cluster, it keeps checks independent of
-    /// each other.
+    /// The same cluster with another shard and other objects. Shards keep checks independent of each other if the adapter serves only one
+    /// cluster.
     pub(crate) fn sharded(self, shard: &str) -> Self {
         Self { shard: shard.into(), ..self }
     }

@@ -44,7 +44,8 @@ pub const ROUTE_TAGS: &str = "routes.ownership-tags";
 const TICK: Duration = Duration::from_millis(25);
 /// Longest retry delay that a healthy adapter sends.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Maximum length of the provider IDs in a variable of a command: systems limit its size. Source: Linux, execve(2), MAX_ARG_STRLEN.
+/// Maximum number of provider IDs in a variable of a command: systems limit the size of a variable. Source: Linux, execve(2),
+/// MAX_ARG_STRLEN.
 const IDS_MAX: usize = 400;
 
 /// The environment of a check: callers of the adapter, the check's own clusters, the proxy, commands. All objects that it creates are
@@ -432,7 +433,7 @@ impl Context {
         Ok(machines.iter().take(count).cloned().collect())
     }
 
-    /// The same, as an array.
+    /// The result of [`Self::machines`] as an array.
     pub async fn these_machines<const N: usize>(&self) -> Result<[Instance; N], Stop> {
         exactly(self.machines(N).await?)
     }
@@ -448,7 +449,7 @@ impl Context {
         self.all_seen(&ids).await
     }
 
-    /// The same, as an array.
+    /// The result of [`Self::new_machines`] as an array.
     pub async fn these_new_machines<const N: usize>(&self) -> Result<[Instance; N], Stop> {
         exactly(self.new_machines(N).await?)
     }

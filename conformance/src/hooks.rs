@@ -57,8 +57,8 @@ pub enum Hook {
     StopAdapter,
     /// Starts the adapter with the same flags and files.
     StartAdapter,
-    /// Starts the adapter with another version of the hash of desired states, as a new version of the adapter would. Alternatively gives
-    /// all load balancers a hash of another version and starts the same adapter.
+    /// Starts the adapter with another version of the hash of desired states, as a new version of the adapter would. Alternatively, the
+    /// command gives all load balancers a hash of another version and starts the same adapter.
     StartAdapterWithNextHash,
     /// Replaces the adapter's configuration file with an invalid one.
     BreakConfig,

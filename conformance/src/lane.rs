@@ -29,7 +29,7 @@ use crate::{
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Pause between two readiness requests.
 const TICK: Duration = Duration::from_millis(50);
-/// Additional time in which a call reports that its own deadline has passed.
+/// Additional time after the deadline of a call, in which the call can still report that its deadline has passed.
 const GRACE: Duration = Duration::from_millis(500);
 /// Names of the connection settings in errors: the flag, then the key in the parameter file.
 const FLAGS: Flags = Flags {

@@ -31,12 +31,12 @@
 //!
 //! - Checks by `Check::t1` share their adapter with other checks; those by `t2` and `t3` have exclusive use of it; `.alone()` and
 //!   `.shared()` change that. A check that injects faults, counts calls, stops the adapter or changes settings of the vendor must have
-//!   exclusive use. A check without it recognises its own objects by its cluster, and never counts calls.
+//!   exclusive use. A check without exclusive use recognises its own objects by its cluster, and never counts calls.
 //! - `.needs(..)` replaces the default prerequisites of the tier (proxy for T2; `killAdapter` and `startAdapter` for T3), so list all of
 //!   them. If one is missing, the check is skipped, and the report names the reason. [`Need::Param`](check::Need) takes keys that [`lane`]
 //!   knows; add new ones there.
-//! - The report must show what was not tested: if a part lacks a hook or a key, call `cx.without(Need::..)` instead, and the report names
-//!   it. Assert that an injected fault happened: `must_have_fired(..)`, or `reached(limit)`.
+//! - The report must show what was not tested: if a part of a check lacks a hook or a key, call `cx.without(Need::..)` instead, and the
+//!   report names the missing prerequisite. Assert that an injected fault happened: `must_have_fired(..)`, or `reached(limit)`.
 //! - An assertion is `expect::that(holds, "the contract's sentence", || what_came)`, or `expect::shown(holds, sentence, &value)`. `?` on an
 //!   [`api`] answer asserts that the call succeeds. The sentence is for authors of adapters in other languages: it must not use names of
 //!   this repository's code.
@@ -60,9 +60,9 @@
 //! - Calls in the background, to test whether a change interrupts them: [`load::Load`].
 //! - Wait for a condition, do not sleep: `cx.until(limit, "sentence", || async { Ok(Some(..)) })`. Durations that depend on the vendor are
 //!   in `cx.params().timings`. Random values come from `cx.random()`.
-//! - The suite is independent of vendors. Each difference between vendors is a hook or a key of [`params`]; add a missing one, and document
-//!   it at its field.
-//! - Prove that a check can fail: run it against an adapter with that fault, and add the fault to the table of faults.
+//! - The suite is independent of vendors. Each difference between vendors is a hook or a key of [`params`]. Add a hook or key
+//!   that is missing, and document it at its variant or field.
+//! - Prove that a check can fail: run it against an adapter with that fault, and add the fault to the table `tests/broken.table`.
 //!
 //! To run a check on the simulated cloud: `cargo xtask conformance -- --include LB-06`; against any other adapter:
 //! `adapter-conformance --params FILE --include LB-06`.

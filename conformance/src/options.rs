@@ -11,7 +11,7 @@ use crate::{
     run::Selection,
 };
 
-/// Printed after the flags in the help.
+/// Examples that the help prints after the flags.
 const EXAMPLES: &str = "Examples:
   List the checks:
     adapter-conformance --list

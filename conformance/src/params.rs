@@ -205,7 +205,7 @@ pub struct BucketParams {
     pub rate: f64,
     /// Burst.
     pub burst: f64,
-    /// The calls that it limits: matched against `METHOD /path?query`.
+    /// The calls that the bucket limits: matched against `METHOD /path?query`.
     pub calls: Pattern,
 }
 

@@ -42,7 +42,7 @@ pub struct ApiProxy {
 struct Shared {
     /// The requests to hold.
     ordered: watch::Sender<Option<Held>>,
-    /// The number of requests held since the order was last set.
+    /// The number of requests held since `ordered` was last set.
     held: watch::Sender<usize>,
     /// The number of held requests that were released one by one.
     let_go: watch::Sender<usize>,
@@ -138,7 +138,7 @@ impl Shared {
             .is_some_and(|(method, path)| request.method().as_str() == method && request.uri().path() == path)
     }
 
-    /// Waits until the order changes, or until this request is released.
+    /// Holds the calling request until it is released, or until `ordered` changes.
     async fn hold(&self) {
         let (mut ordered, mut let_go) = (self.ordered.subscribe(), self.let_go.subscribe());
         let order = *ordered.borrow();

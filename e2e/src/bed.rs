@@ -68,7 +68,7 @@ impl Bed {
         Self::install_on(ControlPlane::shared(&tools()?).await?, values).await
     }
 
-    /// Installs the chart in the same way on this control plane.
+    /// Same as [`Self::install_with`], on this control plane.
     pub async fn install_on(control_plane: ControlPlane, values: &Value) -> anyhow::Result<Self> {
         let cluster = Cluster::install_on(control_plane, |all| merge(all, values)).await?;
         Ok(Self { cluster, within: WITHIN })
@@ -109,7 +109,7 @@ impl Bed<OpenStack> {
         Self::on_openstack_with(project, &json!({})).await
     }
 
-    /// Installs everything in the same way, with additional values.
+    /// Same as [`Self::on_openstack`], with additional values of the chart.
     pub async fn on_openstack_with(project: Arc<Project>, more: &Value) -> anyhow::Result<Self> {
         let control_plane = ControlPlane::shared(&tools()?).await?;
         let cloud = OpenStack::start(&control_plane, project).await?;
@@ -203,7 +203,7 @@ impl<Cloud> Bed<Cloud> {
         Api::default_namespaced(self.client())
     }
 
-    /// Waits until a node has lost the taint.
+    /// Waits until a node has lost the `uninitialized` taint.
     pub async fn initialised(&self, name: &str) -> anyhow::Result<Node> {
         self.until_node(name, "is initialised", |node| {
             ensure!(!is_uninitialised(node), "the node has the taint");

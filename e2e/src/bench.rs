@@ -1,8 +1,8 @@
 //! The benchmark at full size: real etcd and kube-apiserver, a simulated cloud with latency, and the processes of the chart.
 //!
 //! Each scenario is a file: it performs an action on the `Stage`, and a pure function judges the cost. `result` contains the measurements
-//! as data, from which the `page` is rendered. All scenarios share one set-up and run in the order of
-//! [`Scenario`]; a single scenario runs on a cluster that grows to full size at once.
+//! as data, from which the `page` is rendered. All scenarios share one set-up and run in the order of [`Scenario`]. A scenario that is
+//! selected alone runs on a cluster that grows to full size at once.
 
 mod causes;
 mod crowd;
@@ -63,7 +63,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tools = crate::tools().context("cannot get etcd, kube-apiserver, kubectl and helm")?;
     let mut signals = Signals::catch()?;
     let progress = Progress::begin();
-    // The recorded command leaves out the paths of results, which do not affect them.
+    // The recorded command leaves out the path of the JSON file, which does not affect the results.
     let flags = Args { json: None, ..args.clone() }.to_flags();
     let flags = flags.iter().map(|it| it.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let command = format!("cargo xtask bench scale {}", flags.join(" "));

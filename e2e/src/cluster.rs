@@ -36,7 +36,7 @@ impl Cluster {
         Box::pin(Self::install_on(ControlPlane::shared(tools).await?, change)).await
     }
 
-    /// Installs the chart in the same way on this control plane.
+    /// Same as [`Self::install`], on this control plane.
     pub async fn install_on(
         control_plane: ControlPlane,
         change: impl FnOnce(&mut Value),

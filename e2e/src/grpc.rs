@@ -26,7 +26,7 @@ impl GrpcPort {
         Self::at(adapter.flag("--grpc-address")?, ca, token)
     }
 
-    /// Opens any address in the same way.
+    /// Same as [`Self::open`], for any address.
     pub fn at(address: &str, ca: Option<PathBuf>, token: Option<PathBuf>) -> anyhow::Result<Self> {
         let scheme = if ca.is_some() { "https" } else { "http" };
         let target: Target = format!("{scheme}://{address}").parse()?;

@@ -59,7 +59,7 @@ impl Http {
         Ok(body)
     }
 
-    /// Sends the request in the same way, but returns answers with error statuses, too.
+    /// Same as [`Self::text`], but returns answers with error statuses, too.
     pub(crate) async fn answer(
         &self,
         what: &str,

@@ -71,7 +71,7 @@ impl OpenStack {
         Ok(this)
     }
 
-    /// Writes a clouds.yaml for users, whose calls do not pass the proxy.
+    /// The path of the clouds.yaml for users, whose calls do not pass the proxy.
     pub fn clouds(&self) -> &Path {
         &self.clouds
     }

@@ -1,6 +1,6 @@
 //! The peer: a cloud controller manager as a vendor would ship it, built from `k8s.io/cloud-provider` (`e2e/peer`), on the same control
 //! plane and the same cloud as the controllers. Benchmarks compare the controllers with the peer, and in tests the controllers take over
-//! its objects.
+//! the peer's objects.
 
 mod build;
 mod rights;
@@ -130,7 +130,7 @@ impl Peer {
     /// The user of the peer in the audit log.
     pub const USER: &str = "system:serviceaccount:kube-system:cloud-controller-manager";
 
-    /// Builds the peer and creates an identity and a configuration for this cluster. Does not start it.
+    /// Builds the peer and creates an identity and a configuration for this cluster. Does not start the peer.
     pub async fn install(
         control_plane: &ControlPlane,
         cloud: &Simcloud,
@@ -147,7 +147,7 @@ impl Peer {
         Self::install_at(control_plane.client(), site, cloud, flags).await
     }
 
-    /// Installs the peer in the same way on any cluster, with its administrator's client.
+    /// Same as [`Self::install`], on any cluster. `client` must have administrator rights.
     pub async fn install_at(
         client: Client,
         site: PeerSite,

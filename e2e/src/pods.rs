@@ -51,7 +51,7 @@ pub struct Pod {
     container: Container,
     launch: Launch,
     source: Source,
-    /// The key that a volume lacks, as after the last look at the volumes. The pod cannot start.
+    /// The key that a volume lacked when the volumes were last written. The pod cannot start without this key.
     missing: Option<String>,
     user: String,
     process: Option<Process>,
@@ -81,7 +81,8 @@ impl Pods {
         Self::from_new_release(control_plane, release).await
     }
 
-    /// Does the same without the CA. The controllers start when the adapter has created the CA; see [`Pods::start_waiting`].
+    /// Same as [`Pods::from_release`], without the CA. The controllers start when the adapter has created the CA; see
+    /// [`Pods::start_waiting`].
     pub async fn from_new_release(control_plane: &ControlPlane, release: &Release) -> anyhow::Result<Self> {
         let client = control_plane.client();
         let list = ListParams::default();
@@ -285,7 +286,7 @@ impl Pod {
         self.launch.log()
     }
 
-    /// The name of its log file and the last lines.
+    /// The name of the pod's log file, and the last lines of this file.
     pub fn tail(&self) -> String {
         tail(&self.log())
     }
@@ -295,7 +296,7 @@ impl Pod {
         self.http.get_text(self.container.readiness()?).await.map(drop)
     }
 
-    /// Waits until its readiness probe succeeds.
+    /// Waits until the pod's readiness probe succeeds.
     pub async fn wait_ready(&mut self, deadline: Duration) -> anyhow::Result<()> {
         let (http, url) = (self.http.clone(), self.container.readiness()?.to_owned());
         let what = format!("{} is ready", self.launch.name);

@@ -22,7 +22,7 @@ use crate::eventually::eventually;
 
 /// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
-/// Time limit for the end of a killed process. It usually takes milliseconds; the rest is for a busy host.
+/// Time limit for the end of a killed process. A process usually ends within milliseconds; the rest is for a busy host.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The description of a server, which can be started several times.
@@ -32,11 +32,11 @@ pub struct Launch {
     pub name: String,
     /// The executable file.
     pub program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub args: Vec<String>,
-    /// Its whole environment; the server inherits no variables.
+    /// The program's whole environment; the server inherits no variables.
     pub env: BTreeMap<String, String>,
-    /// The directory for its log. The output of every start is appended to the same file.
+    /// The directory for the log file. The output of every start is appended to the same file.
     pub log_dir: PathBuf,
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn guarded(program: &Path) -> Command {
     command
 }
 
-/// Checks for util-linux: other programs named setpriv do not have this option.
+/// Whether this is the `setpriv` of util-linux: other programs of this name do not have the option `--pdeathsig`.
 fn can_guard(setpriv: &Path) -> bool {
     let Some(program) = in_path("true") else { return false };
     let args = [OsStr::new("--pdeathsig"), OsStr::new("KILL"), OsStr::new("--"), program.as_os_str()];

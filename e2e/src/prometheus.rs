@@ -23,12 +23,12 @@ pub use api::{Alert, PrometheusApi, Rule, Sample};
 /// The name of the job, as the Prometheus operator derives it from the chart's Service.
 const JOB: &str = "cloud-controllers-metrics";
 
-/// A running Prometheus. It is killed when this value is dropped; its data is removed with the control plane.
+/// A running Prometheus. Dropping this value kills the server; the server's data is removed with the control plane.
 #[derive(Debug)]
 pub struct Prometheus {
     process: Process,
     targets: usize,
-    /// A client of its API.
+    /// A client of the server's API.
     pub api: PrometheusApi,
 }
 
@@ -113,7 +113,7 @@ fn configuration(pods: &Pods, every: Duration, rules: &Path) -> anyhow::Result<S
     Ok(config.to_string())
 }
 
-/// The same rules and annotations, with this duration in each `for:`.
+/// Returns `rules` with the duration `lasts` in each `for:`.
 fn firing_after(rules: &str, lasts: Duration) -> String {
     let line = |line: &str| match line.split_once("for: ") {
         Some((indent, _)) if indent.trim().is_empty() => format!("{indent}for: {}ms\n", lasts.as_millis()),

@@ -34,7 +34,7 @@ pub struct Simcloud {
 /// The complete state of the cloud, including what its API does not show yet.
 #[derive(Clone, Debug, Deserialize)]
 pub struct State {
-    /// The URL.
+    /// The project.
     pub project: Project,
     /// All instances, including deleted ones while they are still listed.
     pub instances: Vec<Instance>,

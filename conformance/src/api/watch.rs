@@ -129,7 +129,7 @@ impl<T: Event> Watch<T> {
     }
 }
 
-/// The same events have a type of their own in each watch.
+/// Implements [`Event`] for the response of one watch. Each watch has its own types for the same events.
 macro_rules! event {
     ($response:ident, $module:ident, $item:ident, $key:ident, $gone:ident => $evidence:expr) => {
         impl Event for $response {

@@ -80,7 +80,7 @@ async fn answer(what: What) -> anyhow::Result<ExitCode> {
             match Options::try_parse_from(flags.into_iter().chain(suite)) {
                 Ok(options) => Ok(program::main(options).await),
                 Err(error) => {
-                    // `exit` ends the process without destructors, so the lanes must be dropped before.
+                    // `exit` ends the process without destructors, so the lanes must be dropped first.
                     drop(setting);
                     error.exit()
                 }

@@ -5,8 +5,8 @@ use crate::{checks::prelude::*, params::BucketParams};
 /// Fraction of the burst that is tolerated: on a busy host, calls that were sent at different times may arrive together.
 const BUNCHED: f64 = 0.4;
 
-/// adapter_service.proto, `Budget`: asserts that these calls, which must be all calls since some moment, stay within each bucket of the
-/// parameter file.
+/// adapter_service.proto, `Budget`: asserts that `calls` stay within each bucket of the parameter file. `calls` must be complete: all calls
+/// since some moment.
 pub(super) fn kept(cx: &Context, calls: &Calls) -> Verdict {
     for (name, bucket) in &cx.params().limits.buckets {
         let most = overdraft(calls, bucket);

@@ -213,7 +213,7 @@ async fn exhausted(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
     let api = cx.node()?.within(Duration::from_secs(4));
-    // The pause must be longer than the deadline, so that the call is refused. Without a Retry-After, the adapter chooses its length.
+    // The pause must be longer than the deadline, so that the call is refused. Without a Retry-After, the adapter chooses the pause.
     for (hint, calls) in [(Some(Duration::from_secs(30)), 2), (None, 1)] {
         let throttled = cx.proxy()?.inject(Rule::all(), Action::Throttle(hint));
         for _call in 0..calls {

@@ -326,8 +326,7 @@ async fn newer(cx: &Context) -> Verdict {
     expect::equal("an unknown field does not change the answer", &leveled(answer), &leveled(plain))
 }
 
-/// adapter_service.proto, `Capability`: the adapter refuses features that it does not list with UNSUPPORTED_FEATURE, and never ignores
-/// them.
+/// adapter_service.proto, `Capability`: a feature that the adapter does not list is refused with UNSUPPORTED_FEATURE, and never ignored.
 async fn absent(cx: &Context) -> Verdict {
     let good = cx.cluster().balancer("web");
     cx.put(&good).await?;
@@ -345,7 +344,7 @@ async fn absent(cx: &Context) -> Verdict {
 
 type Feature = (&'static str, fn(&mut LoadBalancerSpec));
 
-/// A request that needs a capability.
+/// Changes of a load balancer, each with the capability that it needs.
 const FEATURES: [Feature; 23] = [
     ("lb.internal", |spec| spec.scheme = Scheme::Internal.into()),
     ("lb.source-ranges", |spec| spec.source_ranges = vec!["192.0.2.0/24".to_owned()]),

@@ -41,11 +41,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 const FOREIGN: &[Need] = &[ROUTES, CREATE, Need::Hook(Hook::CreateRoute), Need::Hook(Hook::DeleteRoute)];
 
-/// Both items of the pair.
+/// The expected outcomes of a request with two items.
 const APPLIED: [Outcome; 2] = [Outcome::Applied; 2];
 
-/// Moves routes to other instances. Without tags the old routes are deleted first, because then a route to another instance than the node's
-/// has no owner.
+/// Moves routes to other instances. If the vendor has no tags for routes, the old routes are deleted first: without tags, a route that does
+/// not lead to its node's instance has no owner.
 async fn moved(cx: &Context, cluster: &Cluster, from: &[RouteUpsert; 2], to: &[RouteUpsert; 2]) -> Verdict {
     if !cx.has_route_tags() {
         let deletes = from.iter().map(removal).collect();

@@ -255,7 +255,7 @@ impl Standing {
         }
     }
 
-    /// Whether a call exceeds the rule's limit, if it has one. If not, takes a token.
+    /// Whether a call exceeds the rule's limit, if the rule has a limit. A call within the limit takes a token.
     fn exceeds(&mut self) -> bool {
         let Action::Limit { every, burst } = self.action else { return true };
         let now = Instant::now();

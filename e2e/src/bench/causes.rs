@@ -1,4 +1,4 @@
-//! Why targets are missed, and what would be needed to meet them. The page shows this next to the missed targets.
+//! The causes of missed targets, and what would be needed to meet the targets. The page shows both next to the missed targets.
 
 /// The scenario, the beginning of the figure's name, and the cause.
 const CAUSES: &[(&str, &str, &str)] = &[

@@ -9,8 +9,8 @@ use super::stage::Stage;
 
 /// The sizes to measure: a quarter, a half, and all of the nodes.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// The minimum duration of the steady state. Routes are listed every two minutes; in a shorter time, the number of listings would be
-/// random.
+/// Divisor that gives the duration of each steady state from the duration of measurements. Routes are listed every two minutes; in a
+/// shorter time, the number of listings would be random.
 const SHARE: u64 = 2;
 /// The exponent of linear growth, with a tolerance for the measurement.
 const LINEAR: f64 = 1.1;

@@ -23,8 +23,8 @@ pub(super) fn pages(items: usize, page: usize) -> f64 {
     float(items / page + 1)
 }
 
-/// The permitted number of listing calls in this time: the full pages of all periods, plus 10 %. For short measurements, the calls of all
-/// periods that may begin in this time, if that is more.
+/// The permitted number of listing calls in this time: the pages of all periods, plus 10 %. For a short measurement, the number is at least
+/// the calls of all periods that may begin in this time.
 fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
     let periods = seconds / every;
     let steady = TOLERANCE * float(items.div_ceil(page)) * periods;

@@ -1,4 +1,4 @@
-//! Counts as numbers of which shares can be calculated.
+//! Converts counts to floating-point numbers, to calculate shares.
 
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]
 pub(super) fn float(n: usize) -> f64 {

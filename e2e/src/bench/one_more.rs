@@ -13,7 +13,7 @@ use super::stage::{RATE, Reading, Stage};
 /// The number of new Services. They are spread over the time of the member updates: if they were created at once, their calls would exceed
 /// the rate, and the test would measure the rate.
 const NEW: u32 = 20;
-/// The number of calls for a new Service, approximately.
+/// The minimum pause between new Services.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 /// Seconds until a new node becomes a member: a pause for more nodes to join, and a look-up.
 const REACTION_SECONDS: f64 = 4.0;

@@ -26,7 +26,7 @@ use super::stage::Stage;
 use judge::{Interval, Killed, LEASE_SECONDS, Rate, SHARDS};
 use shares::replica;
 
-/// The numbers of replicas.
+/// The measured numbers of replicas of each controller.
 const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
 /// Divisor that gives the size of this cluster from that of the other scenarios: this measurement does not depend on the size.

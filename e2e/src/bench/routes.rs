@@ -43,7 +43,7 @@ fn judge(spent: &Spent, (size, who): (Size, Who)) -> Vec<Target> {
         ),
         Target { what: "calls that list routes, one listing per period".to_owned(), ..listed },
     ];
-    // The peer is one process, so its other writes of the status cannot be distinguished from these writes.
+    // The peer is one process, so writes of this condition cannot be distinguished from its other writes of the status.
     if who == Who::Ours {
         targets.push(Target::count("conditions written", conditions.copied().unwrap_or_default(), nodes));
     }

@@ -29,8 +29,8 @@ use super::seen::{Mark, Seen};
 const LATENCY_MILLIS: u64 = 50;
 /// The adapter's default rate limit for this cloud, in calls per second for each family of the API.
 pub(super) const RATE: u32 = 20;
-/// Events are written with a delay. If there was no write for this duration, which is twice the interval of passes over the routes, no more
-/// writes follow.
+/// Events are written with a delay. If there was no write for this duration, no more writes follow: the duration is twice the interval at
+/// which all routes are reconciled.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// The name of the peer's process.
 const PEER: &str = "cloud-controller-manager";
@@ -57,7 +57,7 @@ pub(super) struct Stage {
     pub(super) born: Reading,
     /// The existing nodes, with their instances.
     machines: BTreeMap<String, String>,
-    /// The nodes of `nodes` that are behind load balancers.
+    /// The nodes of `machines` that are behind load balancers.
     members: BTreeSet<String>,
     /// The number of nodes created so far.
     last: usize,
@@ -85,7 +85,7 @@ impl Stage {
         Self::start_with(tools, (size, who), &json!({}), progress).await
     }
 
-    /// Starts everything in the same way, with these chart values. Starts one replica of each Deployment.
+    /// Same as [`Self::start`], with these chart values. Starts one replica of each Deployment.
     pub(super) async fn start_with(
         tools: &Tools,
         (size, who): (Size, Who),

@@ -82,8 +82,8 @@ impl Own {
     }
 }
 
-/// The API server is ready when it reports this and the namespace for system components exists, which one of its internal controllers
-/// creates later.
+/// Fails unless the API server reports that it is ready and the namespace `kube-system` exists. An internal controller of the API server
+/// creates this namespace later.
 async fn look_ready(admin: Client) -> anyhow::Result<()> {
     let request = http::Request::get("/readyz").body(Vec::new())?;
     admin.request_text(request).await.context("/readyz")?;

@@ -1,4 +1,4 @@
-//! The directory of a control plane. If a test fails, its path is printed.
+//! The directory of a control plane. If a test fails, the path of the directory is printed.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::Context;
 use tempfile::TempDir;
 
-/// Environment variable. If it is set, the directories of passed tests are kept, too.
+/// Environment variable: if the variable is set, the directories of passed tests are kept, too.
 const KEEP: &str = "CLOUD_CONTROLLERS_E2E_KEEP";
 
 /// The directory. Dropping this value removes it, unless the thread panics or the user wants to keep it.
@@ -50,7 +50,7 @@ impl Drop for WorkDir {
             return;
         }
         self.dir.disable_cleanup(true);
-        // etcd preallocates 64 MB, which are useless for someone who reads the logs.
+        // etcd preallocates 64 MB, and a user who reads the logs does not need its data.
         fs::remove_dir_all(self.path().join("etcd")).ok();
         let line = format!("The logs are kept in {}\n", self.logs().display());
         io::stderr().write_all(line.as_bytes()).ok();

@@ -1,4 +1,4 @@
-//! The cost of a step: the calls that the cloud, or the proxy in front of it, has counted.
+//! The cost of a step: the calls that the cloud, or the proxy in front of the cloud, has counted.
 
 use std::collections::BTreeMap;
 use std::fmt;

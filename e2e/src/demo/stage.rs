@@ -154,7 +154,8 @@ impl Stage {
     }
 }
 
-/// Stops a process. The process may not handle SIGTERM yet if it was just started, and the user may kill it at the same time.
+/// Whether a signal ended the process: a process that was just started may not handle SIGTERM yet, and the user may kill a process while
+/// the demo stops it.
 fn was_cut_off(status: ExitStatus) -> bool {
     [Signal::TERM, Signal::KILL].into_iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }

@@ -39,7 +39,7 @@ pub struct Credentials {
     pub auth_url: String,
     /// The user.
     pub username: String,
-    /// Its password.
+    /// The user's password.
     pub password: String,
     /// The project.
     pub project_name: String,

@@ -20,7 +20,7 @@ use super::state::{self, Balancer, Count, Route, Server, State, part};
 pub(crate) const DONE_WITHIN: Duration = seconds(600);
 const PASSWORD: &str = "stack";
 const ROLES: [&str; 2] = ["member", "load-balancer_member"];
-/// The image of the instances.
+/// The CIDR of the project's subnet.
 const NODES: &str = "10.20.0.0/16";
 
 /// A project, with access as its user and as the administrator.
@@ -136,7 +136,7 @@ impl Project {
         self.admin.put(Service::Network, &path, &quota).await.map(drop)
     }
 
-    /// Revokes all tokens of the project's user. The services notice it within 5 s. New tokens are valid at once.
+    /// Revokes all tokens of the project's user. The services notice the revocation within 5 s. New tokens are valid at once.
     pub async fn revoke_tokens(&self) -> anyhow::Result<()> {
         let path = format!("/users/{}", self.member.user);
         for enabled in [false, true] {
@@ -213,7 +213,7 @@ impl Project {
         Ok(())
     }
 
-    /// Ignores a conflict with a change that is still in progress.
+    /// Begins to delete a load balancer. Ignores a conflict with a change that is still in progress.
     async fn begin_deletion(&self, balancer: &Balancer) -> anyhow::Result<()> {
         if balancer.provisioning_status.starts_with("PENDING") {
             return Ok(());

@@ -28,9 +28,9 @@ pub struct State {
 /// An instance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Server {
-    /// Its ID.
+    /// The ID.
     pub id: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `ACTIVE`, `SHUTOFF`, ...
     pub status: String,
@@ -39,9 +39,9 @@ pub struct Server {
 /// A load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Balancer {
-    /// Its ID.
+    /// The ID.
     pub id: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `ACTIVE`, `PENDING_CREATE`, `ERROR`, ...
     pub provisioning_status: String,
@@ -62,9 +62,9 @@ pub struct Balancer {
 /// A listener of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Listener {
-    /// Its ID.
+    /// The ID.
     pub id: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `TCP`, ...
     pub protocol: String,
@@ -90,7 +90,7 @@ pub struct Member {
 /// An address of the external network.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct FloatingIp {
-    /// Its ID.
+    /// The ID.
     pub id: String,
     /// The address.
     pub floating_ip_address: IpAddr,

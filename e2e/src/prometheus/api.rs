@@ -29,7 +29,7 @@ pub struct Sample {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rule {
-    /// Its name.
+    /// The alert's name.
     pub name: String,
     /// `inactive`, `pending` or `firing`.
     pub state: String,
@@ -124,7 +124,7 @@ impl PrometheusApi {
         Ok(answer.data.alerts)
     }
 
-    /// Whether it serves requests.
+    /// Returns an error unless the server is ready for requests.
     pub(super) async fn is_ready(&self) -> anyhow::Result<()> {
         self.http.get_text(&format!("{}/-/ready", self.url)).await.map(drop)
     }

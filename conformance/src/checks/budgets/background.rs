@@ -9,7 +9,7 @@ use crate::checks::prelude::*;
 
 /// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
 const BACKGROUND_BALANCERS: usize = 30;
-/// Duration of the vendor's pause, in which the background requests queue up. Longer than an Ensure waits for its completion.
+/// Duration of the vendor's pause, in which the background requests queue up. The adapter waits less long for the completion of an Ensure.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// common.proto, `Priority`: a request that a user waits for does not queue behind background requests. Of many writes that wait for the
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(super) async fn delays_no_ensure(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let cluster = cx.cluster();
-    // The change replaces the backends of an existing load balancer, so that the path of its first write contains the ID.
+    // The load balancer exists, and the change only replaces its backends. So the path of the first write contains the load balancer's ID.
     let urgent = |n| cluster.balancer("urgent").backends(machines.get(..n).unwrap_or_default());
     let built = cx.converge(&urgent(2)).await?;
     let proxy = cx.proxy()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::load;
 use crate::checks::{budget, prelude::*};
 
-/// The replica whose health check for this service is `SERVING` is the leader.
+/// The service whose health decides which replica is the leader: the replica that reports `SERVING` for it.
 const SERVICE: &str = "cloudadapter.v1alpha1.RouteService";
 /// `SERVING` of grpc.health.v1.
 const SERVING: i32 = 1;

@@ -11,9 +11,9 @@ const FAMILY: &str = "network";
 const PART: f64 = 0.4;
 /// Burst that the vendor allows.
 const BURST: u32 = 10;
-/// Largest fraction of throttled calls after the rate has settled, because the adapter probes higher rates from time to time.
+/// Largest fraction of throttled calls after the rate has settled. Not zero, because the adapter probes higher rates from time to time.
 const THROTTLED_MAX: f64 = 0.05;
-/// Largest number of throttled calls, for a small total number of calls.
+/// Number of throttled calls that is always tolerated, even if the total number of calls is small.
 const LOOKS_MAX: f64 = 2.0;
 /// Smallest fraction of the allowed rate that must be used. Most adapters use more; the tolerance is for busy hosts.
 const USED_MIN: f64 = 0.5;

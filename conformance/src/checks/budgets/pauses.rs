@@ -13,9 +13,9 @@ use crate::{checks::prelude::*, params::Pattern};
 
 /// Retry-After that the vendor sends.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A pause that is longer than the deadline of [`deadline`].
+/// A pause that is longer than [`DEADLINE`].
 const LONG: Duration = Duration::from_secs(5);
-/// The deadline of that call, and the limit for an immediate refusal.
+/// The deadline of a call during the pause [`LONG`], and the time limit for an immediate refusal.
 const DEADLINE: Duration = Duration::from_millis(2500);
 const AT_ONCE: Duration = Duration::from_millis(1250);
 /// Longest permitted retry delay for a pause of [`LONG`], including jitter and a slow start.
@@ -24,7 +24,7 @@ const DELAY_MAX: Duration = Duration::from_secs(20);
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Number of instances in a throttled batch.
 const BATCH: usize = 20;
-/// Maximum number of vendor calls for that batch until the pause is over.
+/// Maximum number of vendor calls for a throttled batch until the pause is over.
 const BATCH_CALLS_MAX: usize = 2;
 /// Number of callers that ignore retry delays.
 const IMPATIENT: usize = 4;

@@ -15,7 +15,7 @@ pub(super) async fn bound_holds(cx: &Context) -> Verdict {
     };
     load::under(load::everything(cx, machine), lasts()).await?;
     if cx.can("routes") {
-        // Lists only instances, because these cause the most calls in one family.
+        // This load only changes routes, so nearly all calls are of one family.
         load::under(load::routes(cx, machine), lasts()).await?;
     }
     let calls = proxy.since(mark);

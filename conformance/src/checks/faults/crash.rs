@@ -37,8 +37,8 @@ async fn die_at<T>(cx: &Context, n: usize, work: impl Future<Output = Result<T, 
     let reached = held.reached(cx.params().timings.converge);
     match select(pin!(reached), pin!(work)).await {
         Either::Left((reached, _work)) => reached?,
-        // If there were fewer writes than without a fault, the adapter died between two requests. The result must be right in that case,
-        // too.
+        // `work` may need fewer writes than without a fault. In this case, the adapter is killed after `work` is done; the result must be
+        // right all the same.
         Either::Right((done, _reached)) => {
             done?;
             cx.note(format!("there was no vendor write {n}"));

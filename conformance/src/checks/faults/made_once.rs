@@ -29,8 +29,8 @@ struct Objects {
     balancers: Option<usize>,
 }
 
-/// common.proto, `REASON_OUTCOME_UNKNOWN`: whichever write's answer is lost, the repeated request first determines the outcome. So the
-/// adapter creates no object twice, not even temporarily: it repeats at most the lost write, with the same client token.
+/// common.proto, `REASON_OUTCOME_UNKNOWN`: if the answer to any write is lost, the repeated request first determines the outcome. So the
+/// adapter creates no object twice, not even temporarily: it repeats at most the write without an answer, with the same client token.
 pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let usual = undisturbed(cx, &machines).await?;

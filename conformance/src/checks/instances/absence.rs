@@ -44,8 +44,8 @@ fn proves(evidence: &Evidence) -> Verdict {
     expect::shown(placed, "`evidence.scope` is set", &evidence)
 }
 
-/// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence, not even if the
-/// absence is proven by its ID.
+/// instance_service.proto, `InstanceRef.node_name`: a look-up by name can find an instance, but never proves its absence, even if a look-up
+/// by ID has proven it.
 pub(super) async fn name(cx: &Context) -> Verdict {
     let cluster = cx.cluster();
     let unknown = format!("conformance-unknown-{:x}", cx.random());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::checks::prelude::*;
 
-/// Time after the consistency horizon, after which no instance is too young to be GONE.
+/// Additional time after the consistency horizon. When it is over, every instance is old enough to be reported as GONE.
 const LONGER: Duration = Duration::from_millis(500);
 
 /// instance_service.proto, `Evidence`: 404 for every call means a wrong endpoint or scope, and never proves that an instance is gone. The
@@ -88,8 +88,8 @@ async fn all_exist(cx: &Context, machines: &[Instance]) -> Verdict {
     Ok(())
 }
 
-/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance may not be visible yet, and is not GONE for that reason. If there is a
-/// command for it, reads lag as long as `GetInfo` reports.
+/// instance_service.proto, `EXISTENCE_NOT_VISIBLE`: a new instance that is not visible yet is not reported as GONE. With the command
+/// `lagReads`, the vendor's reads lag by the consistency horizon that `GetInfo` reports.
 pub(super) async fn newborn(cx: &Context) -> Verdict {
     // An instance that can serve as witness.
     let witnesses = cx.machines(1).await?;

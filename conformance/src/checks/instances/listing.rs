@@ -11,8 +11,9 @@ use sha2::{Digest as _, Sha256};
 use super::ask::{not_before, wall};
 use crate::checks::prelude::*;
 
-/// Maximum items and bytes of one message. Source: common.proto, the rules for every message.
+/// Maximum items of one message. Source: common.proto, the rules for every message.
 const ITEMS_MAX: usize = 512;
+/// Maximum bytes of one message, from the same rules.
 const BYTES_MAX: usize = 1024 * 1024;
 /// Time limit for one message.
 const TIMEOUT: Duration = Duration::from_secs(30);

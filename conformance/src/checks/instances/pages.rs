@@ -35,12 +35,12 @@ async fn crowd(cx: &Context) -> Result<(Vec<Instance>, u64), Stop> {
     let most = cx.params().samples.machines.unwrap_or(FEW);
     let machines = cx.new_machines(INSTANCES.min(most)).await?;
     let mut pages = usize::MAX;
-    // The adapter's periodic listings are counted, too, but hardly in both attempts.
+    // The adapter's periodic listings are counted, too, but are unlikely to disturb both attempts.
     for _listing in 0..2 {
         let mark = cx.proxy()?.mark();
         holds_all(&cx.instances().await?.items, &machines)?;
         let calls = cx.proxy()?.since(mark).lists_of("instances");
-        // If the cursor is in the URL, pages have different URLs, and a second listing is not counted twice.
+        // If the cursor is in the URL, each page has its own URL, so counting URLs does not count a second listing.
         let urls: BTreeSet<&str> = calls.0.iter().map(|call| call.path.as_str()).collect();
         let by_url = calls.0.iter().all(|call| call.method == Method::GET);
         pages = pages.min(if by_url { urls.len() } else { calls.len() });

@@ -39,7 +39,7 @@ pub(super) async fn graceful(cx: &Context) -> Verdict {
     let process = cx.replica_process(at);
     let (stopped, drained) = tokio::join!(process.stop(), async {
         let drained = drains(cx, &leader).await;
-        // Release the held call in any case, because the process cannot end before.
+        // Release the held call in any case, because the process cannot end while the call is held.
         held.release();
         drained?;
         farewell(&mut watch).await

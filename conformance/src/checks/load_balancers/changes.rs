@@ -55,7 +55,7 @@ pub(super) async fn ports(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `Recreate`: a change that is impossible in place is refused with IMMUTABLE_FIELD, and nothing changes,
-/// unless the caller allows the adapter to recreate the load balancer; then, too, there is one load balancer in the end.
+/// unless the caller allows the adapter to recreate the load balancer. In either case, there is one load balancer in the end.
 pub(super) async fn immutable(cx: &Context) -> Verdict {
     let web = cx.web(1).await?;
     let before = cx.converge(&web).await?;

@@ -12,7 +12,7 @@ use crate::checks::prelude::*;
 
 /// Time within which an adapter begins a request.
 const BEGINS: Duration = Duration::from_secs(30);
-/// A deadline with which the adapter does not wait for completion: the answer arrives half a second before it.
+/// A deadline too short to wait for completion: the adapter answers half a second before the deadline.
 const SHORT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// load_balancer_service.proto, `DeleteLoadBalancer`: a deletion works without vendor IDs and with wrong ones, and deletes only this load

@@ -15,7 +15,7 @@ const CALLERS: usize = 8;
 /// Numbers of load balancers that are requested from a restarted adapter: first some, then all.
 const FIRST_SERVICES: usize = 2;
 const SERVICES: usize = 6;
-/// Tolerance for the adapter's periodic calls. Less than one call per load balancer.
+/// Tolerance for the adapter's periodic calls. Smaller than the number of load balancers, so that one call for each is noticed.
 const OWN_CALLS: usize = 2;
 
 /// load_balancer_service.proto, `EnsureLoadBalancer`: an Ensure that is repeated until ACTIVE returns addresses, the applied hash and

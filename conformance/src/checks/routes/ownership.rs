@@ -36,8 +36,9 @@ pub(super) async fn foreign_survive(cx: &Context) -> Verdict {
     is_as_it_was(cx, &neighbour, &theirs).await
 }
 
-/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. Ownership is a tag or a description, or else no owner,
-/// inside the cluster's CIDRs, with that node's instance as next hop. The vendor's ID is a hint, not a proof.
+/// route_service.proto, `ApplyRoutes`: a deletion needs the key and ownership. A cluster owns a route with its tag or description. A route
+/// without any owner belongs to the cluster if the destination is inside the cluster's CIDRs and the next hop is the instance of the named
+/// node. The vendor's ID is a hint, not a proof.
 pub(super) async fn deletes(cx: &Context) -> Verdict {
     let [first, second] = &cx.these_machines().await?;
     let (cluster, neighbour) = (cx.cluster(), cx.new_cluster());

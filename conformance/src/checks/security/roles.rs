@@ -21,8 +21,8 @@ const OTHER_VERSION: &str = "/cloudadapter.v9.RouteService/ApplyRoutes";
 const NO_METHOD: &str = "/cloudadapter.v1alpha1.InstanceService/NoSuchMethod";
 
 /// common.proto, `REASON_CALLER_FORBIDDEN`: each controller may call its own service and `AdapterService`, an operator may call watches and
-/// dry runs, and an identity without a role may call nothing. The method decides before the request is decoded; then cluster, fence and
-/// `dry_run` decide.
+/// dry runs, and an identity without a role may call nothing. The adapter checks the method before it decodes the request, then
+/// cluster, fence and `dry_run`.
 pub(super) async fn matrix(cx: &Context) -> Verdict {
     for role in CALLERS.into_iter().filter(|role| works(cx, *role)) {
         let api = cx.api(role)?;
@@ -46,7 +46,7 @@ fn is_served(cx: &Context, path: &str) -> bool {
     capability_of(path).is_none_or(|name| cx.can(name))
 }
 
-/// Whether a role is used: an adapter without routes may not know a route-controller.
+/// Whether a role is used: an adapter without routes need not know the role of the route-controller.
 fn works(cx: &Context, role: Role) -> bool {
     duty_of(role).is_none_or(|name| cx.can(name))
 }

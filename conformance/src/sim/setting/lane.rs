@@ -20,7 +20,7 @@ use crate::sim::{command, process};
 const LISTENS: &str = "simcloud listens on ";
 /// The consistency horizon: the maximum lag of the simulated cloud's reads.
 pub(super) const HORIZON: Duration = Duration::from_millis(300);
-/// Watched collections are listed often, so that checks which depend on it do not wait long.
+/// Watched collections are listed often, so that checks which wait for a listing do not wait long.
 const CACHE: &str = "cache: {instances: {maxAge: 10s}, loadBalancers: {maxAge: 10s}}";
 /// The server of the replicas' Lease.
 const LEASES: &str = "lease-server";

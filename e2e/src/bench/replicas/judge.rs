@@ -15,7 +15,7 @@ const PASS_SECONDS: f64 = 3.0;
 const WRITES_EACH: usize = 3;
 /// The minimum speed-up when the number of replicas doubles.
 const GROWS: f64 = 1.1;
-/// The share of the budget, or of the CPU time, above which it counts as used up.
+/// The used share from which the budget, or the CPU time, counts as used up.
 const ALL: f64 = 0.9;
 
 /// Calls per second for each family, at [`Rate::Unbound`].

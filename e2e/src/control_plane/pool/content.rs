@@ -24,7 +24,7 @@ const LATE: [&str; 3] = [
     "/registry/servicecidrs/kubernetes",
     "/registry/services/specs/default/kubernetes",
 ];
-/// The Leases of the API server, which it renews in any case.
+/// The Leases of the API server. The API server renews them in any case, so their values are not restored.
 const LEASES: &str = "/registry/leases/";
 /// The maximum number of operations per transaction. The default limit of etcd is 128.
 const AT_ONCE: usize = 100;
@@ -103,7 +103,7 @@ impl Looks {
     }
 }
 
-/// The operations that turn the second content into the first one.
+/// The operations that turn the content `there` into the content `wanted`.
 fn orders(wanted: &Entries, there: &Entries) -> Vec<Value> {
     let gone = there.iter().filter(|(key, _)| !wanted.contains_key(*key));
     let gone = gone.map(|(_, entry)| json!({ "requestDeleteRange": { "key": entry.key } }));
