@@ -79,7 +79,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A call that was refused or interrupted. Dereferences to the typed error of the contract.
+/// The error of a call that was refused or interrupted. Dereferences to the typed error of the contract.
 #[derive(Clone, Debug)]
 pub struct CallError {
     /// The RPC, such as `EnsureLoadBalancer`.

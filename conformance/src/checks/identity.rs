@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// The contract's package.
 const PACKAGE: &str = "cloudadapter.v1alpha1";
-/// The contract's services, each with the capability of the adapters that serve it.
+/// The contract's services, each with the capability that requires it. `None`: every adapter serves the service.
 const SERVICES: [(&str, Option<&str>); 4] = [
     ("AdapterService", None),
     ("InstanceService", Some("instances")),

@@ -9,7 +9,7 @@ use super::stage::Stage;
 
 /// The sizes to measure: a quarter, a half, and all of the nodes.
 const PARTS: [usize; 3] = [4, 2, 1];
-/// Divisor that gives the duration of each steady state from the duration of measurements. Routes are listed every two minutes; in a
+/// The duration of measurements, divided by this number, is the duration of each steady state. Routes are listed every two minutes; in a
 /// shorter time, the number of listings would be random.
 const SHARE: u64 = 2;
 /// The exponent of linear growth, with a tolerance for the measurement.

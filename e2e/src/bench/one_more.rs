@@ -103,7 +103,7 @@ async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, V
     Ok((names, waits.concat()))
 }
 
-/// Returns the seconds until each load balancer was written. `None`: the peer has left some out.
+/// Returns the seconds until each load balancer was written. `None`: the peer has left out some load balancers.
 async fn follow(
     stage: &Stage,
     before: &Reading,

@@ -29,12 +29,12 @@ use shares::replica;
 /// The measured numbers of replicas of each controller.
 const REPLICAS: [usize; 3] = [1, 2, MOST];
 const MOST: usize = 4;
-/// Divisor that gives the size of this cluster from that of the other scenarios: this measurement does not depend on the size.
+/// The cluster's size in the other scenarios, divided by this number, is its size here. The result does not depend on the size.
 const PART: usize = 5;
-/// Factor that gives the number of new Services from the number of existing ones. Without the rate limit, fewer Services would be ready too
-/// fast for a precise measurement.
+/// The number of existing Services, multiplied by this number, is the number of new Services without the rate limit: fewer Services would
+/// be ready too fast for a precise measurement.
 const CROWD: usize = 2;
-/// Divisor that gives the number of joining nodes from the cluster's size.
+/// The number of nodes, divided by this number, is the number of joining nodes.
 const JOINING: usize = 5;
 
 /// The chart values for all replicas. At first, one replica of each controller is started.

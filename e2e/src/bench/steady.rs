@@ -11,7 +11,7 @@ use super::numbers::float;
 use super::result::{Row, Size, Spent, Target};
 use super::stage::Stage;
 
-/// Divisor that gives the number of nodes that become not ready from the cluster's size.
+/// The number of nodes, divided by this number, is the number of nodes that become not ready.
 const SHARE: usize = 5;
 
 /// Measures the steady state for the whole time.

@@ -72,7 +72,7 @@ pub struct Listener {
     pub protocol_port: u16,
     /// The pool of the listener.
     pub default_pool_id: Option<String>,
-    /// The members of that pool.
+    /// The members of the listener's pool.
     #[serde(skip)]
     pub members: Vec<Member>,
     loadbalancers: Vec<Reference>,
