@@ -106,15 +106,15 @@ pub struct Violation {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct AdapterError {
-    /// The reason, on which the caller decides.
+    /// The reason, which decides what the caller does.
     pub reason: Reason,
     /// The gRPC code; `reason.code()` unless the peer is newer or not an adapter.
     pub code: Code,
     /// Message for humans: names the field and the fix.
     pub message: String,
-    /// Delay before the next attempt, in whole milliseconds. `None`: not before something changes.
+    /// Delay before the next attempt, in whole milliseconds. `None`: a retry is useless until something changes.
     pub retry_after: Option<Duration>,
-    /// `vendor_code`, `vendor_request_id`, `nearest`, `fields`.
+    /// Details by key: `vendor_code`, `vendor_request_id`, `nearest`, `fields`.
     pub metadata: HashMap<String, String>,
     /// The invalid fields of the request, if any.
     pub violations: Vec<Violation>,

@@ -1,4 +1,4 @@
-//! The capabilities that a load balancer's specification needs: the only table, for the adapter and for its callers.
+//! The capabilities that a load balancer's specification needs. The adapter and its callers use this table, and there is no other.
 //!
 //! The patterns name every field of the contract. Therefore a new field does not compile until its capability is decided here, and no
 //! driver can silently ignore it.
@@ -54,7 +54,7 @@ impl Capability {
 pub struct Need {
     /// The field of the contract, such as `spec.scheme` or `spec.listeners.algorithm`.
     pub field: &'static str,
-    /// Index of the listener with the field. `None`: the field is not of one listener.
+    /// Index of the listener with the field. `None`: the field does not belong to a listener.
     pub listener: Option<usize>,
     /// The name of the capability.
     pub capability: &'static str,

@@ -110,7 +110,7 @@ impl Error {
         }
     }
 
-    /// Whether the adapter refuses the requested settings, and will refuse them again.
+    /// Whether the adapter refuses the requested settings. A retry of the same settings would be refused, too.
     fn refuses_settings(&self) -> bool {
         match self {
             Self::Adapter { source, .. } => matches!(
@@ -128,8 +128,8 @@ impl Error {
         }
     }
 
-    /// What the adapter refused, if it refuses the requested settings, and will refuse them again. The fixed fields include ports that another
-    /// user of the load balancer occupies.
+    /// What the adapter refused, if this error refuses the requested settings. The fixed fields include ports that another user of the load
+    /// balancer occupies.
     pub(crate) fn refused(&self) -> Option<Refused> {
         let Self::Adapter { source, .. } = self else { return None };
         if !self.refuses_settings() {
@@ -186,7 +186,8 @@ impl Error {
         }
     }
 
-    /// Whether to emit an Event. For errors of the API server: only if a retry will fail in the same way, as with a missing permission.
+    /// Whether to emit an Event. An error of the API server is reported only if a retry will fail in the same way, as with a missing
+    /// permission.
     fn is_reported(&self) -> bool {
         match self {
             Self::Refused(_) | Self::AdapterAway(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => {
@@ -199,7 +200,7 @@ impl Error {
         }
     }
 
-    /// The failed call to the API server, if a retry may succeed. `None`: another error, or one that is ignored.
+    /// The failed call to the API server, if a retry may succeed. `None`: another error, or an error that is ignored.
     pub(crate) fn failed_call(&self) -> Option<&'static str> {
         match self {
             Self::ApiServer { call, source } if !source.is_not_found() && !source.is_about_another() => {
@@ -255,8 +256,8 @@ impl Error {
     }
 }
 
-/// The adapter's message with the names of Service fields and annotations. If it mentions none of the invalid fields, they are put in
-/// front.
+/// The adapter's message with the names of Service fields and annotations. If the message mentions none of the invalid fields, these fields
+/// are put in front.
 fn said(error: &AdapterError) -> String {
     let named = fields::named(error);
     let message = fields::in_users_words(&error.message);

@@ -422,7 +422,7 @@ fn owner(id: &ServiceId) -> Owner {
     }
 }
 
-/// Users wait for changed settings, and traffic waits for nodes; comparisons can wait.
+/// Users wait for changed settings, and traffic waits for nodes. All other calls only compare states and can wait.
 fn priority(why: &Why) -> Priority {
     match why {
         Why::Missing | Why::Changed => Priority::Interactive,

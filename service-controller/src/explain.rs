@@ -37,7 +37,7 @@ pub(crate) fn failing(error: &Error, told: bool) -> Waits {
     Waits { reason, topic: error.name(), ..waiting(&error.fact(), told) }
 }
 
-/// What a Service waits for, with the text of this Event as the explanation.
+/// What a Service waits for, explained with the Event text of `fact`.
 pub(crate) fn waiting(fact: &Fact, told: bool) -> Waits {
     let text = notice(fact).note;
     Waits { topic: text.clone(), text, reason: None, reported: told }

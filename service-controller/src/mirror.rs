@@ -52,7 +52,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Whether this field manager writes for Services that this controller manages.
+    /// Whether writes by this field manager count as writes of this controller.
     pub(crate) fn writes_as(&self, manager: &str) -> bool {
         let taken_over = self.compat.filter(|_| self.classes.unclassed).map(Compat::manager);
         self.classes.write_as(manager) || taken_over == Some(manager)
@@ -156,12 +156,12 @@ impl Mirrors {
         (found.id.uid == id.uid).then(|| Service::clone(&found))
     }
 
-    /// Whether the adapter supports load balancers. `None`: it was never reached.
+    /// Whether the adapter supports load balancers. `None`: the adapter was never reached.
     pub(crate) fn has_load_balancers(&self) -> Option<bool> {
         self.features().map(|features| features.has(name::LOAD_BALANCERS))
     }
 
-    /// Whether the controller is ready. With an adapter without load balancers, it does not wait for a listing.
+    /// Whether the controller is ready. If the adapter does not support load balancers, the controller does not wait for a listing.
     pub(crate) fn cloud_readiness(&self) -> Result<(), String> {
         if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }
@@ -176,7 +176,7 @@ impl Mirrors {
         })
     }
 
-    /// The adapter's capabilities. `None`: it was never reached.
+    /// The adapter's capabilities. `None`: the adapter was never reached.
     pub(crate) fn features(&self) -> Option<Arc<Features>> {
         self.shared.features()
     }

@@ -51,11 +51,11 @@ use self::{
 pub(crate) struct Facts<'a> {
     /// The settings that should be in force.
     pub(crate) judged: &'a Judged,
-    /// The nodes, shared by all Services that select the same ones.
+    /// The nodes, shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
     /// Defaults of the cluster for Services without a setting of their own.
     pub(crate) defaults: &'a Defaults,
-    /// Capabilities of the adapter. `None`: it was never reached.
+    /// Capabilities of the adapter. `None`: the adapter was never reached.
     pub(crate) features: Option<&'a Features>,
     /// Load balancers in the cache under the Service's key. `None`: the cache is not synced.
     pub(crate) cloud: Option<&'a [Balancer]>,
@@ -120,11 +120,11 @@ pub(crate) enum Fact {
     OrphanHeld(String),
     /// A load balancer without a Service is deleted because a user released it.
     OrphanReleased(String),
-    /// A user released a load balancer under this name, but the load balancer's tags have the other name.
+    /// A user released a load balancer under this name, but the load balancer's tags name this other Service.
     ReleaseRefused(String, ServiceId),
     /// The load balancer with this ID serves a Service whose class belongs to another controller.
     OfAnother(String),
-    /// The Service is being deleted, but a finalizer that these field managers set is left.
+    /// The Service is being deleted, but still has a finalizer that these field managers set.
     HeldByAnother(Option<String>),
     /// Annotations of another controller, with the replacement for each.
     Compatible(Vec<String>),
@@ -134,7 +134,7 @@ pub(crate) enum Fact {
     Unnamed,
     /// The load balancer has waited for the call budget for some time; with the adapter's text.
     WaitsForBudget(String),
-    /// Added nodes brought the load balancer above the limit on members of a new one.
+    /// Added nodes raised the number of members above the limit for new load balancers.
     Grown(Members),
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Ask {
     pub(crate) spec: LoadBalancerSpec,
     /// The source of the specification.
     pub(crate) wanted: Arc<Wanted>,
-    /// These settings replace the requested ones, which are not possible.
+    /// These settings replace the requested ones, which cannot be applied.
     pub(crate) stands_in: bool,
     pub(crate) why: Why,
     pub(crate) recreate: Recreate,
@@ -193,12 +193,13 @@ impl Ask {
 /// One action of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Set before anything is created in the cloud, so that no load balancer is leaked there.
+    /// Adds the finalizer before anything is created in the cloud. Without the finalizer, a deletion of the Service could leak the load
+    /// balancer.
     AddFinalizer,
     Ensure(Box<Ask>),
     WriteStatus(Vec<Ingress>),
-    /// Called even if the cache shows no load balancer, because parts of an incomplete one may exist. Also deletes a load balancer that was
-    /// to be adopted, even if the adoption did not happen.
+    /// Deletes the load balancer even if the cache shows none, because parts of an incomplete load balancer may exist. Also deletes a load
+    /// balancer that was to be adopted, even if the adoption did not happen.
     Delete(Takeover),
     /// Removes the finalizer and empties the status, in one write.
     Release,
@@ -228,7 +229,7 @@ impl fmt::Display for Action {
 /// The actions for one Service. Empty: everything is in sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Executed in this order. The first that fails ends the round.
+    /// Executed in this order. The first action that fails ends the round.
     pub(crate) actions: Vec<Action>,
     /// Why the Service's current settings cannot be applied. The last valid settings stay in force until the Service changes.
     pub(crate) refusals: Vec<Refusal>,
@@ -361,9 +362,9 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 /// Plans for a Service of another controller's class. Nothing changes unless the tags of a load balancer prove that this controller owns
 /// that load balancer.
 ///
-/// If the status has the load balancer's address, or a hostname instead of addresses, it serves: only the flags changed, and it is kept as
-/// long as the Service. Otherwise it is older than the Service's class, and is deleted; finalizer and status belong to the other
-/// controller.
+/// If the status has the load balancer's address, or a hostname instead of addresses, the load balancer serves traffic. Then only the flags
+/// changed, and the load balancer is kept as long as the Service exists. Otherwise the load balancer is older than the Service's class, and
+/// is deleted; the finalizer and the status belong to the other controller.
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
@@ -397,8 +398,8 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 
 /// Whether this controller may remove the finalizer of a Service that no longer has a class.
 ///
-/// All load balancer controllers use the same finalizer. If the user wrote it with the Service, as in a manifest, no other controller
-/// depends on it, and deleting by key finds what this controller created.
+/// All load balancer controllers use the same finalizer. If the user wrote the finalizer with the Service, as in a manifest, no other
+/// controller depends on it, and a deletion by key finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
     memory.may_own(facts.cloud) || (service.holder == Holder::Author && !memory.other_class.with_finalizer)
 }
@@ -411,7 +412,7 @@ fn why_ask(service: &Service, wanted: &Wanted, memory: &Memory, facts: &Facts<'_
     let Some(settled) = memory.confirmed() else {
         let serves = |it: &Balancer| matches!(it.state, State::Active | State::Degraded);
         let active = facts.cloud.is_none_or(|all| all.iter().any(serves));
-        // A Service without an address waits for one, whatever states the cloud shows until then.
+        // A Service without an address waits for an address, whatever states the cloud shows until then.
         let awaited = service.ingress.is_empty();
         return Some(if active && !awaited { Why::FirstLook } else { Why::Missing });
     };
@@ -431,8 +432,8 @@ fn would_empty(memory: &Memory, facts: &Facts<'_>) -> bool {
     facts.targets.blind && (settled.is_some_and(|it| it.targets != facts.targets.id) || has_nodes())
 }
 
-/// Permits recreating a failed load balancer only while the status has no address. Otherwise the load balancer may still serve, and a new
-/// one would have another address, so the user decides.
+/// Permits recreating a failed load balancer only while the status has no address. Otherwise the load balancer may still serve traffic, and
+/// a new load balancer would have another address, so the user decides.
 fn ask(service: &Service, wanted: &Arc<Wanted>, why: Why, facts: &Facts<'_>) -> Ask {
     Ask {
         spec: wanted.shape.with_targets(&facts.targets.id),

@@ -79,9 +79,9 @@ enum Purpose {
 /// What the controller remembers about Services.
 #[derive(Default)]
 struct Memories {
-    /// A worker has exclusive use of its key and works on a copy, so that others that count load balancers still see this entry.
+    /// A worker has exclusive use of its key and works on a copy, so that other workers that count load balancers still see this entry.
     by_service: BTreeMap<ServiceId, Memory>,
-    /// The term of each shard in which its memories were made. They are void in any other term.
+    /// The term in which the memories of each shard were made. In any other term, these memories are void.
     since: BTreeMap<usize, u64>,
 }
 

@@ -52,7 +52,7 @@ struct Args {
     timeout: Duration,
 }
 
-/// Runs the test. `arguments` are those after the name of the command.
+/// Runs the test. `arguments` are the arguments after the name of the command.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = std::iter::once(OsString::from(COMMAND)).chain(arguments);
     let args = match Args::try_parse_from(arguments) {
@@ -126,7 +126,7 @@ async fn make(services: &Api<Service>, service: &Service, timeout: Duration) -> 
     Ok(made.await??)
 }
 
-/// The Service has no pods behind it, so clients reach nothing through it.
+/// The Service to create. It has no pods, so clients reach nothing through it.
 fn wanted(args: &Args) -> anyhow::Result<Service> {
     Ok(from_value(json!({
         "metadata": { "name": args.name },

@@ -1,6 +1,6 @@
-//! A rate that follows the vendor. The rate falls when the vendor throttles and remembers the value at which that happened (the knee). It
-//! then recovers to just below the knee and only occasionally tries higher values. A client without this memory would run into the limit
-//! several times a minute.
+//! A rate that adapts to the vendor's limit. When the vendor throttles, the rate falls, and this module remembers the rate that was too
+//! high (the knee). The rate then recovers to just below the knee and exceeds the knee only occasionally. A client without this memory
+//! would reach the limit several times a minute.
 //!
 //! This module holds no tokens and queues no calls; the bucket that owns the rate does both.
 
@@ -39,7 +39,7 @@ const JITTER: f64 = 0.2;
 pub(crate) struct Follower {
     /// Configured rate in calls per second, which is the maximum.
     ceiling: f64,
-    /// `None`: the client still pauses when the vendor requests it, but the rate does not change.
+    /// `None`: the rate is fixed, but the client still pauses when the vendor requests a pause.
     adaptive: Option<Adaptive>,
     /// Calls per second before the share of other clients is subtracted.
     rate: f64,
@@ -136,7 +136,7 @@ impl Follower {
         }
     }
 
-    /// Records an answered call. This ends the episode, unless the pause still lasts: then the call was sent before the pause.
+    /// Records an answered call, which ends the episode. During a pause the episode goes on, because the call was sent before the pause.
     pub(crate) fn succeeded(&mut self, now: Time) {
         if matches!(self.pass, Pass::Open) {
             return;
@@ -148,7 +148,7 @@ impl Follower {
         }
     }
 
-    /// End of the pause as of the last tick; no call is sent before it.
+    /// End of the pause as of the last tick; no call is sent before that time.
     pub(crate) fn paused_until(&self) -> Option<Time> {
         match self.pass {
             Pass::Paused { until } => Some(until),
@@ -156,7 +156,7 @@ impl Follower {
         }
     }
 
-    /// Whether a pause is over but no call has been answered since, as of the last tick. In this state only one call at a time is sent.
+    /// Whether, as of the last tick, a pause is over and no call has been answered since. In this state only one call at a time is sent.
     pub(crate) fn probing(&self) -> bool {
         matches!(self.pass, Pass::Probing)
     }
@@ -166,14 +166,15 @@ impl Follower {
         if self.knee.is_some() { BURST } else { 1.0 }
     }
 
-    /// The rate at which the vendor last throttled. Cleared when the rate clearly exceeds it, or reaches the ceiling, without a throttle.
+    /// The rate at which the vendor last throttled. Cleared when the rate, without a throttle, clearly exceeds the knee or reaches the
+    /// ceiling.
     pub(crate) fn knee(&self) -> Option<f64> {
         self.knee
     }
 
     /// Applies the count that the vendor reported; `sent` is the number of calls of this bucket so far. Returns the maximum number of
-    /// tokens that the bucket may hold: the remaining calls minus `free_floor` of the limit. The result is negative if the count is below
-    /// that floor, but never by more than the bucket regains until the vendor resets its count.
+    /// tokens that the bucket may hold: the remaining calls minus the share `free_floor` of the limit. If fewer calls remain than that
+    /// share, the result is negative, but only by as many tokens as the bucket regains until the vendor resets its count.
     pub(crate) fn hint(&mut self, now: Time, hint: &Hint, free_floor: f64, sent: u64) -> f64 {
         self.tick(now);
         self.vendor.observe(now, hint, sent, self.ceiling);
@@ -183,7 +184,7 @@ impl Follower {
         (remaining - kept).max(-comes_back)
     }
 
-    /// Calls per second that other clients use of the same limit, derived from the vendor's count; 0 if the vendor reports no count.
+    /// Calls per second that other clients make under the same limit, derived from the vendor's count; 0 if the vendor reports no count.
     pub(crate) fn foreign_rate(&self) -> f64 {
         self.vendor.foreign_rate()
     }

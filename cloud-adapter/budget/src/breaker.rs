@@ -148,8 +148,8 @@ impl CredentialBreaker {
         self.retry_at = (!passed).then(|| now + CREDENTIALS_REST);
     }
 
-    /// Records that a self-check was sent. While the credentials are rejected, the next one is delayed, regardless of when this one
-    /// returns.
+    /// Records that a self-check was sent. While the credentials are rejected, the next self-check waits for the full interval, even if
+    /// this self-check returns earlier.
     pub(crate) fn sent(&mut self, now: Time) {
         self.retry_at = self.retry_at.map(|_| now + CREDENTIALS_REST);
     }

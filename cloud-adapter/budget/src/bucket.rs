@@ -42,7 +42,7 @@ pub(crate) struct Need {
 /// The candidates for a bucket in one decision.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
-    /// Number of the decision, to detect data of an earlier one.
+    /// Number of the decision to which these counts belong. Counts of an earlier decision are not used.
     decision: u64,
     /// Number of tokens needed by candidates that may use the reserve.
     entitled: u64,
@@ -69,7 +69,7 @@ impl Bucket {
         }
     }
 
-    /// Removes all tokens. No reserve is kept until the tokens have reached it once.
+    /// Removes all tokens. No reserve is kept until enough tokens for the reserve have accumulated once.
     pub(crate) fn empty(&mut self, now: Time) {
         self.gcra.cap(now, 0.0);
         self.reserve_filled = false;

@@ -9,7 +9,7 @@ use crate::Time;
 pub enum Class {
     /// Background work: resync, drift repair, orphan scans, tag rewrites, label refresh.
     Background,
-    /// Checks whether nodes that are not ready exist or are shut down; polls of pending work.
+    /// Checks of nodes that are not ready (whether the instance exists or is shut down), and polls of pending work.
     Lifecycle,
     /// A user waits for the result.
     Interactive,

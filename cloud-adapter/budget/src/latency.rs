@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// Upper bounds of the cells in microseconds: the first is 1 ms, each next one a quarter larger, the last more than a minute.
+/// Upper bounds of the cells in microseconds: the first is 1 ms, each further bound is a quarter larger, and the last is more than a
+/// minute.
 const BOUNDS: [u64; CELLS] = bounds();
 const CELLS: usize = 52;
 /// Number of durations after which the count of each cell is halved.

@@ -29,7 +29,7 @@
 //!     BucketConfig, Call, CallResult, Class, Config, Decision, Outcome, RateLimit, Scheduler, Time,
 //! };
 //!
-//! // 3,600 calls an hour, of which a tenth is left alone.
+//! // 3,600 calls an hour, of which a tenth stays unused.
 //! let limit = RateLimit::within(3_600.0, Duration::from_hours(1), 60, 0.9).ok_or("burst too large")?;
 //! let account = BucketConfig { parent: None, limit, adaptive: None };
 //! let config = Config { buckets: BTreeMap::from([("account".to_owned(), account)]), ..Config::default() };

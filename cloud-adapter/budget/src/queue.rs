@@ -99,8 +99,8 @@ impl Queue {
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
     }
 
-    /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent one of a namespace with more calls in the
-    /// leaf. Therefore no namespace can block others, however many calls it submits.
+    /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent call of a namespace that has more calls in
+    /// the leaf. Therefore no namespace can block others, however many calls it submits.
     pub(crate) fn capacity(&self, call: &Call, limits: &QueueLimits) -> Capacity {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));

@@ -38,7 +38,7 @@ pub struct BucketReport {
     pub queued: u64,
     /// Number of calls sent so far.
     pub calls: u64,
-    /// Number of calls that the vendor has throttled, by response status.
+    /// Number of calls that the vendor throttled, as the response status showed.
     pub throttled: u64,
     /// Number of times that the vendor's count was lower than the local count.
     pub corrected: u64,
@@ -73,7 +73,7 @@ pub struct LeafReport {
     pub queued: u64,
 }
 
-/// Calls of one class of one controller that the same bucket delays.
+/// Calls of one leaf (a class of a controller) that the same bucket delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueReport {
     /// The bucket that delays the calls the longest.

@@ -128,7 +128,7 @@ impl Scheduler {
         queued || self.shed.len() + self.passing.len() < held
     }
 
-    /// Returns the next decision. Call this after any other method until it returns [`Decision::Wait`], and again at the time in that
+    /// Returns the next decision. After any other method, call `next` until it returns [`Decision::Wait`], and again at the time in that
     /// decision.
     ///
     /// Cost: O(leaves x paths), independent of the length of the queue.

@@ -27,7 +27,7 @@ impl Time {
         self.0
     }
 
-    /// Time since `earlier`; zero if `earlier` is later than this time.
+    /// Time since `earlier`; zero if `earlier` is later than `self`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -19,7 +19,8 @@ pub(crate) struct Tree {
     known: BTreeMap<(&'static str, &'static str), PathId>,
     /// All families used so far, including those of earlier configurations, whose buckets are kept.
     families: BTreeSet<&'static str>,
-    /// Time origin of new buckets. A bucket that is added later starts empty.
+    /// Time at which all buckets were last emptied. The bucket of an unconfigured family that is added later counts as emptied at this
+    /// time, too. `None`: such a bucket starts full.
     empty_since: Option<Time>,
 }
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-/// A call that waits only until a bucket has a token for it.
+/// A call that waits only for the tokens of a bucket.
 ///
-/// In the text form, the part before the colon does not change while the call waits for that bucket; the part after it is the current
-/// state.
+/// In the text form, the part before the colon does not change while the call waits for that bucket. The part after the colon is the
+/// current state.
 ///
 /// ```
 /// # use std::time::Duration;

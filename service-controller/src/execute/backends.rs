@@ -68,7 +68,8 @@ impl Backends {
         let put = upload(&known.sets, adapter, call, targets).await;
         match &put {
             Ok(()) => {
-                // The adapter keeps only some of the sets. The controller cannot know which, so each is uploaded again when it is needed.
+                // The adapter keeps only some of the sets. The controller cannot know which, so it uploads each set again when a call needs
+                // that set.
                 if known.sets.len() >= SETS_MAX {
                     known.sets.clear();
                 }
@@ -88,7 +89,7 @@ impl Backends {
     }
 }
 
-/// Uploads a set as a delta to the latest set of the same selector, if the adapter has that; otherwise as a whole.
+/// Uploads a set as a delta to the latest set of the same selector, if the adapter has that set. Otherwise uploads the whole set.
 async fn upload(
     known: &BTreeMap<Option<Selector>, Arc<Targets>>,
     adapter: &Adapter,

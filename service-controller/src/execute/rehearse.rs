@@ -12,7 +12,7 @@ use crate::{
     plan::{Ask, Operation, service::ServiceId, spec::Takeover},
 };
 
-/// The lowest class, because no traffic waits for a dry run.
+/// Creates a call with the lowest priority, because no traffic waits for a dry run.
 fn call() -> Call {
     Call::with_priority(Priority::Background)
 }

@@ -134,8 +134,8 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
     }
 }
 
-/// Returns the valid ports, and the errors and node ports of the invalid ones. Current API servers do not allow invalid ports; if a later
-/// version does, they must not be ignored silently.
+/// Returns the valid ports, and the errors and node ports of the invalid ones. Current API servers do not allow invalid ports. If a later
+/// version allows them, the controller must not ignore such ports silently.
 fn ports(spec: &ServiceSpec) -> (Vec<Port>, Vec<Refusal>, Vec<u16>) {
     let (mut ports, mut unread, mut node_ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, given) in spec.ports.iter().flatten().enumerate() {
@@ -183,7 +183,7 @@ fn transport(protocol: Option<&str>) -> Option<Transport> {
     }
 }
 
-/// The API server always sets the families; old versions that did not used IPv4.
+/// Current API servers always set the families. Old versions did not set them, and used IPv4.
 fn families(spec: &ServiceSpec) -> Vec<Family> {
     let families: Vec<Family> = spec
         .ip_families

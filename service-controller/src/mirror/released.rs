@@ -1,8 +1,8 @@
 //! The orphans that users released in a ConfigMap. The ConfigMap is in the namespace of this process, which is that of the pod or of the
 //! kubeconfig.
 //!
-//! A client that may write the ConfigMap can cause the deletion of unused load balancers only. If the ConfigMap does not exist or the
-//! controller may not read it, no orphan is released.
+//! A client that may write the ConfigMap can only cause the deletion of load balancers that no Service uses. If the ConfigMap does not
+//! exist or the controller may not read it, no orphan is released.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -204,7 +204,8 @@ impl Mirrors {
 
     /// Returns the nodes that a Service's load balancer selects, and the time at which that set last changed.
     ///
-    /// Records the selector in force, so that its set is kept up to date. That selector may differ from the one in the Service.
+    /// Records the selector in force, so that the set of this selector is kept up to date. The selector in force may differ from the one in
+    /// the Service.
     pub(crate) fn targets_of(&self, id: &ServiceId, selector: Option<&Selector>) -> (Arc<Targets>, Instant) {
         match selector {
             None => self.shared.selectors().remove(id),
@@ -299,7 +300,8 @@ impl Mirrors {
 
     fn know(&self, features: Features) {
         self.shared.features.send_replace(Some(Arc::new(features)));
-        // This also requeues Services that need no new capability, so that those that wait for the adapter do not wait for their backoff.
+        // Services that need no new capability are requeued, too, because some wait for the adapter and would otherwise wait for their
+        // backoff.
         self.wake_all();
     }
 }

@@ -92,8 +92,8 @@ pub(crate) struct VendorWish {
     pub(crate) value: Wish<String>,
 }
 
-/// Parses all settings of a Service and returns all errors: for an unknown name the most similar known one, for an invalid value the
-/// expected values. Valid settings are returned even if others are invalid, so that later validation covers them.
+/// Parses all settings of a Service and returns all errors. The error names the most similar known name for an unknown one, and the
+/// expected values for an invalid one. Valid settings are returned even if others are invalid, so that later validation covers them.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
     let Bounds { health_check_ports: ports, members: certificates } = defaults.bounds();
@@ -192,7 +192,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A default applies to all Services, so a port is not valid just because one Service has it.
+    /// A default applies to all Services, so a port is not valid just because one Service has this node port.
     fn health_port(&mut self) -> Option<Wish<u32>> {
         let (ports, service) = (self.ports, self.service);
         match self.settings.get(keys::HEALTH_PORT)?.origin {

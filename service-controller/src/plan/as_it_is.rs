@@ -1,9 +1,9 @@
 //! Adapts refused settings to the existing load balancer: keeps the settings, but takes the load balancer's values for fields that cannot
 //! change.
 //!
-//! The contract has no call that changes backends alone. Without this module, after a restart, deleted nodes would stay behind such a load
-//! balancer and new nodes would be missing. The last valid settings are no replacement: the adapter has already applied the possible part
-//! of the new ones.
+//! The contract has no call that changes backends alone. Without this module, after a restart, deleted nodes would stay behind a load
+//! balancer with refused settings, and new nodes would be missing. The last valid settings are not a valid replacement, because the adapter
+//! has already applied the possible part of the new settings.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -25,7 +25,7 @@ pub(crate) struct Existing<'a> {
     pub(crate) addresses: &'a [IpAddr],
     /// The last valid settings.
     pub(crate) good: Option<&'a LoadBalancerSpec>,
-    /// The only family to request, if one is sufficient and the adapter cannot add the other.
+    /// The only family to request, if one family is sufficient and the adapter cannot add the other.
     pub(crate) only: Option<Family>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn addresses_of(service: &Service, seen: Option<&[Balancer]>) -> Vec<
     if shown.is_empty() { service.ingress.iter().filter_map(read).collect() } else { shown }
 }
 
-/// Families of these addresses: first the requested ones in their order, then the others.
+/// Families of these addresses: first the requested families in their order, then the others.
 pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
     let has = |family: &Family| there.iter().any(|address| Family::of(*address) == *family);
     let others = [Family::V4, Family::V6].into_iter().filter(|family| !asked.contains(family));

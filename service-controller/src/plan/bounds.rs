@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 
 use super::service::Service;
 
-/// Source: kube-proxy, `--healthz-bind-address`.
+/// Port of kube-proxy's health endpoint. Source: kube-proxy, `--healthz-bind-address`.
 pub(crate) const KUBE_PROXY_PORT: u32 = 10_256;
 
 /// Maximum number of ports listed in a message.

@@ -102,7 +102,7 @@ pub(crate) struct EnsureResult {
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
-    /// What the load balancer waits for, or why it is out of sync. This is one line that users see.
+    /// What the load balancer waits for, or why it is out of sync. Users see this text, which is a single line.
     pub(crate) why: String,
     /// If the load balancer waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,

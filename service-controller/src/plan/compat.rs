@@ -11,7 +11,7 @@ use telemetry::nearest;
 
 use super::{Refusal, annotations::keys::PREFIX, foreign::Foreign};
 
-/// Adopts load balancers without an owner, because another controller already created one for the Service.
+/// Adopts load balancers without an owner, because another controller already created a load balancer for the Service.
 const ADOPT: (&str, &str) = ("adopt", "owned");
 
 /// The other controller whose annotations are translated.

@@ -1,6 +1,6 @@
 //! Short digests, for IDs and for comparisons.
 
-/// Length. Unit: bytes. 128 bits make collisions negligible.
+/// Length of a digest in bytes. 128 bits make collisions negligible.
 const LENGTH: usize = 16;
 
 /// The first bytes of a digest, in hexadecimal.

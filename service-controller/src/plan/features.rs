@@ -29,7 +29,7 @@ impl Features {
         self.can.contains_key(name)
     }
 
-    /// Why the adapter does not support a feature. `None`: it does.
+    /// Why the adapter does not support a feature. `None`: the adapter supports the feature.
     pub(crate) fn lack(&self, need: &Need) -> Option<String> {
         match (self.can.get(need.capability), need.value) {
             (None, _) => {

@@ -68,7 +68,8 @@ pub(crate) fn probe(service: &Service, wishes: &Health) -> Result<Probe, Vec<Ref
     Ok(Probe { check, field })
 }
 
-/// The health check that the mode implies. With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node port accepts connections is healthy.
+/// The health check that the mode implies. With `Local`, the node reports whether it has an endpoint. With `Cluster`, any node whose node
+/// port accepts connections is healthy.
 fn basis(service: &Service, mode: Option<&Wish<HealthMode>>) -> Result<Probe, Refusal> {
     let place = |default: &str| mode.map_or_else(|| default.to_owned(), |wish| wish.given.place.clone());
     let check = match (mode.map_or(HealthMode::Auto, |wish| wish.value), service.traffic) {
@@ -107,7 +108,8 @@ fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
     let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
     let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
     let mixed = ports.iter().any(|(protocol, ..)| *protocol != Protocol::Tcp);
-    // By default each listener checks its own node port, but UDP ports would never answer.
+    // By default each listener checks its own node port. UDP ports would never answer, so with mixed protocols all listeners check this
+    // port.
     let port = mixed.then_some(*node_port);
     Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
 }

@@ -2,9 +2,9 @@
 //! the Service still has (`node_ports.rs`).
 //!
 //! A mistyped annotation must not cut a running load balancer off from node changes. So the last valid settings stay in force until the
-//! user corrects the mistake, and an Event reports it. These settings are kept in memory only: after a restart, the controller only emits
-//! the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings are in force
-//! (`as_it_is.rs`).
+//! user corrects the mistake, and an Event reports the mistake. The last valid settings are kept in memory only: after a restart, the
+//! controller only emits the Event for such a Service. If a setting merely cannot change on the existing load balancer, the other settings
+//! are in force (`as_it_is.rs`).
 
 use std::{sync::Arc, time::Duration};
 

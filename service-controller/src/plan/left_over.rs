@@ -2,8 +2,8 @@
 //! controller's finalizer.
 //!
 //! A Service that is missing in the cache proves nothing. A deletion needs a live answer of the API server and proof of ownership: this
-//! process created the load balancer, or its Service exists and needs none. Any other is an orphan: it is reported, and deleted if a user
-//! releases it by name, or gradually after some time if the flags say so.
+//! process created the load balancer, or its Service exists and needs none. Any other load balancer is an orphan: it is reported. An orphan
+//! is deleted if a user releases it by name, or gradually after some time if the flags say so.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     service::ServiceId,
 };
 
-/// Maximum number of keys that are read. Users release orphans one by one, so they do not need more.
+/// Maximum number of ConfigMap keys that are read. Users release orphans one by one, so they do not need more.
 pub(crate) const MOST_RELEASES: usize = 1000;
 
 /// Minimum time between the report of an orphan and its deletion, so that all other orphans are found first.

@@ -1,7 +1,7 @@
 //! Limits the members of a Service's load balancer: listeners times nodes.
 //!
-//! The user chooses the ports, and the operator chooses the nodes. So the limit applies to new requests of the user: while its ports and
-//! its node selector do not change, an existing load balancer continues to follow the nodes, however many are added.
+//! The user chooses the ports, and the operator chooses the nodes. So the limit applies to new requests of the user. An existing load
+//! balancer with unchanged ports and node selector continues to follow the nodes, however many are added.
 
 use std::{fmt, sync::Arc};
 
@@ -71,7 +71,7 @@ pub(crate) struct Present<'a> {
     pub(crate) seen: Option<&'a [Balancer]>,
 }
 
-/// Checks the settings of a Service against this limit. Cost: no calls.
+/// Checks the settings of a Service against the limit `most`. Cost: no calls.
 pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: &Present<'_>) -> Verdict {
     let Present { nodes, accepted, seen } = *present;
     let ports = listeners(&wanted.shape.spec);
@@ -89,9 +89,9 @@ pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: 
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Whether a load balancer has these ports and was large before. Its node selector is not visible, and nodes may have been added while no
-/// controller ran, so half of the members suffice as proof. An adapter that reads members only on an ensure reports none after its start,
-/// so then up to four times the limit is accepted.
+/// Whether a load balancer has these ports and already had many members. The cache does not show its node selector, and nodes may have been
+/// added while no controller ran, so half of the members suffice as proof. An adapter that reads members only on an ensure reports no
+/// members after its start. In that case, up to four times the limit is accepted.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);

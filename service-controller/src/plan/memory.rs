@@ -32,8 +32,8 @@ pub(crate) const LAG: Duration = Duration::from_mins(5);
 /// How long the cache may still show a load balancer that was just deleted, especially after a restart of the adapter.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
-/// The same delay for a load balancer that this process created. Here the lag does not matter: the delay only lets the deletion brake count
-/// many Services that disappear together.
+/// Like `ORPHAN_AFTER`, but for a load balancer that this process created. Here the lag does not matter: the delay only lets the deletion
+/// brake count many Services that disappear together.
 const CREATED_ORPHAN_AFTER: Duration = Duration::from_secs(5);
 
 /// Delay before the next round if the adapter does not name one.
@@ -54,9 +54,9 @@ pub(crate) struct Memory {
 /// What is known from the time in which a Service had a class of another controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OtherClass {
-    /// The Service had such a class in some round since the finalizer was set.
+    /// The Service had a class of another controller in some round since the finalizer was set.
     pub(crate) with_finalizer: bool,
-    /// The Service has such a class, but its status shows a load balancer that this controller owns.
+    /// The Service has a class of another controller, but its status shows a load balancer that this controller owns.
     pub(crate) serving: bool,
     /// A load balancer of this controller was left that no longer served the Service. This controller then owns the load balancer, but
     /// perhaps not the finalizer.
@@ -260,7 +260,7 @@ impl Memory {
         if let State::Orphaned(orphan) = &self.state { Some(orphan) } else { None }
     }
 
-    /// Remaining time in which an unused load balancer may be a lag of the cache, or the first of many. `None`: it is an orphan.
+    /// Remaining time in which the cache may lag behind, or more Services may disappear. `None`: the load balancer is an orphan.
     pub(crate) fn orphan_doubt(&self, now: Duration) -> Option<Duration> {
         let doubt = if self.created { CREATED_ORPHAN_AFTER } else { ORPHAN_AFTER };
         self.missing_since().and_then(|since| rest(since + doubt, now))
@@ -271,7 +271,7 @@ impl Memory {
         self.missing_since().map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Whether another client deleted the orphan, because it disappeared from the cache.
+    /// Whether the orphan disappeared from the cache, which means that another client deleted it.
     pub(crate) fn has_vanished(&self) -> bool {
         self.orphan().is_some_and(|orphan| orphan.sighting == Sighting::Vanished)
     }
@@ -286,7 +286,7 @@ impl Memory {
         lasts || self.pacing.release_lasts(now).is_some()
     }
 
-    /// Returns the actions that are due now, and how long the others must wait.
+    /// Returns the actions that are due now, and how long the other actions must wait.
     pub(crate) fn due(
         &self,
         service: &Service,

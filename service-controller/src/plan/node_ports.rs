@@ -26,7 +26,7 @@ pub(super) fn still_held(good: &Arc<Wanted>, service: &Service, defaults: &Defau
         Some(port) => defaults.bounds().health_check_ports.for_one(service, port).is_ok(),
     };
     let stale = spec.health_check.as_ref().filter(|check| !may_be_probed(check));
-    // If the owner withdraws its consent, the consent ends, even while other settings of the Service are invalid.
+    // If the owner withdraws its consent to share, the consent ends at once, even while other settings of the Service are invalid.
     let consents = share_with(service, defaults);
     let may_share = |it: &String| consents.as_ref().is_none_or(|named| named.contains(it));
     let shared_with: Vec<String> = spec.shared_with.iter().filter(|it| may_share(it)).cloned().collect();

@@ -30,7 +30,8 @@ pub(crate) enum Reaction {
     IgnoreId(String),
     /// Report the refusal, and continue with other settings at once.
     FallBack,
-    /// The replacement of refused settings, which were reported, is refused, too: the previous settings are in force again.
+    /// The adapter also refuses the replacement of refused settings. The first refusal was reported, and the previous settings are in force
+    /// again.
     Restore,
     Report,
 }

@@ -79,7 +79,7 @@ impl Port {
     }
 }
 
-/// An address family, in the order of `spec.ipFamilies`.
+/// An address family, as in `spec.ipFamilies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Family {
     V4,
@@ -148,9 +148,9 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
-    /// Whether the API server treats both as equal: it sets `VIP` for an IP without a mode.
+    /// Whether the API server treats both entries as equal. The API server sets `VIP` for an IP without a mode.
     ///
-    /// Otherwise the status would always differ from what was written, and each reconcile would write it again.
+    /// Without this rule, the status would always differ from what was written, and each reconcile would write it again.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.ip == other.ip
             && self.hostname == other.hostname
@@ -243,8 +243,8 @@ impl Classes {
     }
 }
 
-/// The field manager for Services of this class. Because it depends on the class, `metadata.managedFields` shows which controller set the
-/// finalizer even after the API server removed the class.
+/// The field manager for Services of this class. Because the name depends on the class, `metadata.managedFields` shows which controller set
+/// the finalizer even after the API server removed the class.
 pub(crate) fn manager(class: Option<&str>) -> String {
     let Some(class) = class else { return CONTROLLER.to_owned() };
     let name = format!("{CONTROLLER} {class}");
@@ -325,8 +325,9 @@ pub(crate) enum Role {
 impl Service {
     /// How this controller treats this Service.
     ///
-    /// A Service of another controller's class is not changed, even if it has the finalizer, because that controller set it. A Service that
-    /// is being deleted without the finalizer can no longer get it, so nothing may be created for that Service.
+    /// A Service of another controller's class is not changed, even if the Service has the finalizer, because that controller set the
+    /// finalizer. A Service that is being deleted without the finalizer can no longer get the finalizer, so nothing may be created for that
+    /// Service.
     pub(crate) fn role(&self) -> Role {
         if self.class == Class::Others {
             return Role::Ignored;
@@ -354,8 +355,8 @@ impl Service {
         own != 0 && u32::from(own) == port
     }
 
-    /// Whether the status leads clients to a load balancer with these addresses: it has one of them, or it has only hostnames, which may
-    /// replace any address unless another client wrote them.
+    /// Whether the status leads clients to a load balancer with these addresses: the status has one of them, or it has only hostnames. A
+    /// hostname may replace any address, unless another client wrote the hostname.
     pub(crate) fn shows(&self, addresses: &[Ingress]) -> bool {
         let same = |a: &Ingress, b: &Ingress| {
             (a.ip.is_some() && a.ip == b.ip) || (a.hostname.is_some() && a.hostname == b.hostname)

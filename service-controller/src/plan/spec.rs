@@ -78,8 +78,8 @@ impl<'a> Checked<'a> {
         Ok(Shape::of(self.spec(features, families), Takeover::of(&self.wishes)))
     }
 
-    /// Like [`Self::shape`], with the existing load balancer's values for these fields, and without ports that other users of it occupy:
-    /// see [`as_it_is`]. `None`: the values are unknown.
+    /// Like [`Self::shape`], with the existing load balancer's values for these fields, and without ports that other users of the load
+    /// balancer occupy: see [`as_it_is`]. `None`: the values are unknown.
     pub(crate) fn shape_as_it_is(&self, features: &Features, existing: &Existing<'_>) -> Option<Shape> {
         let Existing { fixed, addresses, good, only } = *existing;
         let families = if fixed.contains(as_it_is::FAMILIES) {
@@ -259,14 +259,14 @@ fn shares(wishes: &Wishes) -> bool {
 /// Which load balancers that another controller or a user created may be adopted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Takeover {
-    /// None: a load balancer without this cluster's tags belongs to another owner, whatever its name is.
+    /// No adoption: a load balancer without this cluster's tags belongs to another owner, whatever its name is.
     #[default]
     None,
     /// The load balancer with the name that this controller would give, if it has no owner.
     Named,
     /// The load balancer with this ID.
     Id(String),
-    /// None, because the Service shares a load balancer. A load balancer that the vendor's cloud controller manager created for this
+    /// No adoption, because the Service shares a load balancer. A load balancer that the vendor's cloud controller manager created for this
     /// Service alone is treated as the Service's own.
     Shared,
 }

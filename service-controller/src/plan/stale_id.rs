@@ -1,7 +1,8 @@
 //! The load balancer ID that another controller recorded on a Service.
 //!
-//! An ID that a user wrote is binding. The other controller writes the ID of its load balancer to every Service and never removes it. That
-//! load balancer must be adopted, unless it does not exist or the Service has another one: then the ID is obsolete.
+//! An ID that a user wrote is binding. The other controller also writes the ID of its load balancer to every Service, and never removes the
+//! ID. The load balancer with a recorded ID must be adopted. If it does not exist, or if the Service has another load balancer, the
+//! recorded ID is obsolete.
 
 use super::{
     annotations::keys::{ADOPT, ID},

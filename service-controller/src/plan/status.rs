@@ -10,7 +10,7 @@ use super::{
 pub(crate) struct Shown {
     /// A hostname instead of all addresses.
     hostname: Option<String>,
-    /// A different mode for each IP.
+    /// The mode that replaces the adapter's mode on every IP.
     mode: Option<&'static str>,
 }
 

@@ -11,10 +11,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{annotations::selector::Selector, digest::short};
 
-/// Excludes a node from all load balancers. Its value is parsed like a Go bool.
+/// This label excludes a node from all load balancers. The label's value is parsed like a Go bool.
 pub(crate) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Set by the cluster autoscaler on a node that it is about to remove.
+/// The cluster autoscaler sets this taint on a node that it is about to remove.
 pub(crate) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Maximum number of node names in an Event.

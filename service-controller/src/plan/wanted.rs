@@ -15,7 +15,7 @@ use super::{
 pub(crate) struct Wanted {
     /// The part of the settings that the adapter receives.
     pub(crate) shape: Shape,
-    /// The nodes behind the load balancer.
+    /// The selector of the nodes behind the load balancer. `None`: all nodes.
     pub(crate) selector: Option<Selector>,
     /// The settings for the Service's status.
     pub(crate) shown: Shown,

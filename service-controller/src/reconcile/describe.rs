@@ -57,7 +57,7 @@ impl Describe for Reconciler {
     }
 
     /// Load balancers that were released or whose removal is not finished. A restart must not hide them from callers that wait for the
-    /// removal. Those not reported yet have no `since`.
+    /// removal. Load balancers that were not reported yet have no `since`.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;

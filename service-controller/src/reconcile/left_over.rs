@@ -210,7 +210,7 @@ impl Reconciler {
         None
     }
 
-    /// Removes a Service from those that wait for the brake. After the last one, the brake holds nothing.
+    /// Removes a Service from those that wait for the brake. If no Service is left, the brake holds nothing.
     fn waits_no_more(&self, id: &ServiceId) {
         let mut sweep = self.sweep();
         if sweep.waiting.remove(id) && sweep.waiting.is_empty() {
@@ -220,7 +220,7 @@ impl Reconciler {
     }
 
     /// When a replica acquires a shard, another replica may have deleted load balancers of that shard, so the brake starts again. With a
-    /// single shard the brake is kept since the process started.
+    /// single shard, the brake is kept for the life of the process.
     pub(super) fn begin_sweep(&self, now: Instant) {
         let (mut sweep, shards) = (self.sweep(), &self.shards);
         let limits = limits(self.orphans).of_share(shards.held(), shards.count());
@@ -248,7 +248,7 @@ impl Reconciler {
     /// Load balancers that this process created, whose Services are gone, and that this process did not delete.
     fn vanished(&self) -> Vec<ServiceId> {
         let memories = self.memories();
-        // If another replica had the shard in between, that replica may have deleted them.
+        // If another replica had the shard in between, that replica may have deleted the load balancers.
         let is_known = |uid: &str| {
             let shard = self.shards.of(uid);
             self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))

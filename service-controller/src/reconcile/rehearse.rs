@@ -89,7 +89,7 @@ impl Reconciler {
         Ok(After::More)
     }
 
-    /// Records what an action would do, and continues as if that had been done.
+    /// Records what an action would do, and continues as if the action had been executed.
     async fn rehearse_action(
         &self,
         job: &mut Job<'_>,

@@ -1,4 +1,4 @@
-//! Estimates from the vendor's own count how much of the limit is used by others: users, other clusters, other tools.
+//! Estimates from the vendor's own count how much of the limit other clients use: users, other clusters, other tools.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const SPAN: Duration = Duration::from_secs(5);
 const SMOOTHING: f64 = 0.5;
 /// Age at which a measurement is discarded.
 const FORGOTTEN: Duration = Duration::from_mins(1);
-/// Rounding error of the reset time: vendors round it to seconds.
+/// Rounding error of the reset time, which vendors round to seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
 
 /// The vendor's count, followed from one hint to the next.

@@ -62,7 +62,7 @@ impl Lane {
         self.round.insert(turn, Arc::clone(namespace));
     }
 
-    /// Number of namespaces that are served before this one. Cost: O(namespaces).
+    /// Number of namespaces that are served before `namespace`. Cost: O(namespaces).
     pub(super) fn before(&self, namespace: &str) -> usize {
         self.flows.get(namespace).map_or(0, |flow| self.round.range(..flow.turn).count())
     }

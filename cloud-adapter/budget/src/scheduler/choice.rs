@@ -1,4 +1,4 @@
-//! Chooses the next call: the one with the smallest tag of all calls that may be sent now.
+//! Chooses the next call: of all calls that may be sent now, the call with the smallest start tag (see `turns`).
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ use crate::{
     tree::PathId,
 };
 
-/// Results that one decision has already computed for a kind of calls. There is one leaf for each class of each controller, but most leaves
-/// have calls of the same few kinds.
+/// Results that one decision has already computed, by kind of call. There are many leaves (one for each class of each controller), but most
+/// of them have calls of the same few kinds.
 pub(super) type Known<T> = Vec<(Kind, T)>;
 
 /// Calls of one kind: the same buckets and circuit breakers admit them.
@@ -52,8 +52,8 @@ impl Scheduler {
         chosen.ok_or(wake)
     }
 
-    /// Collects in `open` the candidates that could be sent now if no bucket kept a reserve; returns the time at which the next of the
-    /// others could be sent.
+    /// Collects in `open` the candidates that could be sent now if no bucket kept a reserve. Returns the earliest time at which another
+    /// candidate could be sent.
     fn find_open(&mut self, now: Time, open: &mut Vec<Candidate>) -> Option<Time> {
         let mut wake = None;
         let mut openings = std::mem::take(&mut self.openings);
@@ -68,10 +68,10 @@ impl Scheduler {
         wake
     }
 
-    /// Drops candidates that would use the reserve without permission; returns the time at which the first of them may be sent.
+    /// Drops candidates that would use the reserve without permission. Returns the earliest time at which a dropped candidate may be sent.
     ///
-    /// An exhausted reserve is ignored: calls that may use it must wait anyway, and reserves of other buckets do not help them. The weights
-    /// then decide; otherwise a constant load of urgent calls would starve all others.
+    /// An exhausted reserve is ignored: calls that may use that reserve must wait anyway, and reserves of other buckets do not help them.
+    /// The weights then decide; otherwise a constant load of urgent calls would starve all other calls.
     fn keep_reserve(&mut self, now: Time, candidates: &mut Vec<Candidate>) -> Option<Time> {
         for candidate in candidates.iter().filter(|candidate| candidate.lane.reserve) {
             self.tree.each(candidate.lane.path, |bucket| bucket.entitle(self.decision, candidate.cost));

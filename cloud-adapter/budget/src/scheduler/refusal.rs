@@ -117,7 +117,8 @@ impl Scheduler {
         Refusal { reason, message, retry_after }
     }
 
-    /// Delay before the retry. It is longer than the delays of all callers of the namespace that were refused earlier.
+    /// Time at which to retry. Refused callers of the same leaf, namespace and path get successive times, because their retries must not
+    /// arrive together.
     fn promise(&mut self, now: Time, waiting: &Waiting, forecast: &Forecast) -> Time {
         let call = &waiting.call;
         if self.promised.len() >= PROMISES {

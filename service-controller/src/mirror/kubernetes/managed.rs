@@ -18,8 +18,9 @@ const CONTROLLERS: [&str; 4] = ["controller", "manager", "operator", "ccm"];
 
 /// Whether this controller set the finalizer and no other client has written the status since then.
 ///
-/// The class is removed with the type, so it cannot show the owner. Another controller may rely on a finalizer that was already set; its
-/// addresses are recorded under its field manager, which remains after the API server empties the status.
+/// The API server removes the class with the type, so the class cannot show the owner. Another controller may rely on a finalizer that was
+/// already set. The addresses that such a controller wrote are recorded under its field manager, even after the API server empties the
+/// status.
 pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
     let finalizer = holders(meta, &finalizer_path());
     let ours = |name: &&str| reading.writes_as(name);
@@ -28,8 +29,9 @@ pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
 
 /// Returns which other client set the finalizer.
 ///
-/// A load balancer controller sets it through the status subresource, as `k8s.io/cloud-provider` does, or has a name that shows its role,
-/// and its addresses are recorded under its name. If Services without a class belong to another controller, so does their finalizer.
+/// A client counts as a load balancer controller if it set the finalizer through the status subresource, as `k8s.io/cloud-provider` does,
+/// if its name shows its role, or if it wrote addresses. If Services without a class belong to another controller, the finalizer belongs to
+/// that controller, too.
 pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     let finalizer: Vec<&ManagedFieldsEntry> = entries(meta, &finalizer_path()).collect();
     let names: BTreeSet<&str> = finalizer.iter().filter_map(|entry| entry.manager.as_deref()).collect();

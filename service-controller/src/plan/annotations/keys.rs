@@ -45,7 +45,7 @@ impl Key {
     }
 }
 
-/// Returns the annotation with its prefix.
+/// Writes the annotation with its prefix.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}{}", self.name)

@@ -20,7 +20,7 @@ enum Requirement {
     In(String, BTreeSet<String>),
     /// A node without the label also meets the requirement.
     NotIn(String, BTreeSet<String>),
-    /// No node meets the requirement. It has no syntax, so users cannot write it.
+    /// No node meets the requirement. The requirement has no syntax, so users cannot write it.
     Never,
 }
 

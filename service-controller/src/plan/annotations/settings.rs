@@ -47,8 +47,8 @@ impl Given {
         Refusal::new(self.place.clone(), why.to_string())
     }
 
-    /// Returns the origin of the setting without its value. Each port has a copy, and a value may be as long as all annotations of an
-    /// object together.
+    /// Returns the setting without its value. Each port has a copy of the origin, and a copied value could be as long as all annotations of
+    /// an object together.
     pub(crate) fn without_value(&self) -> Self {
         Self { origin: self.origin, place: self.place.clone(), value: String::new() }
     }

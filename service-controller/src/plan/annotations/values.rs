@@ -11,7 +11,7 @@ const HOSTNAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Prefix of the names of openstack-cloud-controller-manager. Source: its `GetLoadBalancerName`.
 const GO_PREFIX: &str = "kube_service_";
-/// Digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
+/// Number of digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;
 /// The longest timeout of a listener. Source: contract, `Listener`.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24);
@@ -185,8 +185,8 @@ pub(crate) fn name(value: &str) -> Result<String, Fault> {
     if good { Ok(value.to_owned()) } else { Err(wrong()) }
 }
 
-/// Parses a name that a Service sets. A Go cloud controller manager finds its load balancers by name, and would mistake one with such a
-/// name for the load balancer of another Service.
+/// Parses a name that a Service sets. Names that a Go cloud controller manager may use are refused: such a manager finds its load balancers
+/// by name, and would treat this load balancer as the one of another Service.
 pub(crate) fn chosen_name(value: &str) -> Result<String, Fault> {
     let name = name(value)?;
     if is_of_go(&name) {

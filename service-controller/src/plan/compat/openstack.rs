@@ -21,7 +21,7 @@ const OWN_PORTS: &str = "a load balancer cannot use an existing port; delete the
                          lb.cloudadapter.dev/address, or create a load balancer with this port yourself and \
                          write the load balancer's ID as lb.cloudadapter.dev/id";
 
-/// Each key and its translation. If two result in the same setting, the first takes precedence.
+/// Each key and its translation. If two keys result in the same setting, the first key takes precedence.
 pub(crate) const TABLE: [Row; 31] = [
     Row { old: INTERNAL, becomes: Setting("internal", boolean) },
     Row {
@@ -129,7 +129,7 @@ fn kept(value: &str) -> Value {
     yes(value).map(|yes| Some(if yes { "keep-address" } else { "delete" }.to_owned()))
 }
 
-/// TCP is the default protocol of ports.
+/// `false` sets nothing, because TCP is the default protocol of ports.
 fn http(value: &str) -> Value {
     yes(value).map(|yes| yes.then(|| "http".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The adapter's confirmation of a load balancer, and how the cache differs from that.
+//! The adapter's confirmation of a load balancer, and how the cache differs from the confirmed state.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl Confirmed {
         self.state == State::Degraded
     }
 
-    /// How the cache differs from what was confirmed. `None`: no difference, or the adapter was called about exactly this one.
+    /// How the cache differs from what was confirmed. `None`: no difference, or the adapter was called about exactly this difference.
     pub(crate) fn drift(&self, cloud: &[Balancer], now: Duration) -> Option<String> {
         // A pending load balancer changes again when it is ready. Usually the cache shows the work that was just confirmed.
         let shown_again = cloud.iter().any(|it| it.state == State::Pending);

@@ -114,7 +114,8 @@ impl Pacing {
         times >= LASTING_FAILURES
     }
 
-    /// Remaining grace period for another controller whose finalizer blocks the deletion. `None`: the period is over, so report it.
+    /// Remaining grace period for another controller whose finalizer blocks the deletion. `None`: the period is over, and the wait must be
+    /// reported.
     pub(crate) fn grace_period(&mut self, now: Duration) -> Option<Duration> {
         let since = *self.blocked_since.get_or_insert(now);
         rest(since + LAG, now)

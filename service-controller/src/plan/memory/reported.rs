@@ -84,7 +84,8 @@ impl Condition {
 }
 
 impl Reported {
-    /// Returns the Event to emit about a condition: because it was not reported recently, or as a reminder. `name` identifies the condition.
+    /// Returns the Event to emit about a condition: because it was not reported recently, or as a reminder. `name` identifies the
+    /// condition.
     pub(crate) fn report(&mut self, topic: Topic, name: &str, fact: Fact, now: Duration) -> Option<Fact> {
         let condition = self.conditions.entry(topic).or_insert_with(Condition::new);
         condition.name = name.to_owned();
@@ -152,7 +153,8 @@ impl Reported {
         self.conditions.values().filter(|condition| condition.lasts).filter_map(Condition::current)
     }
 
-    /// Reports that the load balancer has more members than a new one may have. `None`: it does not.
+    /// Returns the Event about more members than a new load balancer may have, if it is due. `members`: `None` if the limit is not
+    /// exceeded.
     pub(crate) fn report_members(&mut self, members: Option<Members>, now: Duration) -> Option<Fact> {
         let Some(members) = members else {
             self.resolve(Topic::Members);
@@ -192,7 +194,8 @@ struct BudgetWaits {
 }
 
 impl BudgetWaits {
-    /// Processes an answer of the adapter; `text`: its text if the load balancer waits for the budget. Returns the text if the wait is long.
+    /// Processes an answer of the adapter. `text`: the adapter's text if the load balancer waits for the budget. Returns the text if the
+    /// wait is long.
     fn answered(&mut self, text: Option<String>, now: Duration) -> Option<String> {
         if let Some(since) = self.since {
             self.waited = self.waited.saturating_add(now.saturating_sub(since));

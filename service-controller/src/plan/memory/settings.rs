@@ -21,7 +21,7 @@ use super::{
 /// The settings that the adapter accepted and refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
-    /// The last settings that the adapter accepted. They stay in force while it cannot apply the current ones.
+    /// The last settings that the adapter accepted. They stay in force while the adapter cannot apply the current settings.
     pub(crate) accepted: Option<Arc<Wanted>>,
     /// Digest of the settings that the adapter refused last, and the time of the refusal.
     refused: Option<(String, Duration)>,
@@ -44,7 +44,8 @@ struct Replacement {
     accepted: bool,
 }
 
-/// The restriction, like the refusal, holds for one load balancer, one adapter and one set of preferences.
+/// The restriction to one address family. Like the refusal that caused it, the restriction holds for one load balancer, one adapter and one
+/// set of preferences.
 #[derive(Clone, Debug, PartialEq)]
 struct Narrowed {
     /// The address family of the existing load balancer.
@@ -54,7 +55,7 @@ struct Narrowed {
     policy: FamilyPolicy,
     /// The adapter's capabilities at that time.
     features: Features,
-    /// The cache has shown a load balancer since then. It does not show a load balancer that is not adopted yet.
+    /// The cache has shown a load balancer since then. The cache does not show a load balancer that is not adopted yet.
     shown: bool,
 }
 
@@ -162,7 +163,8 @@ impl Settings {
         self.replacement = Some(Replacement { refused: refused.digest.clone(), before, accepted: false });
     }
 
-    /// Records that the adapter refuses the replacement. If the adapter never accepted it, restores the previous settings and returns true.
+    /// Records that the adapter refuses the replacement. If the adapter never accepted the replacement, restores the previous settings and
+    /// returns true.
     pub(crate) fn restore(&mut self) -> bool {
         let Some(tried) = self.replacement.as_mut().filter(|it| !it.accepted) else { return false };
         self.accepted = tried.before.take();

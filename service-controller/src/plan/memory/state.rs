@@ -1,5 +1,5 @@
-//! The life cycle of a Service's load balancer, as a state machine. [`step`] is pure and the only function that changes the state. The table
-//! of all transitions is in `README.md`, and a test compares it with this code.
+//! The life cycle of a Service's load balancer, as a state machine. [`step`] is pure and the only function that changes the state. The
+//! table of all transitions is in `README.md`, and a test compares it with this code.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -53,7 +53,7 @@ pub(crate) struct Orphan {
     pub(super) reported: bool,
 }
 
-/// Whether the cache has shown the load balancer since its Service is missing.
+/// Whether the cache has shown the load balancer since its Service went missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sighting {
     Never,
@@ -65,12 +65,13 @@ pub(crate) enum Sighting {
 /// What happened. Times are since the start of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
-    /// The Service is in the cache. `cloud`: its load balancers in the cache, `None` if that is not synced.
+    /// The Service is in the cache. `cloud`: its load balancers in the cache; `None` if the cache of load balancers is not synced.
     Observed {
         cloud: Option<&'a [Balancer]>,
         now: Duration,
     },
-    /// The Service is missing in the cache. `shown`: whether the cache shows a load balancer, `None` if that is not synced.
+    /// The Service is missing in the cache. `shown`: whether the cache shows a load balancer; `None` if the cache of load balancers is not
+    /// synced.
     ServiceMissing {
         shown: Option<bool>,
         now: Duration,
@@ -87,7 +88,7 @@ pub(crate) enum Event<'a> {
         answer: &'a EnsureResult,
         seen: Option<&'a [Balancer]>,
     },
-    /// The adapter refused the requested settings, and others are in force.
+    /// The adapter refused the requested settings, and other settings are in force.
     FellBack,
     /// The adapter is called now.
     DeleteCalled {
@@ -190,7 +191,7 @@ impl State {
         }
     }
 
-    /// Changes the task. Without a task, all other states stay the same.
+    /// Changes the task. If `change` returns no task, a state that has no task stays the same.
     fn with_task(self, change: impl FnOnce(Option<Task>) -> Option<Task>) -> Self {
         match (change(self.task()), self) {
             (None, Self::Settled(confirmed) | Self::Updating(confirmed, _)) => Self::Settled(confirmed),
