@@ -84,9 +84,10 @@ impl Error {
         }
     }
 
-    /// How long calls to the adapter for this Service must wait, even if the Service changes, because calls are rate-limited.
+    /// How long calls to the adapter for this Service must wait, even if the Service changes. Only the delay of a rate-limited call is
+    /// binding.
     ///
-    /// For other reasons the delay is only a hint: a change of the Service may fix the cause, so the next try is immediate.
+    /// For all other errors the delay is only a hint: a change of the Service may fix the cause, so the next try is immediate.
     pub(crate) fn hold(&self) -> Option<Duration> {
         match self {
             Self::Adapter { source, .. } if source.code == Code::ResourceExhausted => source.retry_after,

@@ -42,10 +42,11 @@ fn is_of_a_path(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_.[]-".contains(letter)
 }
 
-/// `path` without its prefix. `None`: not a field of the contract that comes from a Service.
+/// The Service field or annotation for `path`, which is a field of the contract without the prefix. `None`: not a field of the contract, or
+/// not from a Service.
 ///
-/// Indexes of families are kept in order; indexes of ports were translated before (see `places`). Source ranges are sent sorted, so their
-/// index is dropped. Addresses have no index because there is only one.
+/// Indexes of families are kept; indexes of ports were translated before (see `places`). Source ranges are sent sorted, so their index is
+/// dropped. Addresses have no index because there is only one.
 fn users_field(path: &str) -> Option<String> {
     let (head, tail) = path.split_once('.').unwrap_or((path, ""));
     let (name, index) = head.split_at(head.find('[').unwrap_or(head.len()));

@@ -2,8 +2,8 @@
 //! controller's finalizer.
 //!
 //! A Service that is missing in the cache proves nothing. A deletion needs a live answer of the API server and proof of ownership: this
-//! process created the load balancer, or its Service exists and needs none. Any other load balancer is an orphan: it is reported. An orphan
-//! is deleted if a user releases it by name, or gradually after some time if the flags say so.
+//! process created the load balancer, or its Service exists and needs none. Any other load balancer is an orphan. The controller reports an
+//! orphan, and deletes it if a user releases it by name, or gradually after some time if the flags say so.
 
 use std::{collections::BTreeMap, time::Duration};
 

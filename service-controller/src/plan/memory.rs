@@ -51,7 +51,7 @@ pub(crate) struct Memory {
     pub(crate) pacing: Pacing,
 }
 
-/// What is known from the time in which a Service had a class of another controller.
+/// What is known from rounds in which a Service had a class of another controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OtherClass {
     /// The Service had a class of another controller in some round since the finalizer was set.

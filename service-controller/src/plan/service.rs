@@ -13,7 +13,7 @@ const MANAGER_MAX: usize = 128;
 /// The finalizer that keeps a Service until its load balancer is deleted. Kubernetes defines the name.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Identifies a Service by its UID. Namespace and name are used for messages and for API paths.
+/// Identifies a Service by the UID. Namespace and name are used for messages and for API paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceId {
     pub(crate) namespace: String,

@@ -49,7 +49,8 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Returns a brake that holds nothing. Orphans wait at least as long as the window, so a new brake does not delay them further.
+    /// Returns a brake that holds nothing. Orphans wait at least as long as the window, so a new brake does not delay their deletion
+    /// further.
     pub(super) fn new(orphans: Orphans, now: Instant) -> Self {
         Self {
             brake: Brake::new(limits(orphans), now),

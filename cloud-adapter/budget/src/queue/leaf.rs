@@ -108,8 +108,8 @@ impl Leaf {
         most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))
     }
 
-    /// Number of calls served before a queued call: earlier calls for its object, calls for other objects of its namespace, and for each of
-    /// these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
+    /// Number of calls served before a queued call: earlier calls for the same object, calls for other objects of the namespace, and for
+    /// each of these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
     pub(super) fn before(&self, call: &Call, ticket: Ticket) -> Option<usize> {
         let namespace = self.namespaces.get(&call.namespace)?;
         let queue = namespace.objects.get(&call.object)?;

@@ -56,7 +56,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Refuses an unknown key, and suggests the most similar known key.
+/// Refuses an unknown key, and suggests a similar known key, if any.
 fn unknown(key: &str, prefix: &str, known: impl Iterator<Item = Key>) -> String {
     match nearest(key, known.map(|known| known.name)) {
         Some(near) => format!("no such annotation, did you mean {prefix}{near}?"),

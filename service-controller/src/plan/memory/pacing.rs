@@ -22,7 +22,7 @@ const LASTING_FAILURES: u32 = 3;
 /// Writes to the Service and delays of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pacing {
-    /// This controller's last write to the Service, until the cache shows it.
+    /// This controller's last write to the Service, kept until the cache shows the write.
     written: Option<Written>,
     status: Pace,
     finalizer: Pace,
@@ -53,7 +53,7 @@ pub(crate) enum Write {
 }
 
 impl Pacing {
-    /// Returns the Service with the writes that the cache does not show yet, so that none is repeated.
+    /// Returns the Service with the write that the cache does not show yet. Otherwise the controller would repeat the write.
     pub(crate) fn overlay(&mut self, mut service: Service) -> Service {
         self.written.take_if(|written| written.over != service.version);
         if let Some(written) = &self.written {

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) accepted: Option<Arc<Wanted>>,
     /// Digest of the settings that the adapter refused last, and the time of the refusal.
     refused: Option<(String, Duration)>,
-    /// [`Self::accepted`] was derived from the existing load balancer; the Service did not request those settings.
+    /// Set if [`Self::accepted`] was derived from the existing load balancer; the Service did not request those settings.
     replacement: Option<Replacement>,
     /// The only address family of the existing load balancer, if the adapter cannot add the preferred second one.
     narrowed: Option<Narrowed>,
