@@ -144,9 +144,9 @@ pub trait Driver:
     /// its users owned it.
     fn plan_deletion(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step>;
 
-    /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts of its key, then the adapter's
-    /// tags. The load balancer, and all parts not created for the key, stay. Empty while the vendor is changing the load balancer. Pure
-    /// function. Default: no load balancer is listed as adopted.
+    /// Returns the steps that release an adopted load balancer ([`Origin::Adopted`]): they delete the parts that were created for the key of
+    /// `observed`, then the adapter's tags. The load balancer and its other parts stay. Empty while the vendor is changing the load balancer.
+    /// Pure function. Default: the steps of [`Driver::plan_deletion`], for drivers that list no load balancer as adopted.
     fn plan_release(&self, observed: &LoadBalancerRecord<Self::Detail>) -> Vec<Self::Step> {
         self.plan_deletion(observed)
     }

@@ -89,7 +89,7 @@ pub(crate) struct LeaseState {
     pub(crate) division: Division,
     /// The Lease does not exist (any more).
     pub(crate) missing: bool,
-    /// The last term, and the first of the consecutive terms if they belong to this process.
+    /// The last observed term. While this process holds the Lease, its `since` is the first of this process's consecutive terms.
     pub(crate) run: Run,
     pub(crate) last_read: Option<LastRead>,
     /// A read is needed that starts at this time or later.

@@ -133,7 +133,7 @@ pub(crate) struct Instance {
     pub(crate) region: String,
     pub(crate) zone: String,
     pub(crate) extra_labels: Pairs,
-    /// Earlier values of the extra labels, added when a node is reconciled.
+    /// Earlier values of the extra labels. Empty in the cache; the look-up for a reconcile adds them here.
     pub(crate) former: labels::Former,
 }
 

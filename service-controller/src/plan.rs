@@ -88,7 +88,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The step that failed. The Event's reason depends on it.
+/// The step of a reconcile. If the step fails, it determines the reason of the Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Creating, comparing or deleting the load balancer of a Service.

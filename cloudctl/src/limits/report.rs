@@ -251,7 +251,7 @@ fn bound(buckets: &[BucketUse], in_flight: impl Iterator<Item = Bound>) -> Optio
     most.filter(|most| most.used >= BINDS)
 }
 
-/// Returns the key of a bucket in the file.
+/// Returns the path of a bucket in the adapter's configuration file, such as `limits.buckets.account`.
 pub(crate) fn bucket_key(name: &str) -> String {
     if name.contains(':') { format!("limits.buckets.\"{name}\"") } else { format!("limits.buckets.{name}") }
 }

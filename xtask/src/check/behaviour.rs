@@ -60,7 +60,7 @@ pub(crate) fn write() -> anyhow::Result<()> {
     fs::write(root.join(MAP), map(&rows(&page), &Known::read(&root)?)).context(MAP)
 }
 
-/// Fails with every row without a test, with every test of a row that does not exist, and if the map is not up to date.
+/// Fails if a row has no test, if a test names a row that does not exist, or if the map is not up to date. The error lists all of them.
 pub(crate) fn tests_are_there() -> anyhow::Result<()> {
     let root = cargo::root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
