@@ -14,6 +14,7 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
+use test_support::ports::loopback;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
     net::TcpListener,
@@ -91,9 +92,7 @@ async fn checks(fake: &Fake) -> Ended {
 
 #[tokio::test]
 async fn refused_connection_is_reported() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
+    let endpoint = format!("http://{}", loopback().expect("a port"));
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report.xml");
     let ended = suite(&["--endpoint", &endpoint, "--junit", &report.display().to_string()], 1).await;
@@ -108,9 +107,7 @@ async fn refused_connection_is_reported() {
 
 #[tokio::test]
 async fn refused_connections_of_all_replicas_are_reported() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let address = loopback().expect("a port");
     for endpoint in [format!("dns:///{address}"), format!("static:///{address}")] {
         let ended = suite(&["--endpoint", &endpoint], 1).await;
         let refused = format!(
