@@ -31,12 +31,12 @@ use crate::{
     wrong_usage::WrongUsage,
 };
 
-/// Delays between attempts to read from the API server at start, about 35 s in all: the API server may restart, or the permission may be
-/// created after the pod.
+/// Delays between attempts to read from the API server at start: the API server may restart, or the permission may be created after the
+/// pod. All attempts end within a minute, before the liveness probe restarts the container, so that the log has the error.
 const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_secs(5))
-    .with_max_times(11);
+    .with_max_times(7);
 
 /// The layers between the port and the services.
 #[derive(Debug)]

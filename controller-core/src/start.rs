@@ -1,8 +1,8 @@
 //! Runs a controller's process from `main` to a graceful stop.
 //!
-//! The API server and the adapter need not be available: this module makes no connections; the mirrors wait for both and report the outage.
-//! A process ends early only if its configuration cannot work, an address cannot be bound, a task ends unexpectedly, or another process has
-//! taken its only Lease.
+//! The API server and the adapter need not be available: the mirrors wait for both and report the outage. Only a process without
+//! `--cluster-id` needs the API server at its start. A process ends early only if its configuration cannot work, the cluster ID cannot be
+//! read, an address cannot be bound, a task ends unexpectedly, or another process has taken its only Lease.
 
 mod cluster_id;
 mod metrics;

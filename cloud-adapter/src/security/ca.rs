@@ -80,14 +80,15 @@ impl CaSecret {
                 Err(error) => Err(error),
             };
             if let Err(error) = written {
-                tracing::warn!(secret = %self.secret, error = format!("{error:#}"), "Cannot read the CA again; continuing with the known CA");
+                tracing::warn!(secret = %self.secret, error = format!("{error:#}"), "Cannot refresh the CA from its Secret; continuing with the known CA");
             }
         }
     }
 
     async fn read(&self) -> anyhow::Result<Content> {
         let secret = self.api.secret(&self.secret).await?;
-        let version = secret.metadata.resource_version.unwrap_or_default();
+        let version = secret.metadata.resource_version;
+        let version = version.context("the API server returned the Secret without a version")?;
         let mut data = secret.data.unwrap_or_default();
         match (data.remove(CERTIFICATE), data.remove(KEY)) {
             (Some(certificate), Some(key)) => Ok(Content::Ca(Ca { certificate: certificate.0, key: key.0 })),
@@ -122,7 +123,12 @@ enum Content {
 /// Replaces a file as a whole, so that no reader sees a part of it.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // The file is created again, because an old one could be a link, or readable for others.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => (),
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(content)?;
     fs::rename(new, path)
 }

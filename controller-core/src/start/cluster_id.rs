@@ -6,21 +6,26 @@ use anyhow::Context as _;
 use backon::{ExponentialBuilder, Retryable as _};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
+use tokio::time::timeout;
 use tracing::warn;
 
 /// The namespace whose UID identifies the cluster. It exists in each cluster and is never deleted.
 const NAMESPACE: &str = "kube-system";
-/// Delays between attempts, about 35 s in all: the API server may restart, or the permission may be created after the pod.
+/// Time limit of an attempt.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Delays between attempts: the API server may restart, or the permission may be created after the pod. All attempts end within a minute,
+/// before the liveness probe restarts the container, so that the log has the error.
 const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_secs(5))
-    .with_max_times(11);
+    .with_max_times(7);
 
 /// Returns the UID of the namespace kube-system.
 pub(super) async fn read(client: Client) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(client);
     let attempt = async || {
-        let namespace = namespaces.get_metadata(NAMESPACE).await?;
+        let namespace = timeout(LIMIT, namespaces.get_metadata(NAMESPACE)).await;
+        let namespace = namespace.context("the API server did not answer in time")??;
         namespace.metadata.uid.context("the API server returned the namespace without a UID")
     };
     let report = |error: &anyhow::Error, delay: Duration| {
@@ -36,7 +41,7 @@ mod tests {
     use kube::core::ObjectMeta;
 
     use super::*;
-    use crate::testing::FakeKube;
+    use crate::testing::{FakeKube, Fault};
 
     fn namespace(uid: &str) -> Namespace {
         let metadata = ObjectMeta {
@@ -56,6 +61,16 @@ mod tests {
         };
         let (read, ()) = tokio::join!(read(kube.client()), later);
         assert_eq!(read.expect("an ID"), "u-1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hanging_api_server_ends_the_start_within_a_minute() {
+        let kube = FakeKube::new();
+        (0..20).for_each(|_| kube.order(Fault::hang()));
+        let start = tokio::time::Instant::now();
+        let error = read(kube.client()).await.expect_err("no answer");
+        assert!(format!("{error:#}").contains("did not answer in time"), "{error:#}");
+        assert!(start.elapsed() < Duration::from_mins(1), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
