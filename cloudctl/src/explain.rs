@@ -22,7 +22,7 @@ use crate::{
 /// Maximum number of Events shown, unless the user wants all.
 const EVENTS: usize = 5;
 /// Beginning of the text about a wait for the budget. Numbers that change follow after a colon.
-const BUDGET: &str = "waits for the budget of ";
+const BUDGET: &str = "waits for the call budget of bucket ";
 /// Reasons that the adapter's budget or the vendor's rate limit causes.
 const OF_BUDGET: [&str; 3] = ["BUDGET_EXHAUSTED", "VENDOR_THROTTLED", "VENDOR_UNAVAILABLE"];
 

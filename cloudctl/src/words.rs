@@ -76,8 +76,8 @@ pub(crate) fn first_of(names: &[String], most: usize) -> String {
     format!("{}: {}{more}", names.len(), shown.join(", "))
 }
 
-/// Counts equal causes, the most frequent first: `96 wait for the budget of loadbalancer, 2 × VENDOR_QUOTA`. Details of a wait, which follow
-/// after a colon, are left out.
+/// Counts equal causes, the most frequent first: `96 wait for the call budget of bucket loadbalancer, 2 × VENDOR_QUOTA`. Details of a wait,
+/// which follow after a colon, are left out.
 pub(crate) fn grouped(causes: &[&str]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for cause in causes {
@@ -103,11 +103,15 @@ mod tests {
 
     #[test]
     fn equal_causes_are_counted() {
-        let wait = |ahead: u32| format!("waits for the budget of loadbalancer: {ahead} calls ahead");
+        let wait =
+            |ahead: u32| format!("waits for the call budget of bucket loadbalancer: {ahead} calls ahead");
         let waits = [wait(1), wait(2)];
         let causes = ["VENDOR_QUOTA", &waits[0], &waits[1], "a: b"];
-        assert_eq!(grouped(&causes), "2 wait for the budget of loadbalancer, 1 × VENDOR_QUOTA, 1 × a: b");
-        assert_eq!(grouped(&causes[1..2]), "1 waits for the budget of loadbalancer");
+        assert_eq!(
+            grouped(&causes),
+            "2 wait for the call budget of bucket loadbalancer, 1 × VENDOR_QUOTA, 1 × a: b"
+        );
+        assert_eq!(grouped(&causes[1..2]), "1 waits for the call budget of bucket loadbalancer");
         assert_eq!(
             grouped(&["a", "b", "c", "d", "e", "f", "f"]),
             "2 × f, 1 × a, 1 × b, 1 × c, 1 × d, 1 with other causes"

@@ -210,7 +210,7 @@ mod tests {
                 "metallb.io/address-pool".to_owned(),
             ]),
             Fact::Unnamed,
-            Fact::WaitsForBudget("waits for the budget of loadbalancer".to_owned()),
+            Fact::WaitsForBudget("waits for the call budget of bucket loadbalancer".to_owned()),
             Fact::Grown(Members { listeners: 5, nodes: 5000, most: 20_000 }),
         ]
     }
@@ -256,7 +256,7 @@ mod tests {
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
-        Normal WaitingForBudget: waits for the budget of loadbalancer
+        Normal WaitingForBudget: waits for the call budget of bucket loadbalancer
         Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes are not. Select fewer nodes
         "#);
     }

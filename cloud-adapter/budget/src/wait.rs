@@ -11,7 +11,7 @@ use std::{fmt, time::Duration};
 /// # use std::time::Duration;
 /// # use cloud_budget::BudgetWait;
 /// let wait = BudgetWait { bucket: "compute".into(), ahead: 37, rate: 4.5, about: Duration::from_millis(8_100) };
-/// assert_eq!(wait.to_string(), "waits for the budget of compute: 37 calls ahead at 4.5 a second, next call in about 9 s");
+/// assert_eq!(wait.to_string(), "waits for the call budget of bucket compute: 37 calls ahead at 4.5 a second, next call in about 9 s");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetWait {
@@ -32,7 +32,7 @@ impl fmt::Display for BudgetWait {
         let (rate, seconds) = (Rate(*rate), about.as_secs_f64().ceil());
         write!(
             f,
-            "waits for the budget of {bucket}: {ahead} {calls} ahead at {rate} a second, next call in about {seconds} s"
+            "waits for the call budget of bucket {bucket}: {ahead} {calls} ahead at {rate} a second, next call in about {seconds} s"
         )
     }
 }
@@ -63,15 +63,15 @@ mod tests {
         };
         assert_eq!(
             text(0, 0.123, 8.2),
-            "waits for the budget of b: 0 calls ahead at 0.12 a second, next call in about 9 s"
+            "waits for the call budget of bucket b: 0 calls ahead at 0.12 a second, next call in about 9 s"
         );
         assert_eq!(
             text(1, 5.0, 0.0),
-            "waits for the budget of b: 1 call ahead at 5 a second, next call in about 0 s"
+            "waits for the call budget of bucket b: 1 call ahead at 5 a second, next call in about 0 s"
         );
         assert_eq!(
             text(2, 123.4, 1.0),
-            "waits for the budget of b: 2 calls ahead at 123 a second, next call in about 1 s"
+            "waits for the call budget of bucket b: 2 calls ahead at 123 a second, next call in about 1 s"
         );
     }
 }

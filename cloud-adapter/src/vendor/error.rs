@@ -191,11 +191,11 @@ mod tests {
     fn unsent_call_is_not_reported_as_failed() {
         let error = VendorError::new(Fault::OutcomeUnknown, "CreateLoadBalancer: out of order");
         let answered = VendorError { status: Some(503), ..error.clone() };
-        let budget = VendorError::new(Fault::Budget, "waits for the budget of loadbalancer");
+        let budget = VendorError::new(Fault::Budget, "waits for the call budget of bucket loadbalancer");
         for (error, wanted) in [
             (answered, "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
             (error, "create web failed (OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
-            (budget, "create web: waits for the budget of loadbalancer"),
+            (budget, "create web: waits for the call budget of bucket loadbalancer"),
         ] {
             assert_eq!(error.of(&"create web"), wanted);
         }

@@ -57,7 +57,7 @@ fn adapter() -> Page<AdapterStatus> {
             { "bucket": "network", "class": "BACKGROUND", "controller": "route-controller", "queued": 1, "oldestSeconds": 7.0 },
         ],
         "breakers": [{ "family": "loadbalancer", "state": "HALF_OPEN" }, { "family": "compute", "state": "CLOSED" }],
-        "tasks": [{ "key": "u1", "name": "default/web", "waitsFor": "waits for the budget of loadbalancer: 9 calls ahead at 0.5 a second, next call in about 18 s", "sinceSeconds": 71.0, "done": 1, "total": 4 }],
+        "tasks": [{ "key": "u1", "name": "default/web", "waitsFor": "waits for the call budget of bucket loadbalancer: 9 calls ahead at 0.5 a second, next call in about 18 s", "sinceSeconds": 71.0, "done": 1, "total": 4 }],
     }));
     Page { process: Process::fake(Component::CloudAdapter, "ca"), content: content.expect("a page") }
 }
@@ -87,7 +87,7 @@ fn the_shard_holder_and_the_budget_are_shown() {
       next try   in 12s
 
     At the adapter
-      1 of 4 changes made, for 1m 11s; waits for the budget of loadbalancer: 9 calls ahead at 0.5 a second, next call in about 18 s
+      1 of 4 changes made, for 1m 11s; waits for the call budget of bucket loadbalancer: 9 calls ahead at 0.5 a second, next call in about 18 s
 
     Budget
       queue of loadbalancer, INTERACTIVE, service-controller: 9 calls wait, the oldest for 1m 10s
@@ -105,8 +105,7 @@ fn the_shard_holder_and_the_budget_are_shown() {
 
 #[test]
 fn the_queue_length_comes_from_the_adapter() {
-    let before =
-        "waits for the budget of loadbalancer: 30 calls ahead at 0.5 a second, next call in about 60 s";
+    let before = "waits for the call budget of bucket loadbalancer: 30 calls ahead at 0.5 a second, next call in about 60 s";
     let mut waits = waits();
     waits.content.waits_for = Some(before.to_owned());
     let report = report(&web(), now(), (vec![waits], vec![adapter()]));

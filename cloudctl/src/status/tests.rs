@@ -19,8 +19,8 @@ fn adapter() -> AdapterStatus {
             "oldestSeconds": 61.0 }],
         "breakers": [{ "family": "loadbalancer", "state": "OPEN", "retryAt": "2026-01-02T03:04:10Z" },
             { "family": "compute", "state": "CLOSED" }],
-        "tasks": [{ "name": "default/a", "waitsFor": "waits for the budget of loadbalancer: 1 call ahead" },
-            { "name": "default/b", "waitsFor": "waits for the budget of loadbalancer: 2 calls ahead" }],
+        "tasks": [{ "name": "default/a", "waitsFor": "waits for the call budget of bucket loadbalancer: 1 call ahead" },
+            { "name": "default/b", "waitsFor": "waits for the call budget of bucket loadbalancer: 2 calls ahead" }],
         "moreTasks": 1,
         "snapshots": [{ "collection": "load-balancers", "ageSeconds": 12.0, "targetAgeSeconds": 60.0, "items": 4 },
             { "collection": "routes", "targetAgeSeconds": 120.0, "error": "VENDOR_UNAVAILABLE" }],
@@ -93,7 +93,7 @@ fn the_report_shows_tables_and_troubles() {
       shard 1 of service-controller: no replica holds it, so its objects are not reconciled
 
     Load balancers
-      3 under way: of the oldest 2, 2 wait for the budget of loadbalancer
+      3 under way: of the oldest 2, 2 wait for the call budget of bucket loadbalancer
 
     Adapters
       REPLICA  ADAPTER      VERSION  ROLE    CLUSTER  CLOUD SCOPE  TROUBLE

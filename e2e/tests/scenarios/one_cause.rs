@@ -12,7 +12,7 @@ use telemetry::traces::testing::{Collector, Received};
 use tokio::process::Command;
 
 /// The cause in all outputs.
-const CAUSE: &str = "waits for the budget of loadbalancer";
+const CAUSE: &str = "waits for the call budget of bucket loadbalancer";
 const PAGE: &str = include_str!("../../../docs/explain/one-cause.md");
 /// Start of a block of the page whose lines must appear in the output.
 const BLOCK: &str = "```text";

@@ -9,7 +9,7 @@ use serde_json::json;
 use telemetry::report::{AdapterStatus, Task};
 
 /// The cause at the start of each explanation. The Event has only this part.
-const WAITS: &str = "waits for the budget of loadbalancer";
+const WAITS: &str = "waits for the call budget of bucket loadbalancer";
 /// More Services than this budget can serve during the scenario.
 const SERVICES: [&str; 8] = [
     "web",

@@ -212,9 +212,8 @@ mod tests {
             ..EnsureLoadBalancerResponse::default()
         };
         let kept = |word, message| EnsureResult::from(answer(word, message)).budget;
-        let sentence =
-            "waits for the budget of loadbalancer: 37 calls ahead at 5 a second, next call in about 8 s";
-        let words = Some("waits for the budget of loadbalancer".to_owned());
+        let sentence = "waits for the call budget of bucket loadbalancer: 37 calls ahead at 5 a second, next call in about 8 s";
+        let words = Some("waits for the call budget of bucket loadbalancer".to_owned());
         assert_eq!(kept(WAITING_FOR_BUDGET, sentence), words);
         assert_eq!(kept("WaitingFor", sentence), None, "another condition has the same message");
         assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "empty message");

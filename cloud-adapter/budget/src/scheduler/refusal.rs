@@ -104,9 +104,9 @@ impl Scheduler {
             ),
             RefusalReason::Budget => match self.budget_wait(now, &forecast, now + wait) {
                 Some(wait) => wait.to_string(),
-                None => format!("waits for the budget of {family}: about {} s", seconds.ceil()),
+                None => format!("waits for the call budget of bucket {family}: about {} s", seconds.ceil()),
             },
-            RefusalReason::QueueFull => format!("too many calls wait for the budget of {family}"),
+            RefusalReason::QueueFull => format!("too many calls wait for the call budget of bucket {family}"),
             RefusalReason::Rejected => "the vendor rejects the credentials".to_owned(),
             RefusalReason::BreakerOpen => {
                 format!("calls to {family} are suspended because too many of them failed")

@@ -203,7 +203,8 @@ async fn task_reports_budget_wait_or_current_step() {
     let name = "shop/web".to_owned();
     assert_eq!(reported(&converger), (name.clone(), "observes the cloud".to_owned()));
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, next call in about 7 s";
+    let sentence =
+        "waits for the call budget of bucket compute: 0 calls ahead at 0.1 a second, next call in about 7 s";
     assert_eq!(reported(&converger), (name, sentence.to_owned()));
     assert_eq!(converger.report(0).1, 1, "the number of further tasks");
 }

@@ -26,7 +26,8 @@ async fn work_reports_its_wait_until_sent() {
     };
     let (read, (waits, sent)) = tokio::join!(read(&work, "/"), looks);
     read.expect("sent in order");
-    let sentence = "waits for the budget of compute: 0 calls ahead at 0.1 a second, next call in about 9 s";
+    let sentence =
+        "waits for the call budget of bucket compute: 0 calls ahead at 0.1 a second, next call in about 9 s";
     assert_eq!(waits.as_deref(), Some(sentence));
     assert_eq!(sent, None, "the vendor executes it");
 }
@@ -51,7 +52,8 @@ async fn waiter_reports_the_wait_of_shared_work() {
     let (read, (both, left)) = tokio::join!(read(&shared, "/"), looks);
     read.expect("sent in order");
     let sentence =
-        "waits for the budget of compute: 0 calls ahead at 0.1 a second, next call in about 9 s".to_owned();
+        "waits for the call budget of bucket compute: 0 calls ahead at 0.1 a second, next call in about 9 s"
+            .to_owned();
     assert_eq!(both, [Some(sentence.clone()), Some(sentence)]);
     assert_eq!(left, None, "the call no longer waits for the budget");
 }

@@ -31,7 +31,7 @@ async fn call_span_has_its_parent_wait_and_resend_count() {
     let waited: f64 = attribute(&second, "budget.waited_seconds").parse().expect("a number");
     assert!(waited > 0.9, "one token per second: {waited}");
     assert_eq!(attribute(&first, "cloud.waits_for"), "", "the call is sent at once");
-    let waits = "waits for the budget of compute: 0 calls ahead at ";
+    let waits = "waits for the call budget of bucket compute: 0 calls ahead at ";
     assert!(attribute(&second, "cloud.waits_for").starts_with(waits), "{second:?}");
 }
 

@@ -148,7 +148,7 @@ fn adapter_sets_delay_of_next_call() {
 fn reported(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
-        let budget = budget.map(|bucket| format!("waits for the budget of {bucket}"));
+        let budget = budget.map(|bucket| format!("waits for the call budget of bucket {bucket}"));
         answered(memory, &ask, EnsureResult { budget, ..answer(State::Pending, "") }, None).facts
     });
     heard.filter(|fact| *fact != Fact::Ensuring).collect()
@@ -157,7 +157,7 @@ fn reported(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
 // Behaviour: S24
 #[test]
 fn only_long_budget_waits_are_reported() {
-    let waits = || Fact::WaitsForBudget("waits for the budget of b".to_owned());
+    let waits = || Fact::WaitsForBudget("waits for the call budget of bucket b".to_owned());
     let b = Some("b");
     for (name, answers, wanted) in [
         ("short", &[(0, b), (5, b), (9, b), (60, None)][..], vec![]),
@@ -190,10 +190,13 @@ fn long_budget_wait_of_deletion_is_reported_once() {
         facts.extend(deleted(&mut memory, &Operation::Sync, &answer, Duration::from_secs(at)).facts);
         facts
     };
-    let waits = Some("waits for the budget of b");
+    let waits = Some("waits for the call budget of bucket b");
     assert_eq!(reported(0, waits), [Fact::Deleting]);
     assert_eq!(reported(9, waits), []);
-    assert_eq!(reported(11, waits), [Fact::WaitsForBudget("waits for the budget of b".to_owned())]);
+    assert_eq!(
+        reported(11, waits),
+        [Fact::WaitsForBudget("waits for the call budget of bucket b".to_owned())]
+    );
     assert_eq!(reported(60, waits), []);
 }
 

@@ -133,7 +133,7 @@ async fn pending_condition_reports_an_exhausted_budget() {
     let (message, again) = held_up(&world).await;
     assert!(
         message.starts_with(
-            "waits for the budget of loadbalancer: 0 calls ahead at 0.1 a second, next call in about "
+            "waits for the call budget of bucket loadbalancer: 0 calls ahead at 0.1 a second, next call in about "
         ),
         "{message}"
     );

@@ -19,8 +19,10 @@ fn a_waiting_call_reports_calls_ahead_and_expected_time() {
         ["a", "b", "c"].map(|object| submit(&mut scheduler, at(0.0), call("Get", object))).to_vec();
     assert_eq!(sent(&mut scheduler, at(0.0)), tickets[..1]);
     let reported: Vec<_> = tickets.iter().map(|ticket| said(&mut scheduler, at(0.0), *ticket)).collect();
-    let second = "waits for the budget of compute: 0 calls ahead at 0.5 a second, next call in about 2 s";
-    let third = "waits for the budget of compute: 1 call ahead at 0.5 a second, next call in about 4 s";
+    let second =
+        "waits for the call budget of bucket compute: 0 calls ahead at 0.5 a second, next call in about 2 s";
+    let third =
+        "waits for the call budget of bucket compute: 1 call ahead at 0.5 a second, next call in about 4 s";
     assert_eq!(reported, [None, Some(second.to_owned()), Some(third.to_owned())]);
     assert_eq!(sent(&mut scheduler, at(2.0)), tickets[1..2]);
     assert_eq!(sent(&mut scheduler, at(3.9)), []);
@@ -81,7 +83,7 @@ fn a_refusal_says_the_same_words() {
     assert_eq!(refusal.reason, RefusalReason::Budget);
     assert_eq!(
         refusal.message,
-        "waits for the budget of compute: 0 calls ahead at 0.1 a second, next call in about 10 s"
+        "waits for the call budget of bucket compute: 0 calls ahead at 0.1 a second, next call in about 10 s"
     );
 }
 
