@@ -23,7 +23,8 @@ use crate::auth::{ApiServer, SecretName};
 /// The keys of the Secret.
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
-/// Lifetime of the CA: 20 years. To replace the CA, an operator empties the Secret.
+/// Lifetime of the CA: 20 years. The chart's README describes how to replace the CA without an outage. An emptied Secret gets a new CA, which
+/// clients do not trust before their own files are updated.
 const LIFE: Duration = Duration::from_hours(20 * 365 * 24);
 /// How long before its creation the CA is already valid, because clients' clocks may be slow.
 const EARLIER: Duration = Duration::from_hours(1);
