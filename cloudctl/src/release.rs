@@ -255,7 +255,7 @@ mod tests {
         let found = find(&cluster, &common).await.expect("it is chosen");
         assert_eq!((found.release.name.as_deref(), found.pods.len()), (Some("two"), 1));
         let common = Common { release: Some("three".to_owned()), ..common };
-        let Err(NotFound::Missing(why)) = find(&cluster, &common).await else { panic!("there is none") };
+        let Err(NotFound::Missing(why)) = find(&cluster, &common).await else { panic!("no release exists") };
         assert!(
             why.why.contains("release three not found") && why.why.contains("two in kube-system"),
             "{why:?}"

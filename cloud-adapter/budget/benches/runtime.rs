@@ -28,10 +28,10 @@ fn main() -> std::io::Result<()> {
     let quantile = |of_1000: usize| times.get(times.len() * of_1000 / 1000).copied().unwrap_or_default();
     let what = "scheduler decision to send or to wait, 8,192 calls queued";
     bench::print(&[
-        Row::told("P18", format!("{what}: p50"), format!("{:.2?}", quantile(500))),
-        Row::told("P18", format!("{what}: p99"), format!("{:.2?}", quantile(990)))
+        Row::new("P18", format!("{what}: p50"), format!("{:.2?}", quantile(500))),
+        Row::new("P18", format!("{what}: p99"), format!("{:.2?}", quantile(990)))
             .promised("<= 5 us", quantile(990) <= BOUND),
-        Row::told("P18", format!("{what}: p99.9"), format!("{:.2?}", quantile(999))),
+        Row::new("P18", format!("{what}: p99.9"), format!("{:.2?}", quantile(999))),
     ])
 }
 

@@ -75,12 +75,7 @@ impl CaSecret {
     pub(super) async fn keep(self) {
         loop {
             tokio::time::sleep(EVERY).await;
-            let written = match self.read().await {
-                Ok(Content::Ca(ca)) => self.write(&ca),
-                Ok(Content::Empty { .. }) => self.prepare(crate::clock::wall()).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = written {
+            if let Err(error) = self.prepare(crate::clock::wall()).await {
                 tracing::warn!(secret = %self.secret, error = format!("{error:#}"), "Cannot refresh the CA from its Secret; continuing with the known CA");
             }
         }

@@ -15,7 +15,7 @@ pub struct Row {
 impl Row {
     /// Returns the row of a figure without a bound. `id`: the property, such as `P3`; `what`: the measured quantity; `figure`: the value
     /// with its unit.
-    pub fn told(id: &'static str, what: impl Into<String>, figure: impl Into<String>) -> Self {
+    pub fn new(id: &'static str, what: impl Into<String>, figure: impl Into<String>) -> Self {
         Self { id, what: what.into(), figure: figure.into(), bound: None }
     }
 
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn only_a_missed_bound_is_an_error() {
-        let told = Row::told("P3", "wait", "486 s");
-        let met = told.clone().promised("<= 500 s", true);
-        let missed = told.clone().promised("<= 0.5 s", false);
-        assert!(print(&[told, met.clone()]).is_ok());
+        let row = Row::new("P3", "wait", "486 s");
+        let met = row.clone().promised("<= 500 s", true);
+        let missed = row.clone().promised("<= 0.5 s", false);
+        assert!(print(&[row, met.clone()]).is_ok());
         let error = print(&[met, missed]).unwrap_err();
         assert_eq!(error.to_string(), "1 of 2 figures are outside of their bounds");
     }

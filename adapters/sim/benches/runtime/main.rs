@@ -60,10 +60,10 @@ fn memory(idle: adapter::Memory, full: adapter::Memory, queued: u64) -> Vec<Row>
     let what =
         format!("memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, 3 watches");
     vec![
-        Row::told("P17", what.clone(), mib(idle.resident)),
-        Row::told("P17", format!("{what}, {queued} calls queued"), mib(full.resident))
+        Row::new("P17", what.clone(), mib(idle.resident)),
+        Row::new("P17", format!("{what}, {queued} calls queued"), mib(full.resident))
             .promised(format!("<= {}", mib(MEMORY)), full.resident <= MEMORY),
-        Row::told("P17", format!("{what}, {queued} calls queued: peak"), mib(full.peak)),
+        Row::new("P17", format!("{what}, {queued} calls queued: peak"), mib(full.peak)),
     ]
 }
 
@@ -77,7 +77,7 @@ async fn largest(cloud: &BenchCloud) -> anyhow::Result<Row> {
         "memory of an adapter, {INSTANCES} instances, {LOAD_BALANCERS} load balancers, one new \
          Service of {PORTS} ports and {NODES} nodes: peak"
     );
-    Ok(Row::told("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
+    Ok(Row::new("P17", what, mib(peak)).promised(format!("<= {}", mib(LIMIT)), peak <= LIMIT))
 }
 
 /// Measures how long the adapter takes to answer from memory: its processor time, and the elapsed time, which includes the client's work
@@ -103,14 +103,14 @@ async fn answers(adapter: &Adapter) -> anyhow::Result<Vec<Row>> {
     let (took, spent) = (Sorted::new(took.split_off(took.len() / 11)), Sorted::new(spent));
     let what = format!("answer for {REFERENCES} references from the snapshot");
     Ok(vec![
-        Row::told("P19", format!("{what}, over loopback: p50"), format!("{:.2?}", took.quantile(50))),
-        Row::told("P19", format!("{what}, over loopback: p99"), format!("{:.2?}", took.quantile(99))),
-        Row::told(
+        Row::new("P19", format!("{what}, over loopback: p50"), format!("{:.2?}", took.quantile(50))),
+        Row::new("P19", format!("{what}, over loopback: p99"), format!("{:.2?}", took.quantile(99))),
+        Row::new(
             "P19",
             format!("{what}, the adapter's CPU time: p50"),
             format!("{:.2?}", spent.quantile(50)),
         ),
-        Row::told(
+        Row::new(
             "P19",
             format!("{what}, the adapter's CPU time: p99"),
             format!("{:.2?}", spent.quantile(99)),
