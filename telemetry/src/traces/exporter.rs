@@ -37,7 +37,7 @@ impl<E: SpanExporter> SpanExporter for Telling<E> {
                 let error = causes(error);
                 warn!(error, spans, "Traces cannot be sent; spans are lost until the collector is reachable");
             }
-            Ok(()) if failed_before => info!("Traces are sent again"),
+            Ok(()) if failed_before => info!("Traces are sent again; the collector is reachable"),
             Ok(()) | Err(_) => (),
         }
         sent
@@ -116,6 +116,6 @@ mod tests {
         let told = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
         assert_eq!(told.matches("Traces cannot be sent").count(), 2, "{told}");
         assert_eq!(told.matches("connection refused").count(), 2, "{told}");
-        assert_eq!(told.matches("Traces are sent again").count(), 1, "{told}");
+        assert_eq!(told.matches("Traces are sent again; the collector is reachable").count(), 1, "{told}");
     }
 }
