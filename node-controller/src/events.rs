@@ -61,7 +61,9 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
         Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
-            format!("Waiting: no instance is selected by its name while the adapter uses another project or region. {why}")
+            format!(
+                "Waiting: no instance is selected by its name while the adapter uses another project or region. {why}"
+            )
         }
         Refusal::NoProviderId => {
             format!("Waiting: neither the cloud nor the node has a provider ID for {looked_for}")

@@ -9,7 +9,7 @@ use controller_core::testing::{Fault, NodeBuilder, Verb, eventually, instance, n
 use k8s_openapi::api::core::v1::{Node, Taint};
 use tokio::time::Instant;
 
-use super::world::{World, calm};
+use super::world::{World, calm, running};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
@@ -197,23 +197,6 @@ async fn slow_api_server_causes_no_duplicate_action() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_api_server_is_called_rarely_and_no_node_is_deleted() {
-    for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
-        let mut world = machines(&["a"]).await;
-        world.kube.put::<Node>(joining("a"));
-        world.kube.order(fault);
-        world.start();
-        tokio::time::sleep(LONG).await;
-        let lists = world.kube.requests(Verb::List, "nodes");
-        assert!((10..150).contains(&lists), "{lists} listings in 20 min");
-        assert_eq!(world.kube.writes().len(), 0);
-        world.kube.heal();
-        eventually("the node is initialised", || world.is_initialised("a")).await;
-        world.stop().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn one_watch_is_enough() {
     let mut world = machines(&["a"]).await;
     world.kube.put::<Node>(joining("a"));
@@ -297,6 +280,32 @@ async fn partly_upgraded_adapter_is_waited_for() {
             world.is_initialised("a") && world.is_initialised("late")
         })
         .await;
+        world.stop().await;
+    }
+}
+
+// Behaviour: P28
+#[tokio::test(start_paused = true)]
+async fn failing_api_server_is_called_rarely_and_no_node_is_deleted() {
+    for fault in [Fault::throttled(30 * SECOND), Fault::status(500)] {
+        let mut world = running(3).await;
+        world.stop().await;
+        let writes = world.kube.writes().len();
+        world.kube.order(fault);
+        // The instance of one node is gone while the API server fails.
+        world.lose("n1");
+        world.kube.put::<Node>(joining("new"));
+        world.cloud.put(instance("sim://north/new").named("new").at("10.0.0.1"));
+        world.start();
+        tokio::time::sleep(LONG).await;
+        let lists = world.kube.requests(Verb::List, "nodes");
+        assert!((10..150).contains(&lists), "{lists} listings in 20 min");
+        assert_eq!((world.n_deletions(), world.kube.writes().len()), (0, writes));
+        assert!(world.health.readiness().is_err());
+        world.kube.heal();
+        eventually("the node without an instance is deleted", || !world.exists("n1")).await;
+        eventually("the new node is initialised", || world.is_initialised("new")).await;
+        assert_eq!(world.n_deletions(), 1, "only the node without an instance");
         world.stop().await;
     }
 }
