@@ -4,7 +4,7 @@ use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse,
     routing::get,
 };
-use telemetry::pages::{self, Listener, Pages, Readers};
+use telemetry::http::{self, Endpoints, Listener, Readers};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -16,20 +16,20 @@ use crate::{
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves the port until cancelled.
-pub(crate) async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) {
-    if let Err(error) = pages::serve(listener, pages, stop).await {
+pub(crate) async fn serve(listener: Listener, endpoints: Endpoints, stop: CancellationToken) {
+    if let Err(error) = http::serve(listener, endpoints, stop).await {
         tracing::error!(%error, "Cannot serve the HTTP port");
     }
 }
 
 /// Combines the open pages, which all callers may read, and the status pages, which only `readers` may read.
-pub(crate) fn all_pages(rpc: Rpc, page: Page, readers: Readers) -> Pages {
+pub(crate) fn endpoints(rpc: Rpc, page: Page, readers: Readers) -> Endpoints {
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
         .with_state(rpc);
-    Pages::new(open, page::routes(page), readers)
+    Endpoints::new(open, page::routes(page), readers)
 }
 
 /// Answers the readiness probe. A replica that serves is ready, also as a standby, because rollouts and disruption budgets must count it.

@@ -15,7 +15,7 @@ use cloud_api_proto::{
         load_balancer_service_server::LoadBalancerServiceServer, route_service_server::RouteServiceServer,
     },
 };
-use telemetry::pages::{Listener, Readers};
+use telemetry::http::{Listener, Readers};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::{Routes, RoutesBuilder};
@@ -181,7 +181,7 @@ impl<D: Driver> Adapter<D> {
         let work = Work { driver, snapshots, finder, rpc: rpc.clone(), health, untried, reporter, peer };
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
-        tracker.spawn(http::serve(http, http::all_pages(rpc.clone(), page, readers), draining.clone()));
+        tracker.spawn(http::serve(http, http::endpoints(rpc.clone(), page, readers), draining.clone()));
         let Security { gate, terms, fresh, .. } = security;
         let services = MapResponse::new(services.prepare(), too_large);
         let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services), gate);

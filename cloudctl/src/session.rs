@@ -1,7 +1,7 @@
 //! The processes of the release, and their pages. The pages are read by port-forward or at URLs, all at the same time and each with a time
 //! limit.
 
-mod pages;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use tokio::time::timeout;
 
-use self::pages::{Signed, read};
+use self::response::{Signed, read};
 pub(crate) use crate::missing::Usage;
 use crate::{
     cluster::{API_SERVER, Cluster},

@@ -6,23 +6,23 @@
 mod adapter;
 mod duration;
 mod election;
+mod http;
 mod moved;
-mod pages;
 
 use std::{ffi::OsString, fmt::Display, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use adapter_client::Connection;
 use clap::{Arg, ArgAction, Parser, builder::BoolishValueParser, error::ErrorKind};
 use telemetry::{
+    http::Readers,
     logging::{LogFormat, check_filter},
-    pages::Readers,
 };
 
 pub use self::{
     adapter::AdapterArgs,
     duration::duration,
     election::{Election, ElectionArgs},
-    pages::{MinVersion, PagesArgs, SecurePages},
+    http::{HttpArgs, HttpsEndpoints, MinVersion},
 };
 /// Flags that every controller has. Flatten this struct into the controller's own arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,7 +80,7 @@ pub struct CommonArgs {
 
     /// Port and certificate of the pages over TLS.
     #[command(flatten, next_help_heading = "Pages")]
-    pub pages: PagesArgs,
+    pub http: HttpArgs,
 
     /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Log")]
@@ -129,7 +129,7 @@ pub struct CommonConfig {
     /// Address of `/metrics`, `/healthz`, `/livez` and `/readyz`.
     pub http_address: SocketAddr,
     /// Address and certificate of the same pages over TLS.
-    pub secure_pages: Option<SecurePages>,
+    pub https: Option<HttpsEndpoints>,
     /// Which callers may read the status pages, on both ports.
     pub readers: Readers,
     /// Format of log lines.
@@ -177,7 +177,7 @@ impl CommonArgs {
         let adapter = self.adapter.check(faults);
         let election = self.election.check(faults);
         let http_address = faults.check("--http-address <ADDRESS>", http_address, listen(http_address));
-        let secure_pages = self.pages.check(faults);
+        let https = self.http.check(faults);
         let level = faults.check(
             "--log-level <FILTER>",
             &self.log_level,
@@ -200,8 +200,8 @@ impl CommonArgs {
             adapter: adapter?,
             election,
             http_address: http_address?,
-            secure_pages,
-            readers: self.pages.status_pages,
+            https,
+            readers: self.http.status_pages,
             log_format: self.log_format,
             log_level: self.log_level.clone(),
         })

@@ -9,9 +9,9 @@
 //! - `pages`: the pages over HTTP.
 //! - `metrics`: the number of objects that are not in sync, and since when.
 
+mod endpoints;
 pub mod ledger;
 mod metrics;
-mod pages;
 pub mod rehearse;
 #[cfg(test)]
 mod tests;
@@ -31,11 +31,11 @@ use telemetry::report::{
 use tokio::{runtime::Handle, time::Instant};
 
 use self::rehearse::Lately;
+pub(crate) use self::{endpoints::routes, metrics::register};
 pub use self::{
     ledger::{Finding, Ledger, Object, Waits},
     rehearse::{Rehearsal, Rehearse},
 };
-pub(crate) use self::{metrics::register, pages::pages};
 use crate::{
     Clock, Link,
     adapter::Adapter,

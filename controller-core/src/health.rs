@@ -163,7 +163,7 @@ struct Exposed {
 }
 
 /// The routes of the pages.
-pub(crate) fn pages(health: Health, registry: Registry) -> Router {
+pub(crate) fn routes(health: Health, registry: Registry) -> Router {
     Router::new()
         .route("/healthz", get(alive))
         .route("/livez", get(alive))
@@ -225,7 +225,7 @@ mod tests {
 
     async fn page(health: &Health, path: &str) -> (u16, String) {
         let request = http::Request::get(path).body(Body::empty()).expect("a good request");
-        let answer = pages(health.clone(), Registry::default()).oneshot(request).await.expect("infallible");
+        let answer = routes(health.clone(), Registry::default()).oneshot(request).await.expect("infallible");
         let status = answer.status().as_u16();
         let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
         (status, String::from_utf8_lossy(&body).into_owned())

@@ -19,8 +19,8 @@ use std::{
 use anyhow::Context as _;
 use kube::Client;
 use telemetry::{
+    http::{self, Endpoints, Listener, Readers, Tls},
     logging::Logging,
-    pages::{self, Listener, Pages, Readers, Tls},
 };
 use tokio::{
     runtime::Handle,
@@ -34,7 +34,7 @@ use self::{pulse::Pulse, scope::Keeper, tasks::Tasks};
 use crate::{
     Clock,
     adapter::Adapter,
-    config::{Cluster, CommonConfig, Listing, SecurePages},
+    config::{Cluster, CommonConfig, HttpsEndpoints, Listing},
     events::{self, Recorder},
     explain::{self, Explain, Identity},
     health::{self, Health},
@@ -197,16 +197,16 @@ impl Process {
             health.alive_if("leaderElection", move || lives.liveness());
             election.spawn("election", candidate.run(stop.clone(), release.clone()));
         }
-        let (open, status) = (health::pages(health.clone(), self.registry), explain::pages(self.explain));
-        let all = Pages::new(open, status, self.readers);
+        let (open, status) = (health::routes(health.clone(), self.registry), explain::routes(self.explain));
+        let all = Endpoints::new(open, status, self.readers);
         if let Some(listener) = self.listener {
             let (all, last) = (all.clone(), last.clone());
-            let serve = || pages::serve(listener, all, last);
+            let serve = || http::serve(listener, all, last);
             background.spawn("pages", thread::run("pages", serve));
         }
         if let Some((listener, tls)) = self.secure {
             let last = last.clone();
-            let serve = || pages::serve_tls(listener, tls, all, last);
+            let serve = || http::serve_tls(listener, tls, all, last);
             background.spawn("pages over TLS", thread::run("pages over TLS", serve));
         }
         // With a single shard, the Lease is released last, because some work is not done within a `ShardPass`.
@@ -374,9 +374,9 @@ async fn process(names: Names, config: &CommonConfig) -> anyhow::Result<Process>
     let adapter = Adapter::over(channel, cluster, &clock).writing_in(shards.clone());
     let address = config.http_address;
     let listener = Listener::bind(address).with_context(|| format!("--http-address {address}"))?;
-    let secure = match &config.secure_pages {
+    let secure = match &config.https {
         None => None,
-        Some(SecurePages { address, tls }) => {
+        Some(HttpsEndpoints { address, tls }) => {
             let listener = Listener::bind(*address);
             Some((listener.with_context(|| format!("--secure-port: {address}"))?, Arc::clone(tls)))
         }

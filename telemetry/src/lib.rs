@@ -6,9 +6,9 @@
 //! - [`logging`] installs the log, and starts traces.
 //! - [`nearest()`] finds the word that a user probably meant.
 
+pub mod http;
 pub mod logging;
 mod nearest;
-pub mod pages;
 pub mod report;
 pub mod traces;
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
-use telemetry::pages::Readers;
+use telemetry::http::Readers;
 
 use crate::auth::{Address, Identities, Identity, SecretName, ServerIdentity, TlsFiles};
 

@@ -6,7 +6,7 @@ mod batch;
 mod faults;
 mod freshness;
 mod listing;
-mod pages;
+mod paging;
 mod watch;
 
 use super::{CREATE, DELETE, INSTANCES, KILL, START};
@@ -42,11 +42,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check::t1("INS-09", "snapshot-is-closed-by-synced-with-count-and-checksum", run!(listing::closed))
         .section("common.proto, Synced")
         .needs(&[INSTANCES, CREATE]),
-    Check::t2("INS-10", "broken-page-means-no-synced-and-an-error", run!(pages::broken))
+    Check::t2("INS-10", "broken-page-means-no-synced-and-an-error", run!(paging::broken))
         .section("common.proto, Synced; failure is never encoded as an empty collection")
         .needs(&[Need::Proxy, LISTS, INSTANCES, CREATE])
         .within(120),
-    Check::t2("INS-11", "list-during-churn-contains-every-stable-instance", run!(pages::churn))
+    Check::t2("INS-11", "list-during-churn-contains-every-stable-instance", run!(paging::churn))
         .section("instance_service.proto, WatchInstances")
         .needs(&[Need::Proxy, LISTS, INSTANCES, CREATE, DELETE])
         .within(120),
@@ -64,7 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
         .section("common.proto, Synced.token")
         .needs(&[INSTANCES, CREATE, DELETE, KILL, START])
         .within(300),
-    Check::t2("INS-16", "ten-thousand-instances-stay-under-message-limits", run!(pages::ten_thousand))
+    Check::t2("INS-16", "ten-thousand-instances-stay-under-message-limits", run!(paging::ten_thousand))
         .section("common.proto, the rules for every message; instance_service.proto, BatchGetInstances")
         .needs(&[Need::Proxy, INSTANCES, CREATE, DELETE])
         .within(900),

@@ -87,7 +87,7 @@ impl World {
 
     async fn page(&self, path: &str) -> (u16, String) {
         let request = http::Request::get(path).body(Body::empty()).expect("a good request");
-        let answer = pages(self.explain.clone()).oneshot(request).await.expect("infallible");
+        let answer = routes(self.explain.clone()).oneshot(request).await.expect("infallible");
         let status = answer.status().as_u16();
         let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
         (status, String::from_utf8_lossy(&body).into_owned())
@@ -302,6 +302,6 @@ async fn a_controller_that_has_not_started_says_so() {
     let explain = Explain::default();
     assert_eq!(explain.status(), Err(Unexplained::NotStarted));
     let request = http::Request::get("/status").body(Body::empty()).expect("a good request");
-    let answer = pages(explain).oneshot(request).await.expect("infallible");
+    let answer = routes(explain).oneshot(request).await.expect("infallible");
     assert_eq!(answer.status().as_u16(), 503);
 }

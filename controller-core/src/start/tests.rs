@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use ::http::Method;
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{DeleteLoadBalancerRequest, Fence},
 };
-use http::Method;
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use tokio::{task::JoinSet, time::Instant};
 

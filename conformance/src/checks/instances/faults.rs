@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     ask::{ask, by_id, by_name, existing, well_formed},
-    pages::closed_or_refused,
+    paging::closed_or_refused,
 };
 use crate::checks::prelude::*;
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     listener::Listener,
-    readers::{Pages, Readers},
+    readers::{Endpoints, Readers},
     tls::{Certificate, Tls, TlsError, Version},
 };
 
@@ -41,24 +41,24 @@ const REQUEST: usize = 8 * 1024;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves the pages over plain HTTP until `stop` is cancelled. Then finishes requests in flight, for at most a second.
-pub async fn serve(listener: Listener, pages: Pages, stop: CancellationToken) -> io::Result<()> {
-    serve_over(listener, None, pages, stop).await
+pub async fn serve(listener: Listener, endpoints: Endpoints, stop: CancellationToken) -> io::Result<()> {
+    serve_over(listener, None, endpoints, stop).await
 }
 
 /// Like [`serve`], but over TLS.
 pub async fn serve_tls(
     listener: Listener,
     tls: Arc<Tls>,
-    pages: Pages,
+    endpoints: Endpoints,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    serve_over(listener, Some(tls), pages, stop).await
+    serve_over(listener, Some(tls), endpoints, stop).await
 }
 
 async fn serve_over(
     listener: Listener,
     tls: Option<Arc<Tls>>,
-    pages: Pages,
+    endpoints: Endpoints,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let listener = listener.open()?;
@@ -67,7 +67,7 @@ async fn serve_over(
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    open.admit(Box::pin(connection(stream, tls.clone(), pages.of(from.ip())))).await;
+                    open.admit(Box::pin(connection(stream, tls.clone(), endpoints.of(from.ip())))).await;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Cannot accept a connection on the port of metrics and probes");

@@ -22,15 +22,15 @@ pub enum Readers {
     All,
 }
 
-/// The pages of a process.
+/// The HTTP endpoints of a process.
 #[derive(Clone, Debug)]
-pub struct Pages {
+pub struct Endpoints {
     near: Router,
     far: Router,
 }
 
-impl Pages {
-    /// Combines the pages. `open`: metrics and probes, for any client. `status`: the pages for `readers`.
+impl Endpoints {
+    /// Combines the endpoints. `open`: metrics and probes, for any client. `status`: the pages for `readers`.
     #[must_use]
     pub fn new(open: Router, status: Router, readers: Readers) -> Self {
         let near = open.clone().merge(status.clone());

@@ -36,9 +36,9 @@ impl Port {
         let open = Router::new()
             .route("/healthz", get(async || "ok\n"))
             .route("/large", get(async || "x".repeat(64 << 20)));
-        let pages = Pages::new(open, status(), Readers::Local);
+        let endpoints = Endpoints::new(open, status(), Readers::Local);
         let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
-        serving.spawn(serve(listener, pages, stop.clone()));
+        serving.spawn(serve(listener, endpoints, stop.clone()));
         Self { address, stop, serving }
     }
 
@@ -126,17 +126,17 @@ async fn stop_waits_only_briefly_for_open_connections() {
 }
 
 /// Returns the response of a page to a client at this address.
-async fn answered(pages: &Pages, caller: &str, path: &str) -> StatusCode {
+async fn answered(endpoints: &Endpoints, caller: &str, path: &str) -> StatusCode {
     let caller: IpAddr = caller.parse().expect("an address");
     let asked = Request::get(path).body(Body::empty()).expect("a request");
-    tower::ServiceExt::oneshot(pages.of(caller), asked).await.expect("infallible").status()
+    tower::ServiceExt::oneshot(endpoints.of(caller), asked).await.expect("infallible").status()
 }
 
 #[tokio::test]
 async fn status_pages_are_read_on_this_machine_alone() {
     let open = || Router::new().route("/healthz", get(async || "ok\n"));
-    let local = Pages::new(open(), status(), Readers::Local);
-    let all = Pages::new(open(), status(), Readers::All);
+    let local = Endpoints::new(open(), status(), Readers::Local);
+    let all = Endpoints::new(open(), status(), Readers::All);
     for (caller, is_near) in [
         ("127.0.0.1", true),
         ("127.8.0.1", true),

@@ -23,10 +23,10 @@ struct Page {
     after: Option<String>,
 }
 
-/// The routes of the pages.
-pub(crate) fn pages(explain: Explain) -> Router {
-    let pages = Router::new().route("/status", get(status)).route("/explain", get(explained));
-    pages.route("/plan", get(planned)).with_state(explain)
+/// The routes of the endpoints.
+pub(crate) fn routes(explain: Explain) -> Router {
+    let routes = Router::new().route("/status", get(status)).route("/explain", get(explained));
+    routes.route("/plan", get(planned)).with_state(explain)
 }
 
 async fn status(State(explain): State<Explain>) -> Response {

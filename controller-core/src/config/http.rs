@@ -7,13 +7,13 @@ use std::{
 };
 
 use clap::ValueEnum;
-use telemetry::pages::{Certificate, Readers, Tls, TlsError, Version};
+use telemetry::http::{Certificate, Readers, Tls, TlsError, Version};
 
 use super::Faults;
 
 /// Flags for pages over TLS. Flatten this struct into a program's own arguments.
 #[derive(Clone, Debug, clap::Args)]
-pub struct PagesArgs {
+pub struct HttpArgs {
     /// Port on which the pages of --http-address are also served over TLS, such as 10258. By default, or with 0, they are not served over
     /// TLS. Callers are not authenticated
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
@@ -69,17 +69,17 @@ impl MinVersion {
 
 /// Address and certificate of the pages over TLS.
 #[derive(Clone, Debug)]
-pub struct SecurePages {
+pub struct HttpsEndpoints {
     /// The address.
     pub address: SocketAddr,
     /// The certificate.
     pub tls: Arc<Tls>,
 }
 
-impl PagesArgs {
+impl HttpArgs {
     /// Validates the flags, and reads or creates the certificate. Returns `None` without pages over TLS, or if a flag is invalid; `faults`
     /// then has the reason.
-    pub fn check(&self, faults: &mut Faults) -> Option<SecurePages> {
+    pub fn check(&self, faults: &mut Faults) -> Option<HttpsEndpoints> {
         let Some(port) = &self.secure_port else {
             self.refuse_what_has_no_port(faults);
             return None;
@@ -104,7 +104,7 @@ impl PagesArgs {
         let names = ["localhost".to_owned()].into_iter().chain(ip.map(|ip| ip.to_string()));
         let tls = Tls::start(certificate, version, &names.collect::<Vec<_>>());
         let tls = tls.map_err(|error| self.blame(&error, faults)).ok()?;
-        Some(SecurePages { address: SocketAddr::new(ip?, port), tls: Arc::new(tls) })
+        Some(HttpsEndpoints { address: SocketAddr::new(ip?, port), tls: Arc::new(tls) })
     }
 
     /// Refuses flags that have no effect without --secure-port.
@@ -174,13 +174,13 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Args {
         #[command(flatten)]
-        pages: PagesArgs,
+        http: HttpArgs,
     }
 
     /// Returns the address, or the error.
     fn parse(flags: &[&str]) -> Result<Option<SocketAddr>, String> {
         let arguments = ["program"].iter().chain(flags);
-        let read = config::read(arguments, |args: &Args, faults| Some(args.pages.check(faults)));
+        let read = config::read(arguments, |args: &Args, faults| Some(args.http.check(faults)));
         read.map(|pages| pages.map(|pages| pages.address)).map_err(|error| error.to_string())
     }
 

@@ -41,9 +41,9 @@ impl SecurePort {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let open = Router::new().route("/healthz", get(async || "ok\n"));
-        let pages = Pages::new(open, status(), Readers::Local);
+        let endpoints = Endpoints::new(open, status(), Readers::Local);
         let mut serving = JoinSet::new();
-        serving.spawn(serve_tls(listener, Arc::new(tls), pages, CancellationToken::new()));
+        serving.spawn(serve_tls(listener, Arc::new(tls), endpoints, CancellationToken::new()));
         Self { address, _serving: serving }
     }
 
