@@ -16,10 +16,10 @@ use tower::Service;
 
 use crate::{
     call::{self, REPLICA_TIMEOUT},
+    channel_security::{ChannelSecurity, Fault, Secured},
     connector::{Address, Line},
     discovery::{self, Resolve, SystemResolver},
     replicas::{Found, Table, Tried, supervise},
-    security::{Fault, Secured, Security},
     target::{HostPort, Target},
 };
 
@@ -45,7 +45,7 @@ pub struct AdapterChannel {
 
 impl Connection {
     /// Validates the security settings for the target, and reads all files. Does not connect yet.
-    pub fn new(target: Target, security: &Security) -> Result<Self, Vec<Fault>> {
+    pub fn new(target: Target, security: &ChannelSecurity) -> Result<Self, Vec<Fault>> {
         let secured = security.check(&target)?;
         Ok(Self {
             target,

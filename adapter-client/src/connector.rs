@@ -22,7 +22,7 @@ use tonic::{
 use tower::{Service, ServiceExt as _};
 
 use crate::{
-    security::{Secured, Tls, Token},
+    channel_security::{Secured, Tls, Token},
     target::HostPort,
 };
 

@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! - [`Target`]: the address of the adapter, one endpoint or several replicas.
-//! - [`Security`]: TLS, the server's name, the caller's token or certificate. Files are reloaded when they change.
+//! - [`ChannelSecurity`]: TLS, the server's name, the caller's token or certificate. Files are reloaded when they change.
 //! - [`Connection`] and [`AdapterChannel`]: the connection, before and after it is opened.
 //! - `discovery`: finds the replicas. `replicas`: finds the replica that serves, with `grpc.health.v1`. `call`: makes one call, and repeats
 //!   the call on another replica if the first replica did not carry the call out, or if this is unknown.
@@ -23,20 +23,20 @@
 
 mod call;
 mod channel;
+mod channel_security;
 mod connector;
 mod discovery;
 mod failure;
 mod replicas;
-mod security;
 mod target;
 
 pub use self::{
     call::REPLICA_TIMEOUT,
     channel::{AdapterChannel, Connection, OpenError},
+    channel_security::{ChannelSecurity, Fault, Flags, SERVER_NAME},
     connector::settings,
     discovery::{Resolve, SystemResolver},
     failure::unanswered,
-    security::{Fault, Flags, SERVER_NAME, Security},
     target::{HostPort, Target, TargetError},
 };
 #[cfg(feature = "kubernetes")]

@@ -20,6 +20,7 @@ mod port;
 mod refusals;
 pub mod rules;
 mod secret_name;
+pub(crate) mod setup;
 mod spiffe;
 mod tls;
 mod token;

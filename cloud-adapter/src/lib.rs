@@ -27,7 +27,6 @@ mod process;
 mod reload;
 mod routes;
 mod rpc;
-mod security;
 mod self_check;
 mod server;
 mod snapshot;
@@ -43,6 +42,7 @@ mod wrong_usage;
 pub use telemetry::logging::LogFormat;
 
 pub use self::{
+    auth::setup::{AuthenticationKind, SecurityOptions},
     config::{
         BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, Options, ReplicaMode,
         ReplicaOptions,
@@ -50,7 +50,6 @@ pub use self::{
     grants::{Grant, Grants},
     load_balancers::rehearsal::{Cluster, Foretold, Request, foretell},
     process::{run, run_through},
-    security::{AuthenticationKind, SecurityOptions},
     server::Adapter,
     wrong_usage::WrongUsage,
 };

@@ -17,13 +17,13 @@ use tonic::{Code, Extensions, Status, metadata::MetadataMap};
 
 use crate::{
     auth::rules,
+    auth::setup::Access,
     clock::Clock,
     context::{self, Context},
     driver::{Item, VendorError},
     grants::Grants,
     leadership::{Replica, STANDBY},
     metrics::Metrics,
-    security::Access,
     self_check,
     snapshot::{Frame, WatchOptions, Watcher},
     vendor::Vendor,

@@ -23,6 +23,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tower::{Layer as _, util::MapResponse};
 
 use crate::{
+    auth::setup::AccessControl,
     auth::{Address, Guard, Port},
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options, ReplicaMode},
@@ -36,7 +37,6 @@ use crate::{
     page::{self, Page},
     routes,
     rpc::{Rpc, too_large},
-    security::Security,
     standby::{Election, Work, end_health_watches},
     status::{self, Snapshots},
     vendor::Vendor,
@@ -49,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Adapter<D: Driver> {
     grpc: Port,
-    security: Security,
+    access_control: AccessControl,
     http: Listener,
     readers: Readers,
     driver: Arc<D>,
@@ -72,8 +72,9 @@ impl<D: Driver> Adapter<D> {
     pub async fn bind(driver: D, options: &Options) -> anyhow::Result<Self> {
         let config = LiveConfig::start(options.config.clone(), driver.describe().call_limits)?;
         let metrics = Metrics::new();
-        let mut security = Security::start(&options.security, &options.grpc_address, &metrics).await?;
-        security.terms.times.age = options.max_connection_age;
+        let mut access_control =
+            AccessControl::start(&options.security, &options.grpc_address, &metrics).await?;
+        access_control.terms.times.age = options.max_connection_age;
         let grpc = taken("--grpc-address", &options.grpc_address, Port::bind(&options.grpc_address).await)?;
         let http = Listener::bind(options.http_address);
         let http = taken("--http-address", &options.http_address, http)?;
@@ -89,7 +90,7 @@ impl<D: Driver> Adapter<D> {
             vendor: Arc::new(vendor),
             clock: Clock::starting_at(wall),
             metrics: metrics.clone(),
-            access: security.access.clone(),
+            access: access_control.access.clone(),
             instance_id: instance_id(wall).into(),
             scope: Arc::new(watch::Sender::new(None)),
             replica: Replica::standing_by(),
@@ -109,7 +110,7 @@ impl<D: Driver> Adapter<D> {
         let readers = options.security.status_pages;
         Ok(Self {
             grpc,
-            security,
+            access_control,
             http,
             readers,
             driver,
@@ -162,7 +163,7 @@ impl<D: Driver> Adapter<D> {
         let converger = Arc::new(self.converger());
         let services = front(self.services(health_service, Arc::clone(&converger))?);
         let (page, history) = self.page(converger);
-        let Self { grpc, security, http, readers, driver, snapshots, .. } = self;
+        let Self { grpc, access_control, http, readers, driver, snapshots, .. } = self;
         let Self { finder, rpc, config, writes, health, election, .. } = self;
         let (tracker, draining) = (TaskTracker::new(), rpc.draining.clone());
         let settings = follow_settings(snapshots.clone(), Arc::clone(&finder), config.current());
@@ -182,7 +183,7 @@ impl<D: Driver> Adapter<D> {
         let mut work = tracker.spawn(work.run());
         let (release, released) = elect(election, &rpc, &tracker);
         tracker.spawn(http::serve(http, http::endpoints(rpc.clone(), page, readers), draining.clone()));
-        let Security { gate, terms, fresh, .. } = security;
+        let AccessControl { gate, terms, fresh, .. } = access_control;
         let services = MapResponse::new(services.prepare(), too_large);
         let guard = Guard::new(RpcLayer::new(rpc.metrics.clone()).layer(services), gate);
         tracker.spawn(grpc.serve(terms, guard, draining.clone()));

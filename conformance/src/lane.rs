@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use adapter_client::{AdapterChannel, Connection, Flags, Security, Target};
+use adapter_client::{AdapterChannel, ChannelSecurity, Connection, Flags, Target};
 use cloud_api_proto::v1alpha1::{GetInfoResponse, Instance, RequestContext};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -85,7 +85,7 @@ pub enum LaneError {
     #[error("{lane}: endpoint {endpoint}")]
     Endpoint { lane: String, endpoint: String, source: adapter_client::TargetError },
     #[error("{lane}: {faults}")]
-    Security { lane: String, faults: String },
+    ChannelSecurity { lane: String, faults: String },
     #[error("{lane}")]
     Proxy { lane: String, source: ProxyError },
     #[error("{lane}: {endpoint} does not answer GetInfo: {what}\n{hint}")]
@@ -96,7 +96,7 @@ impl LaneError {
     /// Whether the cause is a flag or parameter, and not the adapter.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Endpoint { .. } | Self::Security { .. } | Self::Proxy { .. } => true,
+            Self::Endpoint { .. } | Self::ChannelSecurity { .. } | Self::Proxy { .. } => true,
             Self::Adapter { .. } => false,
         }
     }
@@ -342,7 +342,7 @@ fn channel(
     identity: Option<&IdentityParams>,
 ) -> Result<AdapterChannel, LaneError> {
     let IdentityParams { token_file, certificate_file, key_file } = identity.cloned().unwrap_or_default();
-    let security = Security {
+    let security = ChannelSecurity {
         ca: params.tls.ca_file.clone(),
         server_name: params.tls.server_name.clone(),
         token: token_file,
@@ -350,7 +350,7 @@ fn channel(
         client_key: key_file,
         flags: FLAGS,
     };
-    let fault = |faults: String| LaneError::Security { lane: params.name.clone(), faults };
+    let fault = |faults: String| LaneError::ChannelSecurity { lane: params.name.clone(), faults };
     let connection = Connection::new(target.clone(), &security)
         .map_err(|faults| fault(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
     connection.open().map_err(|error| fault(error.to_string()))

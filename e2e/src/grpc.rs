@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adapter_client::{AdapterChannel, Connection, Security, Target};
+use adapter_client::{AdapterChannel, ChannelSecurity, Connection, Target};
 use anyhow::{Context, ensure};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -31,7 +31,7 @@ impl GrpcPort {
         let scheme = if ca.is_some() { "https" } else { "http" };
         let target: Target = format!("{scheme}://{address}").parse()?;
         let server_name = ca.as_ref().map(|_| adapter_client::SERVER_NAME.to_owned());
-        let security = Security { ca, server_name, token, ..Security::default() };
+        let security = ChannelSecurity { ca, server_name, token, ..ChannelSecurity::default() };
         let connection = Connection::new(target, &security);
         let connection = connection.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
         Ok(Self { channel: connection.open()? })

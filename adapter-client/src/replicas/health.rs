@@ -15,9 +15,9 @@ use tracing::{debug, warn};
 
 use super::{Found, Health, Table};
 use crate::{
+    channel_security::Secured,
     connector::{Address, Line},
     failure::unanswered,
-    security::Secured,
 };
 
 /// The service whose health shows which replica leads. Any client may read this health.

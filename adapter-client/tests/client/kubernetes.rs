@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use adapter_client::{AdapterChannel, Connection, Security};
+use adapter_client::{AdapterChannel, ChannelSecurity, Connection};
 use futures::{StreamExt as _, stream::BoxStream};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
@@ -77,7 +77,7 @@ fn slice(port: u16, endpoints: &[(&str, Value)]) -> Value {
 }
 
 fn open(target: &str, api: &FakeApi) -> AdapterChannel {
-    let connection = Connection::new(target.parse().unwrap(), &Security::default()).unwrap();
+    let connection = Connection::new(target.parse().unwrap(), &ChannelSecurity::default()).unwrap();
     connection.through(api.client()).open().unwrap()
 }
 

@@ -19,13 +19,13 @@ use std::{
     time::Duration,
 };
 
-use adapter_client::{AdapterChannel, Connection, Security};
+use adapter_client::{AdapterChannel, ChannelSecurity, Connection};
 use cloud_api_proto::v1alpha1::{GetInfoRequest, adapter_service_client::AdapterServiceClient};
 use tokio::{task::JoinSet, time::Instant};
 use tonic::{Request, Status};
 
 /// Opens a channel. Panics with all errors if the settings are invalid.
-fn open(target: &str, security: &Security) -> AdapterChannel {
+fn open(target: &str, security: &ChannelSecurity) -> AdapterChannel {
     Connection::new(target.parse().unwrap(), security).unwrap().open().unwrap()
 }
 

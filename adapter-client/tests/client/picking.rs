@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use adapter_client::{AdapterChannel, Connection, Resolve, Security};
+use adapter_client::{AdapterChannel, ChannelSecurity, Connection, Resolve};
 use cloud_api_proto::v1alpha1::{WatchStatusRequest, adapter_service_client::AdapterServiceClient};
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
     b.lead(false).await;
     let target = format!("static:///{},{}", a.host_port(), b.host_port());
-    let channel = open(&target, &Security::default());
+    let channel = open(&target, &ChannelSecurity::default());
     (a, b, channel)
 }
 
@@ -112,7 +112,7 @@ async fn a_leader_that_vanished_is_left_for_the_next() {
     b.lead(false).await;
     let relay = Relay::start(a.address).await;
     let target = format!("static:///{},{}", relay.address, b.host_port());
-    let channel = open(&target, &Security::default());
+    let channel = open(&target, &ChannelSecurity::default());
     assert_eq!(ask(&channel).await.unwrap(), "a");
     relay.fall_silent();
     let asked = ask_within(&channel, Duration::from_secs(20));
@@ -140,7 +140,7 @@ async fn replicas_without_health_service_are_called() {
     let (a, b) = (Replica::start(silent("a")).await, Replica::start(silent("b")).await);
     a.lead_in_name_only();
     let target = format!("static:///{},{}", a.host_port(), b.host_port());
-    assert_eq!(ask(&open(&target, &Security::default())).await.unwrap(), "b");
+    assert_eq!(ask(&open(&target, &ChannelSecurity::default())).await.unwrap(), "b");
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_broken_connection_triggers_a_lookup() {
     let b = Replica::start(Setup { listen: SocketAddr::new(ip(3), port), ..Setup::new("b") }).await;
     let names = Arc::new(Names(Mutex::new(Ok(vec![ip(2)]))));
     let target = format!("dns:///cloud-adapter.test:{port}").parse().unwrap();
-    let connection = Connection::new(target, &Security::default()).unwrap();
+    let connection = Connection::new(target, &ChannelSecurity::default()).unwrap();
     let channel = connection.resolving(Arc::clone(&names) as _).open().unwrap();
     assert_eq!(ask(&channel).await.unwrap(), "a");
     names.are(Ok(vec![ip(3)]));

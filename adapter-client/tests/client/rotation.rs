@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 
-use adapter_client::Security;
+use adapter_client::ChannelSecurity;
 use cloud_api_proto::{AdapterError, Reason};
 
 use crate::{
@@ -26,7 +26,7 @@ async fn a_new_ca_takes_the_place_of_the_old_one() {
     let ca = dir.path().join("ca.pem");
     fs::write(&ca, old.pem()).unwrap();
     let server_name = Some("cloud-adapter".to_owned());
-    let security = Security { ca: Some(ca.clone()), server_name, ..Security::default() };
+    let security = ChannelSecurity { ca: Some(ca.clone()), server_name, ..ChannelSecurity::default() };
     let channel = open(&format!("https://{}", replica.host_port()), &security);
     let connections = || replica.shared.connections.load(Ordering::SeqCst);
     let load = Load::start(&channel);
@@ -58,7 +58,7 @@ async fn a_new_token_takes_the_place_of_the_old_one() {
     let file = dir.path().join("token");
     fs::write(&file, "first\n").unwrap();
     admit(&["first"]);
-    let security = Security { token: Some(file.clone()), ..Security::default() };
+    let security = ChannelSecurity { token: Some(file.clone()), ..ChannelSecurity::default() };
     let channel = open(&format!("http://{}", replica.host_port()), &security);
     let load = Load::start(&channel);
     load.answers(20).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::atomic::Ordering, time::Duration};
 
-use adapter_client::Security;
+use adapter_client::ChannelSecurity;
 use cloud_api_proto::{AdapterError, Reason};
 use tonic::Code;
 
@@ -16,7 +16,7 @@ use crate::{
 #[tokio::test]
 async fn an_adapter_without_a_health_service_is_called() {
     let replica = Replica::start(Setup { health: false, ..Setup::new("a") }).await;
-    let channel = open(&format!("http://{}", replica.host_port()), &Security::default());
+    let channel = open(&format!("http://{}", replica.host_port()), &ChannelSecurity::default());
     assert_eq!(ask(&channel).await.unwrap(), "a");
 }
 
@@ -25,14 +25,14 @@ async fn a_socket_of_this_machine_is_called() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("adapter.sock");
     let _replica = Replica::at_socket("a", &path).await;
-    let channel = open(&format!("unix:{}", path.display()), &Security::default());
+    let channel = open(&format!("unix:{}", path.display()), &ChannelSecurity::default());
     assert_eq!(ask(&channel).await.unwrap(), "a");
 }
 
 #[tokio::test]
 async fn unavailable_endpoint_is_reported_at_once() {
     let port = test_support::ports::take().unwrap();
-    let channel = open(&format!("http://127.0.0.1:{port}"), &Security::default());
+    let channel = open(&format!("http://127.0.0.1:{port}"), &ChannelSecurity::default());
     let error = ask(&channel).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
@@ -44,7 +44,7 @@ async fn unavailable_endpoint_is_reported_at_once() {
 async fn who_stands_by_says_so_itself() {
     let replica = Replica::start(Setup::new("a")).await;
     replica.lead_in_name_only();
-    let channel = open(&format!("http://{}", replica.host_port()), &Security::default());
+    let channel = open(&format!("http://{}", replica.host_port()), &ChannelSecurity::default());
     let error = AdapterError::from(ask(&channel).await.unwrap_err());
     assert_eq!(error.reason, Reason::NotLeader);
     assert_eq!(replica.calls(), 1);
@@ -54,7 +54,7 @@ async fn who_stands_by_says_so_itself() {
 async fn a_call_ends_at_its_deadline() {
     let replica = Replica::start(Setup::new("a")).await;
     replica.shared.holds.store(true, Ordering::SeqCst);
-    let channel = open(&format!("http://{}", replica.host_port()), &Security::default());
+    let channel = open(&format!("http://{}", replica.host_port()), &ChannelSecurity::default());
     let error = ask_within(&channel, Duration::from_millis(200)).await.unwrap_err();
     assert!(matches!(error.code(), Code::Cancelled | Code::DeadlineExceeded), "{error:?}");
     assert_eq!(replica.calls(), 1, "no time is left to repeat the call");
@@ -77,7 +77,7 @@ async fn the_server_proves_its_name() {
         (&good, None, Err("not valid for name")),
         (&bad, named("cloud-adapter"), Err("UnknownIssuer")),
     ] {
-        let security = Security { ca: Some(ca.clone()), server_name, ..Security::default() };
+        let security = ChannelSecurity { ca: Some(ca.clone()), server_name, ..ChannelSecurity::default() };
         let told = ask(&open(&endpoint, &security)).await.map_err(|error| format!("{error:?}"));
         match (told, answer) {
             (Ok(name), Ok(expected)) => assert_eq!(name, expected),
@@ -100,9 +100,9 @@ async fn the_client_proves_who_it_is() {
     fs::write(path("tls.key"), pair.key).unwrap();
     let endpoint = format!("https://{}", replica.host_port());
     let server_name = Some("cloud-adapter".to_owned());
-    let anonymous = Security { ca: Some(path("ca.pem")), server_name, ..Security::default() };
+    let anonymous = ChannelSecurity { ca: Some(path("ca.pem")), server_name, ..ChannelSecurity::default() };
     assert!(ask(&open(&endpoint, &anonymous)).await.is_err());
     let (client_certificate, client_key) = (Some(path("tls.crt")), Some(path("tls.key")));
-    let known = Security { client_certificate, client_key, ..anonymous };
+    let known = ChannelSecurity { client_certificate, client_key, ..anonymous };
     assert_eq!(ask(&open(&endpoint, &known)).await.unwrap(), "a");
 }

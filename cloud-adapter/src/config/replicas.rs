@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use adapter_client::{Flags, SERVER_NAME, Security, Target};
+use adapter_client::{ChannelSecurity, Flags, SERVER_NAME, Target};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use cloud_lease::{Settings, Timing, causes};
 use kube::{Client, Config, client::ClientBuilder};
 
 use crate::{
-    security::{AuthenticationKind, SecurityOptions},
+    auth::setup::{AuthenticationKind, SecurityOptions},
     wrong_usage::WrongUsage,
 };
 
@@ -105,7 +105,7 @@ impl ReplicaOptions {
     ///
     /// # Errors
     /// Returns [`WrongUsage`] if the CA is missing for replicas that serve TLS, or credentials are missing for replicas that require them.
-    pub(crate) fn security(&self, own: &SecurityOptions) -> Result<Security, WrongUsage> {
+    pub(crate) fn security(&self, own: &SecurityOptions) -> Result<ChannelSecurity, WrongUsage> {
         let ca = self.peer_ca_file.clone().or_else(|| own.tls_ca_cert.clone());
         if ca.is_none() && own.tls_cert.is_some() {
             let text =
@@ -115,7 +115,7 @@ impl ReplicaOptions {
         self.proof(own.proof())?;
         let server_name = self.peer_server_name.as_ref().or(own.tls_server_names.first());
         let server_name = server_name.map_or(SERVER_NAME, String::as_str).to_owned();
-        Ok(Security {
+        Ok(ChannelSecurity {
             server_name: ca.as_ref().map(|_| server_name),
             ca,
             token: self.peer_token_file.clone(),

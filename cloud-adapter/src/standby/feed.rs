@@ -6,7 +6,7 @@ mod protocol;
 
 use std::time::Duration;
 
-use adapter_client::{Connection, Security, Target};
+use adapter_client::{ChannelSecurity, Connection, Target};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -38,7 +38,7 @@ const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// The connection to other replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    security: Security,
+    security: ChannelSecurity,
 }
 
 /// Why a watch of the leader ended.
@@ -85,7 +85,7 @@ impl Peer {
     ///
     /// # Errors
     /// Returns all invalid settings as [`WrongUsage`].
-    pub(crate) fn new(security: Security, identity: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(security: ChannelSecurity, identity: &str) -> anyhow::Result<Self> {
         let this = Self { security };
         this.connection(identity).map_err(|error| WrongUsage(error.to_string()))?;
         Ok(this)

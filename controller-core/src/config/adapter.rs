@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adapter_client::{Connection, Security, Target};
+use adapter_client::{ChannelSecurity, Connection, Target};
 
 use super::Faults;
 
@@ -58,13 +58,13 @@ impl AdapterArgs {
     pub fn check(&self, faults: &mut Faults) -> Option<Connection> {
         let endpoint = &self.adapter_endpoint;
         let target = faults.check("--adapter-endpoint <URL>", endpoint, endpoint.parse::<Target>())?;
-        let security = Security {
+        let security = ChannelSecurity {
             ca: self.adapter_ca_file.clone(),
             server_name: self.adapter_server_name.clone(),
             token: self.adapter_token_file.clone(),
             client_certificate: self.adapter_client_cert.clone(),
             client_key: self.adapter_client_key.clone(),
-            ..Security::default()
+            ..ChannelSecurity::default()
         };
         let connection = Connection::new(target, &security);
         connection.map_err(|found| found.iter().for_each(|f| faults.add(f.flag, &f.value, &f.reason))).ok()

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use adapter_client::{Connection, Security, Target};
+use adapter_client::{ChannelSecurity, Connection, Target};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -35,7 +35,7 @@ impl Load {
     pub(crate) fn start(replicas: &[&Replica]) -> Self {
         let addresses: Vec<_> = replicas.iter().map(|replica| replica.address.as_str()).collect();
         let target: Target = format!("static:///{}", addresses.join(",")).parse().expect("addresses");
-        let connection = Connection::new(target, &Security::default()).expect("plain text");
+        let connection = Connection::new(target, &ChannelSecurity::default()).expect("plain text");
         let client = InstanceServiceClient::new(connection.open().expect("addresses"));
         let (answers, failures) = (Arc::<AtomicU64>::default(), Arc::<Mutex<Vec<String>>>::default());
         let mut callers = JoinSet::new();

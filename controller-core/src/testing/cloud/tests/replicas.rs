@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::PoisonError, time::Duration};
 
-use adapter_client::{Connection, Security};
+use adapter_client::{ChannelSecurity, Connection};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -53,7 +53,7 @@ async fn a_mirror_resumes_at_the_new_leader() {
         replica.cloud.put(instance("sim://north/i-1").named("a"));
     }
     let target = format!("static:///{},{}", old.address, new.address).parse().expect("a target");
-    let connection = Connection::new(target, &Security::default()).expect("no conflict");
+    let connection = Connection::new(target, &ChannelSecurity::default()).expect("no conflict");
     let channel = connection.open().expect("a channel");
     let adapter = Adapter::over(channel, cluster(), &old.cloud.clock());
     let mirror: Mirror<String, String> = Mirror::new("instances", old.cloud.clock());

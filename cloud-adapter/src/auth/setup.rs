@@ -40,7 +40,7 @@ const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
 
 /// The layers between the port and the services.
 #[derive(Debug)]
-pub(crate) struct Security {
+pub(crate) struct AccessControl {
     pub(crate) gate: Gate,
     pub(crate) terms: Terms,
     pub(crate) access: Access,
@@ -63,7 +63,7 @@ pub(crate) struct Fresh {
     keys: Option<Arc<Keys>>,
 }
 
-impl Security {
+impl AccessControl {
     /// Reads the files that the flags name, and the Secret and the cluster ID from the API server where the flags ask for them.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub const SERVER_NAME: &str = "cloud-adapter";
 
 /// Security settings, as set by flags.
 #[derive(Clone, Debug, Default)]
-pub struct Security {
+pub struct ChannelSecurity {
     /// PEM file with the CA of the adapter's certificate; several certificates during a rotation.
     pub ca: Option<PathBuf>,
     /// The name that the adapter's certificate must carry. `None`: the host of an `https` URL, or else [`SERVER_NAME`].
@@ -42,15 +42,15 @@ pub struct Security {
 pub struct Flags {
     /// Flag of the [`Target`].
     pub endpoint: &'static str,
-    /// Flag of [`Security::ca`].
+    /// Flag of [`ChannelSecurity::ca`].
     pub ca: &'static str,
-    /// Flag of `Security::server_name`.
+    /// Flag of `ChannelSecurity::server_name`.
     pub server_name: &'static str,
-    /// Flag of [`Security::token`].
+    /// Flag of [`ChannelSecurity::token`].
     pub token: &'static str,
-    /// Flag of [`Security::client_certificate`].
+    /// Flag of [`ChannelSecurity::client_certificate`].
     pub client_certificate: &'static str,
-    /// Flag of [`Security::client_key`].
+    /// Flag of [`ChannelSecurity::client_key`].
     pub client_key: &'static str,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Secured {
     pub(crate) token: Option<Arc<Token>>,
 }
 
-impl Security {
+impl ChannelSecurity {
     /// Validates the settings for `target`, and reads all files.
     pub(crate) fn check(&self, target: &Target) -> Result<Secured, Vec<Fault>> {
         let mut faults = self.contradictions(target);

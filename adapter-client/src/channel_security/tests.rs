@@ -1,6 +1,6 @@
 use super::*;
 
-fn faults(target: &str, security: &Security) -> Vec<String> {
+fn faults(target: &str, security: &ChannelSecurity) -> Vec<String> {
     let checked = security.check(&target.parse().expect(target));
     checked.err().unwrap_or_default().iter().map(ToString::to_string).collect()
 }
@@ -8,7 +8,7 @@ fn faults(target: &str, security: &Security) -> Vec<String> {
 #[test]
 fn contradictory_settings_are_reported_with_flag_and_fix() {
     let file = || Some(PathBuf::from("/nowhere/file"));
-    let none = Security::default;
+    let none = ChannelSecurity::default;
     let name = || Some("cloud-adapter".to_owned());
     for (target, security, words) in [
         (
@@ -18,48 +18,52 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
         ),
         (
             "http://a:1",
-            Security { ca: file(), ..none() },
+            ChannelSecurity { ca: file(), ..none() },
             "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://; use https://a:1",
         ),
-        ("unix:/a", Security { ca: file(), ..none() }, "TLS is not used with --adapter-endpoint unix:"),
+        (
+            "unix:/a",
+            ChannelSecurity { ca: file(), ..none() },
+            "TLS is not used with --adapter-endpoint unix:",
+        ),
         (
             "static:///a:1",
-            Security { server_name: name(), ..none() },
+            ChannelSecurity { server_name: name(), ..none() },
             "--adapter-server-name cloud-adapter: a server name is only checked with TLS: add --adapter-ca-file",
         ),
         (
             "dns:///a:1",
-            Security { token: file(), ..none() },
+            ChannelSecurity { token: file(), ..none() },
             "--adapter-token-file /nowhere/file: without TLS, others could read the token on the network",
         ),
         (
             "http://a:1",
-            Security { client_certificate: file(), client_key: file(), ..none() },
+            ChannelSecurity { client_certificate: file(), client_key: file(), ..none() },
             "--adapter-client-cert /nowhere/file: the certificate is only used with TLS",
         ),
         (
             "https://a:1",
-            Security { ca: file(), client_certificate: file(), ..none() },
+            ChannelSecurity { ca: file(), client_certificate: file(), ..none() },
             "--adapter-client-cert /nowhere/file: a certificate needs its key: add --adapter-client-key",
         ),
         (
             "https://a:1",
-            Security { ca: file(), client_key: file(), ..none() },
+            ChannelSecurity { ca: file(), client_key: file(), ..none() },
             "--adapter-client-key /nowhere/file: a key needs its certificate",
         ),
         (
             "https://a:1",
-            Security { ca: file(), ..none() },
+            ChannelSecurity { ca: file(), ..none() },
             "--adapter-ca-file /nowhere/file: cannot be read: No such file",
         ),
         (
             "http://127.0.0.1:1",
-            Security { token: file(), ..none() },
+            ChannelSecurity { token: file(), ..none() },
             "--adapter-token-file /nowhere/file: cannot be read: No such file",
         ),
         (
             "https://a:1",
-            Security { ca: file(), server_name: Some("a b".to_owned()), ..none() },
+            ChannelSecurity { ca: file(), server_name: Some("a b".to_owned()), ..none() },
             "--adapter-server-name a b: use a DNS name or an IP address",
         ),
     ] {
@@ -76,18 +80,18 @@ fn files_with_wrong_contents_are_refused() {
         std::fs::write(&path, content).expect("a file");
         Some(path)
     };
-    let none = Security::default;
+    let none = ChannelSecurity::default;
     for (security, words) in [
-        (Security { ca: path("a", ""), ..none() }, "contains no certificate in PEM format"),
+        (ChannelSecurity { ca: path("a", ""), ..none() }, "contains no certificate in PEM format"),
         (
-            Security {
+            ChannelSecurity {
                 ca: path("b", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
                 ..none()
             },
             "contains an invalid certificate",
         ),
-        (Security { token: path("c", " \n"), ..none() }, "is empty"),
-        (Security { token: path("d", "two words"), ..none() }, "contains no token"),
+        (ChannelSecurity { token: path("c", " \n"), ..none() }, "is empty"),
+        (ChannelSecurity { token: path("d", "two words"), ..none() }, "contains no token"),
     ] {
         let told = faults("https://a:1", &security);
         assert!(told.iter().any(|fault| fault.contains(words)), "{told:?}, not: {words}");
