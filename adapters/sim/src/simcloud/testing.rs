@@ -10,24 +10,24 @@ use super::model::Project;
 use super::operation::Operation;
 use super::{Cloud, Moment};
 
-pub(super) struct Lab {
+pub(super) struct Testbed {
     pub(super) cloud: Cloud,
     pub(super) now: Moment,
 }
 
 /// A cloud with this many instances, and these settings on top of the defaults.
 #[expect(clippy::needless_pass_by_value, reason = "a method reads better in tests")]
-pub(super) fn lab(n_instances: u64, settings: Value) -> Lab {
+pub(super) fn testbed(n_instances: u64, settings: Value) -> Testbed {
     let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
-    let mut lab = Lab { cloud: Cloud::new(project), now: Duration::ZERO };
+    let mut testbed = Testbed { cloud: Cloud::new(project), now: Duration::ZERO };
     if n_instances > 0 {
-        lab.add_instances(n_instances);
+        testbed.add_instances(n_instances);
     }
-    lab.set(&settings);
-    lab
+    testbed.set(&settings);
+    testbed
 }
 
-impl Lab {
+impl Testbed {
     pub(super) fn set(&mut self, settings: &Value) {
         self.cloud.settings = self.cloud.settings.patched(settings).unwrap();
     }

@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 
 use crate::simcloud::call::{Call, Ending};
 use crate::simcloud::operation::Operation;
-use crate::simcloud::testing::{Lab, create, lab};
+use crate::simcloud::testing::{Testbed, create, testbed};
 use crate::simcloud::tokens::Tokens;
 
 fn ids(page: &Value, items: &str) -> Vec<String> {
     page[items].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn all_pages(lab: &mut Lab, first: &Call, items: &str) -> (Vec<String>, usize) {
+fn all_pages(testbed: &mut Testbed, first: &Call, items: &str) -> (Vec<String>, usize) {
     let (mut found, mut pages, mut call) = (Vec::new(), 0, first.clone());
     loop {
-        let page = lab.ok(&call);
+        let page = testbed.ok(&call);
         found.extend(ids(&page, items));
         pages += 1;
         match page["next"].as_str() {
@@ -27,63 +27,66 @@ fn all_pages(lab: &mut Lab, first: &Call, items: &str) -> (Vec<String>, usize) {
 
 #[test]
 fn listing_pages_have_500_items_or_the_limit() {
-    let mut lab = lab(1200, json!({}));
+    let mut testbed = testbed(1200, json!({}));
     let list = Call::new(Operation::ListInstances);
-    let (all, pages) = all_pages(&mut lab, &list, "instances");
+    let (all, pages) = all_pages(&mut testbed, &list, "instances");
     assert_eq!((all.len(), pages), (1200, 3));
-    let (same, pages) = all_pages(&mut lab, &list.clone().query("limit", "700"), "instances");
+    let (same, pages) = all_pages(&mut testbed, &list.clone().query("limit", "700"), "instances");
     assert_eq!((&same, pages), (&all, 3), "500 is the maximum");
-    lab.set(&json!({ "page_size_max": 100 }));
-    assert_eq!(all_pages(&mut lab, &list, "instances"), (all, 13), "a full last page has a cursor");
+    testbed.set(&json!({ "page_size_max": 100 }));
+    assert_eq!(all_pages(&mut testbed, &list, "instances"), (all, 13), "a full last page has a cursor");
 }
 
 #[test]
 fn batch_returns_found_instances_and_missing_ids() {
-    let mut lab = lab(600, json!({}));
+    let mut testbed = testbed(600, json!({}));
     let batch = |ids: &str| Call::new(Operation::BatchGetInstances).query("ids", ids);
-    let answer = lab.ok(&batch("i-0003,i-9999,i-0001,lb-0001"));
+    let answer = testbed.ok(&batch("i-0003,i-9999,i-0001,lb-0001"));
     assert_eq!(ids(&answer, "instances"), ["i-0003", "i-0001"]);
     assert_eq!(answer["missing"], json!(["i-9999", "lb-0001"]));
     let many: Vec<_> = (1..=501).map(|n| format!("i-{n:04}")).collect();
-    assert_eq!(lab.refused(&batch(&many.join(","))), (StatusCode::BAD_REQUEST, "too_many_items".into()));
+    assert_eq!(testbed.refused(&batch(&many.join(","))), (StatusCode::BAD_REQUEST, "too_many_items".into()));
     assert_eq!(
-        ids(&lab.ok(&Call::new(Operation::FindInstances).query("name", "node-7")), "instances"),
+        ids(&testbed.ok(&Call::new(Operation::FindInstances).query("name", "node-7")), "instances"),
         ["i-0007"]
     );
 }
 
 #[test]
 fn consistency_lag_applies_to_reads_only() {
-    let mut lab = lab(1, json!({ "consistency_ms": 1000 }));
+    let mut testbed = testbed(1, json!({ "consistency_ms": 1000 }));
     let list = Call::new(Operation::ListLoadBalancers);
-    lab.ok(&create("web"));
-    assert_eq!(lab.refused(&Call::new(Operation::GetLoadBalancer).on("lb-0001")).0, StatusCode::NOT_FOUND);
+    testbed.ok(&create("web"));
     assert_eq!(
-        lab.refused(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001")),
+        testbed.refused(&Call::new(Operation::GetLoadBalancer).on("lb-0001")).0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        testbed.refused(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001")),
         (StatusCode::CONFLICT, "immutable".into()),
         "writes see the latest state"
     );
-    lab.after(1000);
-    assert_eq!(lab.ok(&list)["load_balancers"][0]["status"], json!("PENDING_CREATE"));
-    lab.after(300);
-    assert_eq!(lab.ok(&list)["load_balancers"][0]["status"], json!("ACTIVE"));
+    testbed.after(1000);
+    assert_eq!(testbed.ok(&list)["load_balancers"][0]["status"], json!("PENDING_CREATE"));
+    testbed.after(300);
+    assert_eq!(testbed.ok(&list)["load_balancers"][0]["status"], json!("ACTIVE"));
 
-    lab.ok(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001"));
-    lab.delete_instance("i-0001");
-    lab.after(999);
-    assert_eq!(lab.show("lb-0001")["status"], json!("ACTIVE"));
-    lab.ok(&Call::new(Operation::GetInstance).on("i-0001"));
-    lab.after(101);
-    assert_eq!(lab.ok(&list)["load_balancers"], json!([]));
-    assert_eq!(lab.refused(&Call::new(Operation::GetInstance).on("i-0001")).0, StatusCode::NOT_FOUND);
+    testbed.ok(&Call::new(Operation::DeleteLoadBalancer).on("lb-0001"));
+    testbed.delete_instance("i-0001");
+    testbed.after(999);
+    assert_eq!(testbed.show("lb-0001")["status"], json!("ACTIVE"));
+    testbed.ok(&Call::new(Operation::GetInstance).on("i-0001"));
+    testbed.after(101);
+    assert_eq!(testbed.ok(&list)["load_balancers"], json!([]));
+    assert_eq!(testbed.refused(&Call::new(Operation::GetInstance).on("i-0001")).0, StatusCode::NOT_FOUND);
 }
 
 #[test]
 fn route_batch_items_succeed_or_fail_on_their_own() {
-    let mut lab = lab(2, json!({ "quotas": { "routes": 2 } }));
+    let mut testbed = testbed(2, json!({ "quotas": { "routes": 2 } }));
     let batch = |body: Value| Call::new(Operation::BatchRoutes).body(&body);
     let add = |to: &str, via: &str| json!({ "destination": to, "next_hop_instance": via, "next_hop_address": "10.0.0.1" });
-    let answer = lab.ok(&batch(json!({ "add": [
+    let answer = testbed.ok(&batch(json!({ "add": [
         add("10.244.1.0/24", "i-0001"),
         add("10.244.2.0/24", "i-0009"),
         add("10.244.1.0/24", "i-0002"),
@@ -109,43 +112,43 @@ fn route_batch_items_succeed_or_fail_on_their_own() {
     ];
     assert_eq!(outcomes.collect::<Vec<_>>(), expected);
 
-    let moved =
-        lab.ok(&batch(json!({ "remove": ["rt-0001", "rt-0077"], "add": [add("10.244.1.0/24", "i-0002")] })));
+    let moved = testbed
+        .ok(&batch(json!({ "remove": ["rt-0001", "rt-0077"], "add": [add("10.244.1.0/24", "i-0002")] })));
     assert_eq!(moved["added"][0]["ok"]["id"], json!("rt-0003"), "removals come first");
     assert_eq!(moved["removed"][1]["error"]["code"], json!("not_found"));
 
-    lab.delete_instance("i-0002");
-    let routes = lab.ok(&Call::new(Operation::ListRoutes));
+    testbed.delete_instance("i-0002");
+    let routes = testbed.ok(&Call::new(Operation::ListRoutes));
     assert_eq!(routes["routes"][0]["status"], json!("blackhole"));
 
     let many: Vec<_> = (0..201).map(|n| format!("rt-{n:04}")).collect();
     assert_eq!(
-        lab.refused(&batch(json!({ "remove": many }))),
+        testbed.refused(&batch(json!({ "remove": many }))),
         (StatusCode::BAD_REQUEST, "too_many_items".into())
     );
 }
 
 #[test]
 fn calls_above_the_rate_are_refused_with_retry_after() {
-    let mut lab = lab(0, json!({ "rate_limits": { "compute": { "rate": 0.5, "burst": 2 } } }));
+    let mut testbed = testbed(0, json!({ "rate_limits": { "compute": { "rate": 0.5, "burst": 2 } } }));
     let list = Call::new(Operation::ListInstances);
     let header = |answer: &super::CallResponse, wanted: &str| {
         answer.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
     };
-    lab.ok(&list);
-    let second = lab.send(&list);
+    testbed.ok(&list);
+    let second = testbed.send(&list);
     assert_eq!(header(&second, "ratelimit-limit").as_deref(), Some("2"));
     assert_eq!(header(&second, "ratelimit-remaining").as_deref(), Some("0"));
     assert_eq!(header(&second, "ratelimit-reset").as_deref(), Some("4"));
-    let third = lab.send(&list);
+    let third = testbed.send(&list);
     assert_eq!((third.status, &third.body["code"]), (StatusCode::TOO_MANY_REQUESTS, &json!("throttled")));
     assert_eq!(header(&third, "retry-after").as_deref(), Some("2"));
     assert_eq!(
-        header(&lab.send(&Call::new(Operation::ListRoutes)), "ratelimit-limit"),
+        header(&testbed.send(&Call::new(Operation::ListRoutes)), "ratelimit-limit"),
         None,
         "another family"
     );
-    lab.after(2000).ok(&list);
+    testbed.after(2000).ok(&list);
 }
 
 #[test]
@@ -158,55 +161,57 @@ fn faults_happen_before_or_after_the_work() {
         ("truncate", json!("truncate_body"), Ending::Truncated, 202, 1),
         ("delay", json!({ "delay_ms": 70 }), Ending::Whole, 202, 1),
     ] {
-        let mut lab = lab(0, json!({}));
-        lab.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": action }));
-        let answer = lab.send(&create("web"));
+        let mut testbed = testbed(0, json!({}));
+        testbed
+            .fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": action }));
+        let answer = testbed.send(&create("web"));
         assert_eq!(answer.ending, ending, "{name}");
         if status != 0 {
             assert_eq!(answer.status.as_u16(), status, "{name}");
         }
         assert_eq!(answer.delay, Duration::from_millis(if name == "delay" { 70 } else { 0 }), "{name}");
-        let there = lab.ok(&Call::new(Operation::ListLoadBalancers));
+        let there = testbed.ok(&Call::new(Operation::ListLoadBalancers));
         assert_eq!(ids(&there, "load_balancers").len(), made, "{name}");
-        lab.ok(&create("web"));
+        testbed.ok(&create("web"));
     }
 }
 
 #[test]
 fn late_call_is_executed_when_due() {
-    let mut lab = lab(0, json!({}));
+    let mut testbed = testbed(0, json!({}));
     let late = json!({ "late_ms": 900 });
-    lab.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": late }));
-    assert_eq!(lab.send(&create("web")).ending, Ending::Closed);
+    testbed.fault(&json!({ "match": { "operation": "Create*" }, "when": { "next": 1 }, "action": late }));
+    assert_eq!(testbed.send(&create("web")).ending, Ending::Closed);
     let list = Call::new(Operation::ListLoadBalancers);
     for (name, after, made) in
         [("at once", 0, 0), ("just before", 899, 0), ("in time", 1, 1), ("once", 999, 1)]
     {
-        let there = lab.after(after).ok(&list);
+        let there = testbed.after(after).ok(&list);
         assert_eq!(ids(&there, "load_balancers").len(), made, "{name}");
     }
 }
 
 #[test]
 fn empty_page_hides_all_items() {
-    let mut lab = lab(600, json!({}));
-    lab.fault(&json!({ "match": { "operation": "List*" }, "when": { "nth": 2 }, "action": "empty_page" }));
+    let mut testbed = testbed(600, json!({}));
+    testbed
+        .fault(&json!({ "match": { "operation": "List*" }, "when": { "nth": 2 }, "action": "empty_page" }));
     let list = Call::new(Operation::ListInstances);
-    assert_eq!(ids(&lab.ok(&list), "instances").len(), 500);
-    assert_eq!(lab.ok(&list), json!({ "instances": [], "next": null }));
-    assert_eq!(ids(&lab.ok(&list), "instances").len(), 500);
+    assert_eq!(ids(&testbed.ok(&list), "instances").len(), 500);
+    assert_eq!(testbed.ok(&list), json!({ "instances": [], "next": null }));
+    assert_eq!(ids(&testbed.ok(&list), "instances").len(), 500);
 }
 
 #[test]
 fn every_request_is_counted_and_written_down() {
-    let mut lab = lab(1, json!({ "rate_limits": { "network": { "rate": 1, "burst": 1 } } }));
-    lab.fault(&json!({ "match": { "operation": "GetInstance" }, "action": "close_before" }));
-    lab.ok(&create("web"));
-    lab.after(5).send(&Call::new(Operation::GetInstance).on("i-0001"));
-    lab.ok(&Call::new(Operation::ListRoutes));
-    lab.refused(&Call::new(Operation::ListRoutes));
+    let mut testbed = testbed(1, json!({ "rate_limits": { "network": { "rate": 1, "burst": 1 } } }));
+    testbed.fault(&json!({ "match": { "operation": "GetInstance" }, "action": "close_before" }));
+    testbed.ok(&create("web"));
+    testbed.after(5).send(&Call::new(Operation::GetInstance).on("i-0001"));
+    testbed.ok(&Call::new(Operation::ListRoutes));
+    testbed.refused(&Call::new(Operation::ListRoutes));
 
-    let counts = serde_json::to_value(lab.cloud.counts()).unwrap();
+    let counts = serde_json::to_value(testbed.cloud.counts()).unwrap();
     assert_eq!(
         counts,
         json!({
@@ -216,7 +221,7 @@ fn every_request_is_counted_and_written_down() {
             "by_status": { "200": 1, "202": 1, "429": 1, "closed": 1 },
         })
     );
-    let log = serde_json::to_value(lab.cloud.log.tail(3).collect::<Vec<_>>()).unwrap();
+    let log = serde_json::to_value(testbed.cloud.log.tail(3).collect::<Vec<_>>()).unwrap();
     assert_eq!(
         log[0],
         json!({
@@ -225,8 +230,8 @@ fn every_request_is_counted_and_written_down() {
         })
     );
     assert_eq!(log[2]["code"], json!("throttled"));
-    lab.cloud.reset_counts();
-    assert_eq!(lab.cloud.counts().total, 0);
+    testbed.cloud.reset_counts();
+    assert_eq!(testbed.cloud.counts().total, 0);
 }
 
 #[test]
@@ -234,45 +239,45 @@ fn latency_is_by_operation_and_its_jitter_by_the_seed() {
     let settings =
         json!({ "latency": { "default_ms": 10, "jitter_ms": 5, "operations": { "ListRoutes": 40 } } });
     let delays = |seed| {
-        let mut lab = lab(0, settings.clone());
-        lab.cloud = lab.cloud.with_seed(seed);
-        (0..20).map(|_| lab.send(&Call::new(Operation::GetProject)).delay.as_millis()).collect::<Vec<_>>()
+        let mut testbed = testbed(0, settings.clone());
+        testbed.cloud = testbed.cloud.with_seed(seed);
+        (0..20).map(|_| testbed.send(&Call::new(Operation::GetProject)).delay.as_millis()).collect::<Vec<_>>()
     };
     assert!(delays(1).iter().all(|delay| (10..=15).contains(delay)), "{:?}", delays(1));
     assert_eq!(delays(1), delays(1));
     assert_ne!(delays(1), delays(2));
-    let slow = lab(0, settings.clone()).send(&Call::new(Operation::ListRoutes)).delay;
+    let slow = testbed(0, settings.clone()).send(&Call::new(Operation::ListRoutes)).delay;
     assert!((40..=45).contains(&slow.as_millis()), "{slow:?}");
 }
 
 #[test]
 fn requests_without_token_are_refused() {
-    let mut lab = lab(1, json!({}));
-    lab.cloud = lab.cloud.with_token("secret");
+    let mut testbed = testbed(1, json!({}));
+    testbed.cloud = testbed.cloud.with_token("secret");
     let mut call = Call::new(Operation::GetInstance).on("i-0001");
-    assert_eq!(lab.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
+    assert_eq!(testbed.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
     call.bearer = Some("wrong".into());
-    assert_eq!(lab.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
+    assert_eq!(testbed.refused(&call), (StatusCode::UNAUTHORIZED, "unauthorized".into()));
     call.bearer = Some("secret".into());
-    lab.ok(&call);
-    assert!(!format!("{:?}", lab.cloud).contains("secret"));
+    testbed.ok(&call);
+    assert!(!format!("{:?}", testbed.cloud).contains("secret"));
 }
 
 #[test]
 fn token_of_another_project_is_forbidden() {
-    let mut lab = lab(1, json!({}));
+    let mut testbed = testbed(1, json!({}));
     let tokens = json!([{ "token": "old" }, { "token": "new" }, { "token": "theirs", "project": "other" }]);
-    lab.cloud.tokens = Tokens::these(serde_json::from_value(tokens).unwrap()).unwrap();
-    let ask = |lab: &mut Lab, operation, token: &str| {
+    testbed.cloud.tokens = Tokens::these(serde_json::from_value(tokens).unwrap()).unwrap();
+    let ask = |testbed: &mut Testbed, operation, token: &str| {
         let call = Call { bearer: Some(token.into()), ..Call::new(operation) };
-        lab.send(&call)
+        testbed.send(&call)
     };
     for token in ["old", "new"] {
-        assert_eq!(ask(&mut lab, Operation::GetProject, token).body["project"], "demo");
-        assert_eq!(ask(&mut lab, Operation::ListInstances, token).status, StatusCode::OK);
+        assert_eq!(ask(&mut testbed, Operation::GetProject, token).body["project"], "demo");
+        assert_eq!(ask(&mut testbed, Operation::ListInstances, token).status, StatusCode::OK);
     }
-    assert_eq!(ask(&mut lab, Operation::GetProject, "theirs").body["project"], "other");
-    assert_eq!(ask(&mut lab, Operation::ListInstances, "theirs").status, StatusCode::FORBIDDEN);
-    assert_eq!(ask(&mut lab, Operation::GetProject, "nobody's").status, StatusCode::UNAUTHORIZED);
-    assert!(!format!("{:?}", lab.cloud).contains("theirs"));
+    assert_eq!(ask(&mut testbed, Operation::GetProject, "theirs").body["project"], "other");
+    assert_eq!(ask(&mut testbed, Operation::ListInstances, "theirs").status, StatusCode::FORBIDDEN);
+    assert_eq!(ask(&mut testbed, Operation::GetProject, "nobody's").status, StatusCode::UNAUTHORIZED);
+    assert!(!format!("{:?}", testbed.cloud).contains("theirs"));
 }
