@@ -139,10 +139,10 @@ pub(crate) enum Effect {
     Next(NextPass),
 }
 
-type Step = (State, Vec<Effect>);
+type Transition = (State, Vec<Effect>);
 
 /// The transition for an event.
-pub(crate) fn step(state: State, event: &Event<'_>) -> Step {
+pub(crate) fn step(state: State, event: &Event<'_>) -> Transition {
     match *event {
         Event::Observed { cloud, now } => (observed(state, cloud, now), vec![]),
         Event::ServiceMissing { shown, now } => service_missing(&state, shown, now),
@@ -224,7 +224,7 @@ fn observed(state: State, cloud: Option<&[Balancer]>, now: Duration) -> State {
     }
 }
 
-fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Step {
+fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Transition {
     let state = match *state {
         State::Removed => return (State::Unknown, gone()),
         State::Removing { missing_since } => {
@@ -251,7 +251,7 @@ fn service_missing(state: &State, shown: Option<bool>, now: Duration) -> Step {
 }
 
 /// From now on the load balancer may exist, whatever happened before.
-fn ensure_called(state: State, ask: &Ask, retry: bool) -> Step {
+fn ensure_called(state: State, ask: &Ask, retry: bool) -> Transition {
     let state = match state {
         State::Unknown | State::Ensuring(_) | State::Settled(_) | State::Updating(..) => state,
         State::Orphaned(_) | State::Removing { .. } | State::Removed | State::Forgotten { .. } => {
@@ -267,7 +267,7 @@ fn ensure_called(state: State, ask: &Ask, retry: bool) -> Step {
     }
 }
 
-fn start(state: State, task: Task, ask: &Ask) -> Step {
+fn start(state: State, task: Task, ask: &Ask) -> Transition {
     let is_covered = match state.task() {
         Some(Task::Hosts { .. }) => task != Task::Build,
         Some(Task::Build) => true,
@@ -284,7 +284,7 @@ fn start(state: State, task: Task, ask: &Ask) -> Step {
     (state.with_task(|_task| Some(task)), effects)
 }
 
-fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<&[Balancer]>) -> Step {
+fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<&[Balancer]>) -> Transition {
     let task = if ask.why == Why::Hosts { Task::Hosts { since: ask.at } } else { Task::Build };
     let (state, mut effects) = if answer.worked(seen) { start(state, task, ask) } else { (state, vec![]) };
     let next = answer.retry_after.map(NextPass::After);
@@ -341,7 +341,7 @@ fn finish(state: &State, ask: &Ask) -> Vec<Effect> {
 }
 
 /// Discards the adapter's earlier confirmations.
-fn delete_called(state: State) -> Step {
+fn delete_called(state: State) -> Transition {
     let missing_since = match state {
         State::Removing { .. } | State::Removed => return (state, vec![]),
         State::Orphaned(orphan) => Some(orphan.since),
@@ -354,7 +354,7 @@ fn delete_called(state: State) -> Step {
     (State::Removing { missing_since }, vec![Effect::End, Effect::Begin(Fact::Deleting)])
 }
 
-fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Step {
+fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Transition {
     match answer.state {
         CloudState::Absent => (State::Removed, vec![]),
         CloudState::Deleting | CloudState::Pending => {
@@ -371,7 +371,7 @@ fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Step {
 }
 
 /// After this event, the next failure is reported at once.
-fn in_sync(state: State, as_requested: bool) -> Step {
+fn in_sync(state: State, as_requested: bool) -> Transition {
     let degraded = state.confirmed().is_some_and(Confirmed::is_degraded);
     let requested = as_requested.then_some([Topic::Wish, Topic::Refused]).into_iter().flatten();
     let work = (!degraded).then_some(Topic::Work);
