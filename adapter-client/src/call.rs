@@ -1,7 +1,7 @@
 //! Makes one call to the replica that serves, and repeats it on another replica if that is safe and useful.
 
-mod answer;
 mod method;
+mod outcome;
 mod timeout;
 
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tonic::{Status, TimeoutExpired, body::Body};
 use tracing::debug;
 
 use self::{
-    answer::{Answer, Verdict, judge},
     method::Method,
+    outcome::{Outcome, Verdict, judge},
 };
 use crate::{
     connector::Line,
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends a request to the first replica that serves, and returns its answer.
-pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
+pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Outcome {
     let mut search = Search::new(table, patience, timeout::read(request.headers()));
     match search.next().await {
         Some(pick) => pick.line.send(request).await.map_err(Into::into),
@@ -39,7 +39,7 @@ pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Durati
 }
 
 /// Sends a request, repeats it on other replicas if necessary, and returns the final answer.
-pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Answer {
+pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Outcome {
     let Some(method) = method::of(request.uri().path()) else { return once(request, table, patience).await };
     let (parts, body) = request.into_parts();
     let mut search = Search::new(table, patience, timeout::read(&parts.headers));
@@ -61,12 +61,12 @@ pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Durati
 
 /// Returns the answer of one replica. The answer to a unary call is read completely: a connection that breaks while the answer is read
 /// gives no answer.
-async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Answer {
+async fn attempt(line: Line, request: Request<Body>, method: Method, deadline: Option<Instant>) -> Outcome {
     let exchange = async {
         let answer = line.send(request).await?;
         match method {
             Method::Stream => Ok(answer),
-            Method::Unary => answer::whole(answer).await,
+            Method::Unary => outcome::whole(answer).await,
         }
     };
     match deadline {
@@ -102,7 +102,7 @@ struct Search<'a> {
     broken: bool,
     /// The answer to return if no replica gives a better answer: the first failure after which the call may have been carried out, or else
     /// the last failure.
-    answer: Option<Answer>,
+    answer: Option<Outcome>,
 }
 
 impl<'a> Search<'a> {
@@ -149,7 +149,7 @@ impl<'a> Search<'a> {
     }
 
     /// Records a failed attempt. After the first broken connection, the same replica may be called again over a new connection.
-    fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Answer) {
+    fn failed(&mut self, pick: &Pick, verdict: Verdict, answer: Outcome) {
         debug!(replica = %pick.address, ?verdict, "Repeating the call to the cloud adapter");
         let once_more = verdict == Verdict::Broken && !self.broken;
         if !once_more {
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
         self.broken |= verdict == Verdict::Broken;
     }
 
-    fn end(self) -> Answer {
+    fn end(self) -> Outcome {
         self.answer
             .unwrap_or_else(|| Err(Box::new(Status::unavailable(self.table.watch().borrow().to_string()))))
     }

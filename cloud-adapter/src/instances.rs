@@ -1,10 +1,10 @@
 //! Looks up instances and judges whether they exist. [`existence`] has the rules for evidence; this module collects the observations.
 
 mod absence;
-mod answer;
 mod existence;
 mod jury;
 mod lookups;
+mod response;
 mod service;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -18,10 +18,10 @@ use tokio::time::{Duration, Instant};
 pub(crate) use self::service::{Service, shared};
 use self::{
     absence::{Absent, Memory},
-    answer::Verdict,
     existence::{Facts, Proof, Seen},
     jury::Jury,
-    lookups::{Answers, LookUps, LookupResult, Wanted},
+    lookups::{FlightResults, LookUps, LookupResult, Wanted},
+    response::Verdict,
 };
 use crate::{
     clock::Clock,
@@ -208,7 +208,7 @@ impl<D: Driver> Finder<D> {
         sights: &[Option<ObservedAt<Instance>>],
         bound: Option<Instant>,
         session: &Session,
-    ) -> Result<Vec<Arc<Answers>>, VendorError> {
+    ) -> Result<Vec<Arc<FlightResults>>, VendorError> {
         let mut wanted = Wanted::new();
         for (target, sight) in targets.iter().zip(sights) {
             if let Target::Id { provider_id, vendor_id } = target
@@ -243,7 +243,7 @@ impl<D: Driver> Finder<D> {
         target: &Target,
         bound: Option<Instant>,
         view: Option<&View<Instance>>,
-        answers: &[Arc<Answers>],
+        answers: &[Arc<FlightResults>],
     ) -> Known {
         match target {
             Target::Foreign => Known::Plain(Seen::Foreign, None),

@@ -3,21 +3,21 @@
 //! No driver has to use these helpers: the traits of [`driver`](crate::driver) are the whole interface.
 
 mod address;
-mod answer;
 mod name;
 mod part;
 mod provider_id;
 mod request;
+mod response;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use self::{
     address::add_address,
-    answer::{excerpt, fault_of_status, parse, retry_after},
     name::{balancer_name, digest, is_outdated, key_digest, names_of},
     part::{Part, created},
     provider_id::{Region, is_word, locate, provider_id},
     request::{
         bearer, body, built, encode, invalid, invalid_parameter, page, parameter_field, request, unsupported,
     },
+    response::{excerpt, fault_of_status, parse, retry_after},
 };

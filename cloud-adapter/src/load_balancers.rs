@@ -1,6 +1,5 @@
 //! Load balancers: request validation, backend sets, one convergence task per key.
 
-mod answer;
 mod backend_sets;
 mod candidates;
 mod consent;
@@ -9,6 +8,7 @@ mod decide;
 mod goal;
 mod memory;
 pub(crate) mod rehearsal;
+mod response;
 mod service;
 mod validate;
 mod verbs;

@@ -6,10 +6,10 @@
 //! In reading order: `rule` decides which calls are affected and how, `log` records calls, `forward` sends one call to the vendor, `answer`
 //! is the response, `server` listens, `authority` issues certificates.
 
-mod answer;
 mod authority;
 mod forward;
 mod log;
+mod response;
 mod rule;
 mod server;
 

@@ -44,8 +44,8 @@ use self::{
 use crate::{
     OpenStackDriver,
     api::{
-        answers::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
         requests::Neighbour,
+        responses::{Balancer, FloatingIp, GuardedPort, Listener, Member, Monitor, Pool, SecurityGroup},
         version::Version,
     },
     client::{self, octavia::Listed, security_groups::GuardedPorts},

@@ -29,8 +29,8 @@ use self::{
 };
 use crate::{
     api::{
-        answers::{Balancer, Listener},
         requests::{CreateLoadBalancer, ListenerSettings, NewListener, Timeouts},
+        responses::{Balancer, Listener},
     },
     load_balancers::{
         detail::{Detail, PENDING, PENDING_DELETE, PoolTree},

@@ -19,7 +19,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    answers::{FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, Made, RoutePage, RouteResults},
+    responses::{
+        FoundInstances, InstancePage, LoadBalancer, LoadBalancerPage, Made, RoutePage, RouteResults,
+    },
     simcloud::{
         model::Project,
         requests::{

@@ -22,12 +22,12 @@ use http::Uri;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::{
-    SCHEME, answers,
+    SCHEME,
     classify::{classify, classify_item},
     client::{BATCH_INSTANCES, BATCH_ROUTES, BATCH_ROUTES_CALL, Client},
     heritage, ownership,
     parameters::Parameters,
-    plan,
+    plan, responses,
     simcloud::requests::{BatchRoutes, CreateLoadBalancer, SetMembers, UpdateListener, UpdateLoadBalancer},
     step::{RouteBatch, Step},
     translate,
@@ -198,7 +198,7 @@ impl SimDriver {
         Ok(Outcome::Items(results))
     }
 
-    fn created(&self, result: answers::RouteResult) -> Result<Option<Route>, VendorError> {
+    fn created(&self, result: responses::RouteResult) -> Result<Option<Route>, VendorError> {
         Ok(Some(translate::route(&*item(result)?, &self.region)))
     }
 }
@@ -212,15 +212,15 @@ fn capability(name: &str) -> Capability {
     }
 }
 
-fn item(result: answers::RouteResult) -> Result<Box<answers::Route>, VendorError> {
+fn item(result: responses::RouteResult) -> Result<Box<responses::Route>, VendorError> {
     match result {
-        answers::RouteResult::Ok(route) => Ok(route),
-        answers::RouteResult::Error(error) => Err(classify_item(BATCH_ROUTES_CALL, error)),
+        responses::RouteResult::Ok(route) => Ok(route),
+        responses::RouteResult::Error(error) => Err(classify_item(BATCH_ROUTES_CALL, error)),
     }
 }
 
 /// Reads may lag: if the object is already gone, the deletion counts as a success.
-fn gone(result: Result<Box<answers::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
+fn gone(result: Result<Box<responses::Route>, VendorError>) -> Result<Option<Route>, VendorError> {
     match result {
         Err(error) if error.fault != Fault::NotFound => Err(error),
         Ok(_) | Err(_) => Ok(None),
@@ -238,7 +238,7 @@ impl Classify for SimDriver {
 }
 
 impl Driver for SimDriver {
-    type Detail = answers::LoadBalancer;
+    type Detail = responses::LoadBalancer;
     type Step = Step;
 
     fn describe(&self) -> Description {
@@ -324,7 +324,7 @@ impl Driver for SimDriver {
     }
 
     fn uses(&self, _heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
-        let answers::LoadBalancer { placement, listeners, .. } = &observed.detail;
+        let responses::LoadBalancer { placement, listeners, .. } = &observed.detail;
         let certificates =
             listeners.iter().filter_map(|one| one.traffic.known()).flat_map(|traffic| &traffic.certificates);
         let placement = placement.known().into_iter();
@@ -415,7 +415,7 @@ impl InstanceLookup for SimDriver {
         ids: &[String],
     ) -> Result<Option<Vec<Lookup<Instance>>>, VendorError> {
         let answer = self.client.batch_get_instances(session, ids).await?;
-        let found: BTreeMap<&str, &answers::Instance> =
+        let found: BTreeMap<&str, &responses::Instance> =
             answer.instances.iter().map(|instance| (instance.id.as_str(), instance)).collect();
         let look_up = |id: &String| match found.get(id.as_str()) {
             Some(instance) => Lookup::Found(translate::instance(instance)),
@@ -426,13 +426,13 @@ impl InstanceLookup for SimDriver {
     }
 }
 
-impl Collection<LoadBalancerRecord<answers::LoadBalancer>> for SimDriver {
+impl Collection<LoadBalancerRecord<responses::LoadBalancer>> for SimDriver {
     async fn list_page(
         &self,
         session: &Session,
         cursor: Option<&Cursor>,
         size: Option<u32>,
-    ) -> Result<Page<LoadBalancerRecord<answers::LoadBalancer>>, VendorError> {
+    ) -> Result<Page<LoadBalancerRecord<responses::LoadBalancer>>, VendorError> {
         let page = self.client.list_load_balancers(session, cursor.map(Cursor::at), size).await?;
         Ok(Page {
             items: page.load_balancers.into_iter().map(translate::load_balancer).collect(),

@@ -12,7 +12,6 @@
 //!
 //! [`broken`] is the same adapter with one deliberate fault, to test the conformance suite.
 
-mod answers;
 pub mod broken;
 mod classify;
 mod client;
@@ -22,6 +21,7 @@ mod options;
 mod ownership;
 mod parameters;
 mod plan;
+mod responses;
 pub mod simcloud;
 mod step;
 mod translate;

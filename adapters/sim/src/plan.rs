@@ -18,8 +18,8 @@ use cloud_api_proto::v1alpha1::Fence;
 pub(crate) use self::routes::plan_routes;
 use self::wanted::{Wanted, WantedPool, WantedPort};
 use crate::{
-    answers::{Listener, LoadBalancer, Pool, Read},
     heritage, ownership,
+    responses::{Listener, LoadBalancer, Pool, Read},
     simcloud::{
         model::{IpFamily, Placement, ProvisioningStatus, Tags},
         requests::{

@@ -15,9 +15,8 @@ use cloud_api_proto::v1alpha1::{
 use jiff::Timestamp;
 
 use crate::{
-    SCHEME,
-    answers::{self, Read},
-    ownership,
+    SCHEME, ownership,
+    responses::{self, Read},
     simcloud::model::{
         AddressKind, InstanceStatus, IpFamily, ListenerProtocol, PoolProtocol, Project, ProvisioningStatus,
         RouteStatus, Tags,
@@ -40,7 +39,7 @@ pub(crate) fn scope(project: Project, endpoint: &str) -> Scope {
 }
 
 /// Translates an instance.
-pub(crate) fn instance(machine: &answers::Instance) -> Instance {
+pub(crate) fn instance(machine: &responses::Instance) -> Instance {
     let mut instance = Instance {
         provider_id: kit::provider_id(SCHEME, &machine.region, &machine.id),
         name: machine.name.clone(),
@@ -78,7 +77,7 @@ fn instance_state(status: &Read<InstanceStatus>) -> InstanceState {
 }
 
 /// Translates addresses. Omits invalid addresses and unknown kinds, because a Node must not show them.
-fn addresses(addresses: &[answers::Address]) -> Vec<InstanceAddress> {
+fn addresses(addresses: &[responses::Address]) -> Vec<InstanceAddress> {
     let mut translated: Vec<InstanceAddress> = Vec::with_capacity(addresses.len());
     for one in addresses {
         if let Some(kind) = one.kind.known() {
@@ -125,7 +124,7 @@ fn address_word(address: &InstanceAddress) -> String {
 }
 
 /// Translates a load balancer with all its parts.
-pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<answers::LoadBalancer> {
+pub(crate) fn load_balancer(tree: responses::LoadBalancer) -> LoadBalancerRecord<responses::LoadBalancer> {
     let (key, owner) = ownership::balancer_owner(&tree.tags).unzip();
     let backends = tree.pools.iter().map(|pool| pool.members.len()).sum::<usize>();
     let summary = LoadBalancer {
@@ -147,7 +146,7 @@ pub(crate) fn load_balancer(tree: answers::LoadBalancer) -> LoadBalancerRecord<a
     LoadBalancerRecord { origin, adoptable_by, ..LoadBalancerRecord::new(summary, tree) }
 }
 
-fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {
+fn balancer_state(tree: &responses::LoadBalancer) -> LoadBalancerState {
     match tree.status.known() {
         None => LoadBalancerState::Unspecified,
         Some(ProvisioningStatus::PendingCreate | ProvisioningStatus::PendingUpdate) => {
@@ -168,7 +167,7 @@ fn balancer_state(tree: &answers::LoadBalancer) -> LoadBalancerState {
 }
 
 /// Translates addresses, in the order of the requested families.
-fn vips(tree: &answers::LoadBalancer) -> Vec<LoadBalancerAddress> {
+fn vips(tree: &responses::LoadBalancer) -> Vec<LoadBalancerAddress> {
     let rank = |address: IpAddr| {
         tree.families.iter().position(|family| family.is(&IpFamily::of(address))).unwrap_or(usize::MAX)
     };
@@ -186,7 +185,7 @@ fn vips(tree: &answers::LoadBalancer) -> Vec<LoadBalancerAddress> {
     vips.into_iter().map(address).collect()
 }
 
-fn failed_port(listener: &answers::Listener) -> Option<PortStatus> {
+fn failed_port(listener: &responses::Listener) -> Option<PortStatus> {
     let protocol = match listener.protocol.known()? {
         ListenerProtocol::Tcp => Protocol::Tcp,
         ListenerProtocol::Udp => Protocol::Udp,
@@ -199,7 +198,7 @@ fn failed_port(listener: &answers::Listener) -> Option<PortStatus> {
     })
 }
 
-fn vendor_ids(tree: &answers::LoadBalancer) -> VendorIds {
+fn vendor_ids(tree: &responses::LoadBalancer) -> VendorIds {
     let mut ids = vec![("loadbalancer".to_owned(), tree.id.clone())];
     for listener in &tree.listeners {
         let word = listener_word(listener);
@@ -209,12 +208,12 @@ fn vendor_ids(tree: &answers::LoadBalancer) -> VendorIds {
     VendorIds { ids: ids.into_iter().collect() }
 }
 
-fn listener_word(listener: &answers::Listener) -> String {
+fn listener_word(listener: &responses::Listener) -> String {
     format!("{}/{}", listener.protocol.word().to_ascii_lowercase(), listener.port)
 }
 
 /// Translates a route. The runtime decides the owner by the key, because the owner depends on the requesting cluster.
-pub(crate) fn route(entry: &answers::Route, region: &str) -> Route {
+pub(crate) fn route(entry: &responses::Route, region: &str) -> Route {
     let destination = entry.destination.trunc().to_string();
     // The cloud keeps the next hop after the instance is deleted.
     let gone = entry.status.known() == Some(&RouteStatus::Blackhole);

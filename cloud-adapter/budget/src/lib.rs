@@ -57,10 +57,10 @@
 //! ```
 
 mod adaptive;
-mod answer;
 mod breaker;
 mod bucket;
 mod call;
+mod call_result;
 mod chance;
 mod config;
 mod decision;
@@ -77,8 +77,8 @@ mod turns;
 mod wait;
 
 pub use self::{
-    answer::{CallResult, Hint, Outcome},
     call::{Call, Class, Refusal, RefusalReason, Ticket},
+    call_result::{CallResult, Hint, Outcome},
     config::{
         Adaptive, BreakerLimits, BucketConfig, Config, Deadlines, Mode, QueueLimits, RateLimit, Weights,
     },

@@ -10,7 +10,7 @@ use cloud_api_proto::{
     v1alpha1::{Evidence, Existence, Instance, InstanceState, Scope, evidence::Method},
 };
 
-use super::answer::Verdict;
+use super::response::Verdict;
 
 /// The observation of one instance.
 #[derive(Clone, Debug)]

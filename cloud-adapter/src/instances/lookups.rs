@@ -38,9 +38,9 @@ const PAGES: usize = 8;
 /// The requested IDs: vendor IDs by provider ID.
 pub(crate) type Wanted = BTreeMap<String, String>;
 
-/// The answers that a flight returns.
+/// The results of a flight.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct FlightResults {
     /// Time at which the first vendor call began.
     pub(crate) asked: Instant,
     /// Results by provider ID. `error` has the reason for missing IDs.
@@ -60,7 +60,7 @@ pub(crate) enum LookupResult {
     Unsaid,
 }
 
-type Flight = Shared<BoxFuture<'static, Arc<Answers>>>;
+type Flight = Shared<BoxFuture<'static, Arc<FlightResults>>>;
 
 /// A flight for which a caller waits, and the registration of that caller.
 struct Joined {
@@ -89,7 +89,7 @@ pub(crate) struct LookUps<S> {
 /// IDs that are looked up together, and the callers that wait for them.
 struct Batch {
     gathering: Arc<Gathering>,
-    flight: WeakShared<BoxFuture<'static, Arc<Answers>>>,
+    flight: WeakShared<BoxFuture<'static, Arc<FlightResults>>>,
 }
 
 struct Gathering {
@@ -155,7 +155,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
         wanted: Wanted,
         bound: Option<Instant>,
         session: &Session,
-    ) -> Result<Vec<Arc<Answers>>, VendorError> {
+    ) -> Result<Vec<Arc<FlightResults>>, VendorError> {
         let ids: Vec<String> = wanted.keys().cloned().collect();
         // Each request is queued separately for fairness, under the name of its first ID.
         let session = &session.about(ids.first().map_or("", String::as_str));
@@ -209,7 +209,7 @@ impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S
 
 impl Joined {
     /// Waits for the result, or for the error that the result will be too late for this caller.
-    async fn landed(mut self) -> Result<Arc<Answers>, VendorError> {
+    async fn landed(mut self) -> Result<Arc<FlightResults>, VendorError> {
         tokio::select! {
             biased;
             answers = self.flight => Ok(answers),

@@ -15,7 +15,7 @@ use tower::service_fn;
 
 use super::{
     Finder,
-    answer::{AnswerCodec, GetResponse},
+    response::{GetResponse, ResponseCodec},
 };
 use crate::{
     driver::Driver,
@@ -87,7 +87,7 @@ pub(crate) fn shared<D: Driver>(routes: Routes, service: Arc<Service<D>>) -> Rou
             let service = Arc::clone(&service);
             async move { service.batch(request).await }
         });
-        async move { Ok::<_, Infallible>(Grpc::new(AnswerCodec).unary(batch, request).await) }
+        async move { Ok::<_, Infallible>(Grpc::new(ResponseCodec).unary(batch, request).await) }
     });
     let path = format!("/{SERVICE_NAME}/BatchGetInstances");
     routes.into_axum_router().route_service(&path, answered).into()

@@ -13,10 +13,10 @@ use cloud_api_proto::{
 use tokio::time::Instant;
 
 use super::{
-    answer::{self, Waits},
     converge::{Order, Progress},
     decide::{Decision, End, Observed, decide},
     goal::Goal,
+    response::{self, Waits},
     service::Service,
     validate,
 };
@@ -55,7 +55,7 @@ impl<D: Driver> Service<D> {
         let (goal, owner) = self.desired(&request, context)?;
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
-            return Ok(answer::dry_ensure(&next, plan, cost(context, Source::Snapshot)));
+            return Ok(response::dry_ensure(&next, plan, cost(context, Source::Snapshot)));
         }
         let converger = &self.converger;
         let key = goal.key();
@@ -63,16 +63,16 @@ impl<D: Driver> Service<D> {
         if let Some(record) = self.nothing_to_do(&goal, &fence, context)? {
             self.rpc.metrics.noop("EnsureLoadBalancer");
             context.session.meter().absorb(&converger.unpaid(key));
-            return Ok(answer::present(&record.summary, 0, cost(context, Source::Memory)));
+            return Ok(response::present(&record.summary, 0, cost(context, Source::Memory)));
         }
         let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { done, total, waits_for } => {
-                Ok(answer::pending(done, total, self.waits(waits_for, &position), cost))
+                Ok(response::pending(done, total, self.waits(waits_for, &position), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
-                Ok(answer::present(&record.summary, done, cost))
+                Ok(response::present(&record.summary, done, cost))
             }
             Progress::Ended { result: Err(error), .. } => Err(error),
             Progress::Ended { result: Ok(End::Absent), .. } => Err(mixed_up()),
@@ -94,16 +94,16 @@ impl<D: Driver> Service<D> {
         let goal = Goal::Absent { heir: heir.into(), adoption, known };
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
-            return Ok(answer::dry_delete(&next, plan, cost(context, Source::Snapshot)));
+            return Ok(response::dry_delete(&next, plan, cost(context, Source::Snapshot)));
         }
         let fence = self.converger.fences.admit(&key.cluster_id, request.fence.as_ref(), &key.owner_uid)?;
         let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
             Progress::Working { waits_for, .. } => {
-                Ok(answer::deleting(self.waits(waits_for, &position), cost))
+                Ok(response::deleting(self.waits(waits_for, &position), cost))
             }
-            Progress::Ended { result: Ok(End::Absent), .. } => Ok(answer::absent(cost)),
+            Progress::Ended { result: Ok(End::Absent), .. } => Ok(response::absent(cost)),
             Progress::Ended { result: Err(error), .. } => Err(error),
             Progress::Ended { result: Ok(End::Present(_)), .. } => Err(mixed_up()),
         }

@@ -29,7 +29,7 @@ const IDENTITIES: [&str; 1] = ["node-controller=kube-system/node-controller"];
 
 /// The current answer of the API server, and the requests that it received.
 #[derive(Debug, Default)]
-struct Answers {
+struct ApiServerState {
     status: Value,
     jwks: String,
     away: bool,
@@ -39,7 +39,7 @@ struct Answers {
 /// Whether reviews are answered at once.
 const HANDS: u32 = 1000;
 
-type Shared = Arc<Mutex<Answers>>;
+type Shared = Arc<Mutex<ApiServerState>>;
 
 struct Cluster {
     answers: Shared,
@@ -78,7 +78,7 @@ impl Cluster {
         ApiServer::new(Some(self.kubeconfig.clone()))
     }
 
-    fn set(&self, change: impl FnOnce(&mut Answers)) {
+    fn set(&self, change: impl FnOnce(&mut ApiServerState)) {
         change(&mut self.answers.lock().expect("whole"));
     }
 

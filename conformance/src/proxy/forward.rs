@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::{
     ProxyError, Shared,
-    answer::{Answered, Body, Cut, echo, throttled},
     log::Call,
+    response::{Body, Cut, FullResponse, echo, throttled},
     rule::{Action, Strike},
 };
 
@@ -67,7 +67,7 @@ pub(super) async fn call(
     let _ended = Ended { shared: &shared, at };
     let strike = shared.rules().strike(&call);
     let outcome = match strike {
-        None => pass(&shared, (host, request), at).await.map(Answered::response),
+        None => pass(&shared, (host, request), at).await.map(FullResponse::response),
         Some(strike) => struck(&shared, (host, request), &call, (strike, at)).await,
     };
     if let Ok(response) = &outcome {
@@ -114,8 +114,8 @@ async fn struck(
         }
         Action::Throttle(after) => throttled(after),
         Action::Limit { .. } => throttled(None),
-        Action::Answer(status) => Answered::canned(status, &[], "{}"),
-        Action::AnswerWith { status, headers, body } => Answered::canned(status, &headers, &body),
+        Action::Answer(status) => FullResponse::canned(status, &[], "{}"),
+        Action::AnswerWith { status, headers, body } => FullResponse::canned(status, &headers, &body),
         Action::Echo(status) => echo(status, order.1.headers()),
         Action::ResetBefore => return Err(Cut),
         Action::ResetAfter => {
@@ -146,15 +146,15 @@ async fn struck(
     Ok(answered.response())
 }
 
-fn empty_page(shared: &Shared, call: &Call) -> Answered {
+fn empty_page(shared: &Shared, call: &Call) -> FullResponse {
     let list = shared.vendor.lists.iter().find(|list| list.call.matches(&call.method, &call.path));
-    Answered::canned(200, &[], list.map_or("{}", |list| &list.empty_body))
+    FullResponse::canned(200, &[], list.map_or("{}", |list| &list.empty_body))
 }
 
 /// Forwards a call unchanged. If the vendor cannot be reached, the answer is 502, as with any proxy.
-async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answered, Cut> {
+async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<FullResponse, Cut> {
     let Some(url) = url(shared, host.as_deref(), request.uri()) else {
-        return Ok(Answered::canned(502, &[], r#"{"message":"proxy.upstream is not set"}"#));
+        return Ok(FullResponse::canned(502, &[], r#"{"message":"proxy.upstream is not set"}"#));
     };
     let (parts, body) = request.into_parts();
     let body = Limited::new(body, BODY_MAX).collect().await.map_err(|_too_large| Cut)?.to_bytes();
@@ -162,7 +162,7 @@ async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answ
     shared.log().change(at, |call| call.reached = true);
     let bad = |error: reqwest::Error| {
         let text = serde_json::json!({ "message": format!("cannot reach the vendor: {error}") });
-        Answered::canned(502, &[], &text.to_string())
+        FullResponse::canned(502, &[], &text.to_string())
     };
     let answer = match sent.send().await {
         Ok(answer) => answer,
@@ -171,7 +171,7 @@ async fn pass(shared: &Shared, (host, request): Order, at: usize) -> Result<Answ
     let (status, headers) = (answer.status(), end_to_end(answer.headers().clone()));
     note_request_id(shared, &headers, at);
     Ok(match answer.bytes().await {
-        Ok(body) => Answered { status, headers, body },
+        Ok(body) => FullResponse { status, headers, body },
         Err(error) => bad(error),
     })
 }

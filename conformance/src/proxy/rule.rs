@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::Method;
 use tokio::time::Instant;
 
-use super::{Gate, answer::Answered, log::Call};
+use super::{Gate, log::Call, response::FullResponse};
 use crate::params::Pattern;
 
 /// Maximum number of responses stored for stale reads; further reads are fresh.
@@ -150,7 +150,7 @@ struct Standing {
     /// For limits: the time at which the bucket is full again.
     full_at: Instant,
     /// First responses, for stale reads.
-    frozen: BTreeMap<String, Answered>,
+    frozen: BTreeMap<String, FullResponse>,
 }
 
 /// The effect of a rule on one call.
@@ -160,7 +160,7 @@ pub(super) struct Strike {
     pub(super) action: Action,
     pub(super) gate: Gate,
     /// The response to send instead, for stale reads.
-    pub(super) frozen: Option<Answered>,
+    pub(super) frozen: Option<FullResponse>,
 }
 
 impl Rules {
@@ -219,7 +219,7 @@ impl Rules {
     }
 
     /// Stores a first response for stale reads.
-    pub(super) fn freeze(&mut self, rule: u64, path: &str, answer: &Answered) {
+    pub(super) fn freeze(&mut self, rule: u64, path: &str, answer: &FullResponse) {
         if let Some(standing) = self.standing.get_mut(&rule)
             && standing.frozen.len() < STALE_MAX
         {
@@ -335,7 +335,7 @@ mod tests {
         let mut rules = Rules::default();
         let id = rules.add(Rule::reads(), Action::Stale(Duration::from_secs(5)), Gate::default());
         assert!(rules.strike(&call).is_some_and(|strike| strike.frozen.is_none()));
-        rules.freeze(id, &call.path, &Answered::canned(200, &[], "old"));
+        rules.freeze(id, &call.path, &FullResponse::canned(200, &[], "old"));
         assert!(rules.strike(&call).is_some_and(|strike| strike.frozen.is_some()));
         tokio::time::advance(Duration::from_secs(6)).await;
         assert!(rules.strike(&call).is_none());

@@ -16,9 +16,8 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use super::{
-    Shared,
-    answer::{Body, Cut},
-    forward,
+    Shared, forward,
+    response::{Body, Cut},
 };
 
 /// Pause after a failed accept.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Deserialize;
 
-use super::answers::or_empty;
+use super::responses::or_empty;
 
 /// A server of Nova's API 2.47 and later.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

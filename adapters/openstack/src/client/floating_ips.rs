@@ -15,8 +15,8 @@ use serde_json::json;
 use super::{Call, Client, Page, VendorResult, encode, limit};
 use crate::{
     api::{
-        answers::FloatingIp,
         requests::{Former, NewFloatingIp, Target},
+        responses::FloatingIp,
     },
     identity::catalogue::Service,
     ownership::{Claim, Description},

@@ -11,11 +11,11 @@ use serde_json::json;
 use super::{Body, Call, Client, Page, VendorResult, encode, limit};
 use crate::{
     api::{
-        answers::{LiveBalancer, Member},
         requests::{
             CreateLoadBalancer, ListenerSettings, MonitorSettings, NewListener, NewMember, NewMonitor,
             NewPool, UpdatePool,
         },
+        responses::{LiveBalancer, Member},
         version::Version,
     },
     identity::catalogue::Service,

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::{Call, Client, LIST_PORTS, Page, VendorResult, encode, limit, read};
 use crate::{
     api::{
-        answers::{GuardedPort, SecurityGroup, Subnet},
         requests::NewRule,
+        responses::{GuardedPort, SecurityGroup, Subnet},
     },
     identity::catalogue::Service,
 };

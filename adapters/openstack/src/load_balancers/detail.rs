@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::answers::{Balancer, FloatingIp, Listener, Member, Monitor, Pool};
+use crate::api::responses::{Balancer, FloatingIp, Listener, Member, Monitor, Pool};
 
 /// Octavia's status of a load balancer or pool that is not being changed.
 pub(crate) const ACTIVE: &str = "ACTIVE";

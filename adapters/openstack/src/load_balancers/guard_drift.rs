@@ -10,7 +10,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 
 use super::guards::{Drift, Guards, Rule, User};
 use crate::{
-    api::answers::{SecurityGroup, SecurityRule},
+    api::responses::{SecurityGroup, SecurityRule},
     ownership,
 };
 

@@ -17,8 +17,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{
-        answers::{Balancer, GuardedPort, Member, SecurityGroup, SecurityRule},
         requests::NewRule,
+        responses::{Balancer, GuardedPort, Member, SecurityGroup, SecurityRule},
     },
     ownership,
     port::{Port, Transport},

@@ -20,7 +20,7 @@ use super::{
     known_members::KnownMembers,
 };
 use crate::{
-    api::answers::{Balancer, FloatingIp, Listener, Monitor},
+    api::responses::{Balancer, FloatingIp, Listener, Monitor},
     ownership::{self, Description, User},
     port::{Port, Transport},
 };

@@ -9,7 +9,7 @@ use std::{
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 
 use crate::{
-    api::answers::FloatingIp,
+    api::responses::FloatingIp,
     ownership::{Description, short_namespace},
 };
 

@@ -9,7 +9,7 @@ use super::{
     guard_drift::drift,
     guards::{Guards, Needs, Subnets, User},
 };
-use crate::api::answers::Subnet;
+use crate::api::responses::Subnet;
 
 /// The cached state of security groups.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::detail::ACTIVE;
-use crate::api::answers::{Member, Pool};
+use crate::api::responses::{Member, Pool};
 
 /// Cached members, by the ID of the pool.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{Sweep, detail::PENDING};
-use crate::api::answers::Balancer;
+use crate::api::responses::Balancer;
 
 /// Maximum age of the cache. The maximum limits how long the cache can miss a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ use cloud_api_proto::v1alpha1::LoadBalancerKey;
 use super::guards::{Needs, Rule, in_use};
 use crate::{
     OpenStackDriver,
-    api::answers::{GuardedPort, SecurityGroup, SecurityRule},
+    api::responses::{GuardedPort, SecurityGroup, SecurityRule},
     client::{Page, security_groups::GuardedPorts},
     ownership,
 };

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Detail, Sweep, join, kept::Kept, known_members::KnownMembers};
-use crate::api::answers::Pool;
+use crate::api::responses::Pool;
 
 /// The collections of the fake services, as JSON.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,7 @@ use super::{
         is_former, is_owners, owner, part_tag, read, sharer_of, value, write,
     },
 };
-use crate::api::answers::LiveBalancer;
+use crate::api::responses::LiveBalancer;
 
 /// Maximum number of Services that use a load balancer. Each of these Services costs tags in every listing, and its changes wait for those
 /// of the others.

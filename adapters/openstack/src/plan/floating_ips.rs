@@ -18,8 +18,8 @@ use cloud_api_proto::v1alpha1::{LoadBalancerKey, load_balancer_spec::AddressRete
 use super::wanted::{Public, Wanted};
 use crate::{
     api::{
-        answers::{Balancer, FloatingIp},
         requests::{Former, NewFloatingIp, Target},
+        responses::{Balancer, FloatingIp},
     },
     load_balancers::{detail::Detail, settings::Site},
     ownership::{self, Claim, Description},

@@ -15,7 +15,7 @@ use cloud_adapter::{
 
 use super::wanted::Wanted;
 use crate::{
-    api::answers::{Balancer, Member, SecurityRule},
+    api::responses::{Balancer, Member, SecurityRule},
     load_balancers::{
         detail::Detail,
         guards::{Guards, Needs},

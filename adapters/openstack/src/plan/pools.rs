@@ -7,8 +7,8 @@ use cloud_adapter::kit::Part;
 use super::wanted::WantedPool;
 use crate::{
     api::{
-        answers::{Member, Monitor, Persistence},
         requests::{NewMember, NewMonitor, NewPersistence, NewPool, NullOr, UpdatePool},
+        responses::{Member, Monitor, Persistence},
     },
     load_balancers::detail::PoolTree,
     port::Port,

@@ -18,7 +18,7 @@ use cloud_api_proto::v1alpha1::{IpFamily, LoadBalancerKey, load_balancer_spec::S
 
 use super::{floating_ips, node_access, wanted::WantedPort};
 use crate::{
-    api::answers::{Balancer, FloatingIp, Listener},
+    api::responses::{Balancer, FloatingIp, Listener},
     load_balancers::{
         detail::{ACTIVE, Detail, PENDING},
         guards::Guards,

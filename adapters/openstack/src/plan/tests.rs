@@ -33,7 +33,7 @@ use serde_json::json;
 
 use self::bench::{Bench, Record, set};
 use crate::{
-    api::{answers::Listener, version::Version},
+    api::{responses::Listener, version::Version},
     load_balancers::settings::Creation,
     ownership,
     step::Step,

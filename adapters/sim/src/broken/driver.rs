@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{Fault, memory::Memory};
 use crate::{
-    SimDriver, answers, ownership,
+    SimDriver, ownership, responses,
     simcloud::{
         model::Tags,
         requests::{CreateLoadBalancer, UpdateListener, UpdateLoadBalancer},
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Maximum time that other changes wait for pending creates.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-type Record = LoadBalancerRecord<answers::LoadBalancer>;
+type Record = LoadBalancerRecord<responses::LoadBalancer>;
 
 /// The driver with one fault.
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ impl Classify for BrokenDriver {
 }
 
 impl Driver for BrokenDriver {
-    type Detail = answers::LoadBalancer;
+    type Detail = responses::LoadBalancer;
     type Step = Step;
 
     fn describe(&self) -> Description {

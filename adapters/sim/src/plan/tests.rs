@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    answers::LoadBalancerPage,
+    responses::LoadBalancerPage,
     simcloud::{
         Cloud, Moment, Operation,
         call::Call,

@@ -9,7 +9,7 @@ use std::{
 use cloud_api_proto::v1alpha1::Instance;
 use tokio::time::Instant;
 
-use super::{Answers, Gathering, LookUps, LookupResult, PAGES, Wanted};
+use super::{FlightResults, Gathering, LookUps, LookupResult, PAGES, Wanted};
 use crate::{
     driver::{Collection, Fault, InstanceLookup, Item as _, Lookup, VendorError},
     metrics::Coalesced,
@@ -40,14 +40,14 @@ enum Able {
 
 impl<S: Collection<Instance> + InstanceLookup + Send + Sync + 'static> LookUps<S> {
     /// Waits for other callers to join, then looks up all IDs together.
-    pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<Answers> {
+    pub(super) async fn fly(self: Arc<Self>, gathering: Arc<Gathering>) -> Arc<FlightResults> {
         let window = *self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (wanted, session, asked) = gathering.close(window).await;
         let mut flying = Flying { asked, session: &session, found: BTreeMap::new() };
         let error = self.answer(wanted, &mut flying).await.err();
         let found = flying.found;
         self.snapshot.learn(looked_up(asked, &found));
-        Arc::new(Answers { asked, found, error })
+        Arc::new(FlightResults { asked, found, error })
     }
 
     async fn answer(&self, mut wanted: Wanted, flying: &mut Flying<'_>) -> Result<(), VendorError> {

@@ -130,7 +130,7 @@ impl Bed {
         self.vendor.session(Purpose::own(priority, "test"))
     }
 
-    async fn get(&self, wanted: Wanted) -> Result<Vec<Arc<Answers>>, VendorError> {
+    async fn get(&self, wanted: Wanted) -> Result<Vec<Arc<FlightResults>>, VendorError> {
         let session = self.session(Priority::Lifecycle);
         self.lookups.get(wanted, Some(Instant::now()), &session).await
     }
@@ -164,11 +164,11 @@ fn instance(id: &str) -> Instance {
     Instance { provider_id: id.to_owned(), ..Instance::default() }
 }
 
-fn count(answers: &[Arc<Answers>], wanted: impl Fn(&LookupResult) -> bool) -> usize {
+fn count(answers: &[Arc<FlightResults>], wanted: impl Fn(&LookupResult) -> bool) -> usize {
     answers.iter().flat_map(|one| one.found.values()).filter(|answer| wanted(answer)).count()
 }
 
-fn found(answers: &[Arc<Answers>]) -> usize {
+fn found(answers: &[Arc<FlightResults>]) -> usize {
     count(answers, |answer| matches!(answer, LookupResult::Found(_)))
 }
 

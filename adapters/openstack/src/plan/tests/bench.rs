@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        answers::LiveBalancer,
         requests::{Former, NewFloatingIp},
+        responses::LiveBalancer,
         version::Version,
     },
     load_balancers::{

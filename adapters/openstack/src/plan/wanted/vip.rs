@@ -10,8 +10,8 @@ use cloud_api_proto::v1alpha1::{Backend, IpFamily, LoadBalancerSpec, load_balanc
 
 use crate::{
     api::{
-        answers::Balancer,
         requests::{Neighbour, NewVip},
+        responses::Balancer,
     },
     load_balancers::settings::LoadBalancerOptions,
     parameters::{Parameters, network_field},

@@ -30,9 +30,9 @@ pub(crate) struct GetResponse {
 
 /// Encodes answers. Reserves the whole answer's size at once, because a growing buffer is copied repeatedly.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerCodec;
+pub(crate) struct ResponseCodec;
 
-impl Codec for AnswerCodec {
+impl Codec for ResponseCodec {
     type Encode = GetResponse;
     type Decode = BatchGetInstancesRequest;
     type Encoder = Self;
@@ -47,7 +47,7 @@ impl Codec for AnswerCodec {
     }
 }
 
-impl Encoder for AnswerCodec {
+impl Encoder for ResponseCodec {
     type Item = GetResponse;
     type Error = Status;
 

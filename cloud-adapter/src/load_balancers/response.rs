@@ -1,4 +1,4 @@
-//! Answers to requests, in the terms of the contract: states, conditions and the delay before the next request. This module is pure.
+//! Responses to requests, in the terms of the contract: states, conditions and the delay before the next request. This module is pure.
 
 use std::time::Duration;
 

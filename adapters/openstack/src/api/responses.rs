@@ -1,4 +1,4 @@
-//! Answers of Octavia and Neutron about the parts of a load balancer. Only the fields that the driver uses are parsed.
+//! Responses of Octavia and Neutron about the parts of a load balancer. Only the fields that the driver uses are parsed.
 //!
 //! Enums such as protocols are parsed as text: a part with an unknown value then differs from the desired state, but does not fail the
 //! listing. Source: Octavia and Neutron API references.

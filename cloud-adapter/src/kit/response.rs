@@ -1,4 +1,4 @@
-//! Answers of the vendor's API.
+//! Responses of the vendor's API.
 
 use std::time::Duration;
 

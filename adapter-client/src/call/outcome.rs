@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use tonic::{Code, ConnectError, Status, TimeoutExpired, body::Body};
 
 /// The answer, or the reason why there is no answer.
-pub(crate) type Answer = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
+pub(crate) type Outcome = Result<Response<Body>, Box<dyn Error + Send + Sync>>;
 
 /// Limit for an answer: the gRPC limit of a message (4 MiB), which the client enforces, plus room for framing.
 const LONGEST_ANSWER: usize = 5 * 1024 * 1024;
@@ -25,7 +25,7 @@ pub(super) enum Verdict {
 }
 
 /// Reads the answer to a unary call completely. Turns an error in the trailers into an error in the headers.
-pub(super) async fn whole(answer: Response<Body>) -> Answer {
+pub(super) async fn whole(answer: Response<Body>) -> Outcome {
     let (mut parts, body) = answer.into_parts();
     let collected = match Limited::new(body, LONGEST_ANSWER).collect().await {
         Ok(collected) => collected,
@@ -45,7 +45,7 @@ pub(super) async fn whole(answer: Response<Body>) -> Answer {
 }
 
 /// Classifies the answer.
-pub(super) fn judge(answer: &Answer) -> Verdict {
+pub(super) fn judge(answer: &Outcome) -> Verdict {
     match answer {
         Ok(answer) => judge_headers(answer.headers()),
         Err(error) => judge_error(error.as_ref()),
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: Status) -> Answer {
+    fn answered(status: Status) -> Outcome {
         let answer = status.into_http::<Body>();
         Ok(answer)
     }

@@ -17,13 +17,13 @@ pub(super) struct Cut;
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub(super) struct Answered {
+pub(super) struct FullResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Answered {
+impl FullResponse {
     pub(super) fn canned(status: u16, headers: &[(String, String)], body: &str) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let pairs = headers.iter().filter_map(|(name, value)| {
@@ -56,16 +56,16 @@ impl Answered {
 }
 
 /// A refusal by a vendor that throttles.
-pub(super) fn throttled(after: Option<Duration>) -> Answered {
+pub(super) fn throttled(after: Option<Duration>) -> FullResponse {
     let after = after.map(|time| ("retry-after".to_owned(), time.as_secs().to_string()));
-    Answered::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
+    FullResponse::canned(429, after.as_slice(), r#"{"code":"throttled","message":"too many requests"}"#)
 }
 
 /// An error message that a driver may pass on to its caller.
-pub(super) fn echo(status: u16, headers: &HeaderMap) -> Answered {
+pub(super) fn echo(status: u16, headers: &HeaderMap) -> FullResponse {
     let carried = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let text = format!("authorization: {} is not welcome", String::from_utf8_lossy(carried));
     let inner = serde_json::json!({ "code": "conformance", "message": text });
     let body = serde_json::json!({ "code": "conformance", "message": text, "error": inner });
-    Answered::canned(status, &[("x-refused".to_owned(), text)], &body.to_string())
+    FullResponse::canned(status, &[("x-refused".to_owned(), text)], &body.to_string())
 }
