@@ -39,7 +39,7 @@ use self::{
     known_members::KnownMembers,
     known_parts::KnownParts,
     settings::{LoadBalancerOptions, Site},
-    sharing::Turns,
+    sharing::Locks,
 };
 use crate::{
     OpenStackDriver,
@@ -91,7 +91,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) members: KnownMembers,
     pub(crate) parts: KnownParts,
     pub(crate) guards: KnownGuards,
-    pub(crate) turns: Turns,
+    pub(crate) locks: Locks,
     pub(crate) kept: KnownKept,
     /// The last node whose subnet was looked up, and that subnet. All Services use the same node.
     beside: Mutex<Option<(Neighbour, String)>>,
@@ -113,7 +113,7 @@ impl LoadBalancers {
             members: KnownMembers::default(),
             parts: KnownParts::default(),
             guards: KnownGuards::default(),
-            turns: Turns::default(),
+            locks: Locks::default(),
             kept: KnownKept::default(),
             beside: Mutex::default(),
         }
@@ -468,7 +468,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             None => {
                 known.forget_others(sweep.pools.iter().flat_map(|page| page.iter()));
                 parts.learn(&sweep);
-                self.balancers.turns.forget_unused();
+                self.balancers.locks.forget_unused();
                 let kept = Kept::of(sweep.floating_ips.iter().flat_map(|page| page.iter()));
                 self.balancers.kept.learn(kept, sweep.writes);
                 if let Some(guards) = sweep.guards(&self.balancers) {

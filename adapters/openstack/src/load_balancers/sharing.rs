@@ -17,28 +17,28 @@ use crate::{
 
 /// Locks that are held while tags are written or a load balancer is deleted, by the load balancer's ID.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
+pub(crate) struct Locks(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
-impl Turns {
+impl Locks {
     /// Drops locks that no task holds or waits for.
     pub(super) fn forget_unused(&self) {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
     }
 
     async fn of(&self, id: &str) -> OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(turns.entry(id.to_owned()).or_default())
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(id.to_owned()).or_default())
         };
-        turn.lock_owned().await
+        lock.lock_owned().await
     }
 }
 
 impl OpenStackDriver {
     /// Writes an owner's tags. Cost: 1 read and 1 write.
     pub(crate) async fn tag(&self, session: &Session, id: &str, tags: &[String]) -> Result<(), VendorError> {
-        let _turn = self.balancers.turns.of(id).await;
+        let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         let tags = ownership::beside_others(tags, &live)?;
         self.client.tag_load_balancer(session, id, &tags).await
@@ -51,7 +51,7 @@ impl OpenStackDriver {
         id: &str,
         sharing: &Sharing,
     ) -> Result<(), VendorError> {
-        let _turn = self.balancers.turns.of(id).await;
+        let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &sharing.join(&live)?).await
     }
@@ -63,14 +63,14 @@ impl OpenStackDriver {
         id: &str,
         whose: Option<&LoadBalancerKey>,
     ) -> Result<(), VendorError> {
-        let _turn = self.balancers.turns.of(id).await;
+        let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &ownership::leave(&live, whose)?).await
     }
 
     /// Removes an owner's tags. Cost: 1 read and 1 write.
     pub(crate) async fn release(&self, session: &Session, id: &str) -> Result<(), VendorError> {
-        let _turn = self.balancers.turns.of(id).await;
+        let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         self.client.tag_load_balancer(session, id, &ownership::released(&live.tags)).await
     }
@@ -83,7 +83,7 @@ impl OpenStackDriver {
         id: &str,
         (whose, seen): (Option<&LoadBalancerKey>, &[String]),
     ) -> Result<(), VendorError> {
-        let _turn = self.balancers.turns.of(id).await;
+        let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
         ownership::may_go(&live, (whose, seen))?;
         self.client.delete_load_balancer(session, id).await
