@@ -30,8 +30,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends a request to the first replica that serves, and returns its answer.
-pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Duration) -> Outcome {
-    let mut search = Search::new(table, patience, timeout::read(request.headers()));
+pub(crate) async fn once(request: Request<Body>, table: &Table, max_wait: Duration) -> Outcome {
+    let mut search = Search::new(table, max_wait, timeout::read(request.headers()));
     match search.next().await {
         Some(pick) => pick.line.send(request).await.map_err(Into::into),
         None => search.end(),
@@ -39,10 +39,10 @@ pub(crate) async fn once(request: Request<Body>, table: &Table, patience: Durati
 }
 
 /// Sends a request, repeats it on other replicas if necessary, and returns the final answer.
-pub(crate) async fn call(request: Request<Body>, table: &Table, patience: Duration) -> Outcome {
-    let Some(method) = method::of(request.uri().path()) else { return once(request, table, patience).await };
+pub(crate) async fn call(request: Request<Body>, table: &Table, max_wait: Duration) -> Outcome {
+    let Some(method) = method::of(request.uri().path()) else { return once(request, table, max_wait).await };
     let (parts, body) = request.into_parts();
-    let mut search = Search::new(table, patience, timeout::read(&parts.headers));
+    let mut search = Search::new(table, max_wait, timeout::read(&parts.headers));
     let body = body.collect().await?.to_bytes();
     while let Some(pick) = search.next().await {
         let Some(request) = search.request(&parts, &body) else { break };
@@ -92,7 +92,7 @@ async fn replaced(pick: &Pick, table: &Table, tried: &Tried) {
 /// The search for a replica, during one call.
 struct Search<'a> {
     table: &'a Table,
-    patience: Duration,
+    max_wait: Duration,
     deadline: Option<Instant>,
     /// Time at which the search gives up. `None`: the search has not had to wait for a replica yet.
     give_up: Option<Instant>,
@@ -106,10 +106,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(table: &'a Table, patience: Duration, limit: Option<Duration>) -> Self {
+    fn new(table: &'a Table, max_wait: Duration, limit: Option<Duration>) -> Self {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let (give_up, tried, answer) = (None, Tried::new(), None);
-        Self { table, patience, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer }
+        Self { table, max_wait, deadline, give_up, pause: FIRST_PAUSE, tried, broken: false, answer }
     }
 
     /// Waits for a replica that can be called. Returns `None` if the time is up.
@@ -120,8 +120,8 @@ impl<'a> Search<'a> {
                 return Some(pick);
             }
             let now = Instant::now();
-            let patience = now + self.patience;
-            let end = self.deadline.map_or(patience, |deadline| deadline.min(patience));
+            let latest = now + self.max_wait;
+            let end = self.deadline.map_or(latest, |deadline| deadline.min(latest));
             let give_up = *self.give_up.get_or_insert(end);
             if now >= give_up {
                 return None;

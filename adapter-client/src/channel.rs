@@ -37,7 +37,7 @@ pub struct Connection {
 #[derive(Clone, Debug)]
 pub struct AdapterChannel {
     table: Table,
-    patience: Duration,
+    max_wait: Duration,
     repeats: bool,
     /// The tasks that update the table. They are aborted when the last clone is dropped.
     _tasks: Arc<JoinSet<()>>,
@@ -116,7 +116,7 @@ impl Connection {
         let (found, results) = watch::channel(Found::default());
         tasks.spawn(supervise(results, self.secured.clone(), table.clone()));
         tasks.spawn(discover(found, table.clone()));
-        AdapterChannel { table, patience: REPLICA_TIMEOUT, repeats: true, _tasks: Arc::new(tasks) }
+        AdapterChannel { table, max_wait: REPLICA_TIMEOUT, repeats: true, _tasks: Arc::new(tasks) }
     }
 }
 
@@ -150,7 +150,7 @@ impl AdapterChannel {
 
     fn of(address: Address, line: Line) -> Self {
         let table = Table::of(address, line);
-        Self { table, patience: Duration::ZERO, repeats: true, _tasks: Arc::default() }
+        Self { table, max_wait: Duration::ZERO, repeats: true, _tasks: Arc::default() }
     }
 
     /// Returns a channel that never repeats calls: if a connection is closed, the caller gets the error. Used to test how an adapter closes
@@ -184,9 +184,9 @@ impl Service<Request<Body>> for AdapterChannel {
         let channel = self.clone();
         async move {
             if channel.repeats {
-                call::call(request, &channel.table, channel.patience).await
+                call::call(request, &channel.table, channel.max_wait).await
             } else {
-                call::once(request, &channel.table, channel.patience).await
+                call::once(request, &channel.table, channel.max_wait).await
             }
         }
         .boxed()

@@ -139,9 +139,9 @@ impl<'a> Shares<'a> {
         if self.seats.iter().filter(|seat| seat.taking).count() >= TAKEN_AT_A_TIME {
             return Take::No;
         }
-        let patience = from + self.timing.retry;
+        let latest = from + self.timing.retry;
         let due = self.open(now).take(self.due(now)).any(|due| due == at);
-        if due || now >= patience { Take::Now } else { Take::From(patience) }
+        if due || now >= latest { Take::Now } else { Take::From(latest) }
     }
 
     /// Returns the seats of other replicas that this replica asks for.

@@ -166,8 +166,8 @@ impl Refusal {
         if now.duration_since(self.last) >= FORGET {
             *self = Self::begin();
         }
-        let (why, patience) = (error.to_string(), grace(error.reason));
-        (self.why, self.grace, self.last) = (why, patience, now);
+        let (why, grace_period) = (error.to_string(), grace(error.reason));
+        (self.why, self.grace, self.last) = (why, grace_period, now);
         if self.lasts(now) && self.logged.is_none_or(|at| now.duration_since(at) >= REMIND) {
             self.logged = Some(now);
             let waited_seconds = now.duration_since(self.since).as_secs();

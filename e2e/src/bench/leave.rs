@@ -39,7 +39,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         let silent = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
         fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
             .await?;
-        let within = stage_ref.patience(leaving.len());
+        let within = stage_ref.time_limit(leaving.len());
         stage_ref.seen.all("their Node objects are deleted", &leaving, Mark::NodeGone, within).await
     };
     let balancers = stage.services.len();
@@ -71,7 +71,7 @@ async fn follow(
     before: &Reading,
     (balancers, machines): (usize, &[String]),
 ) -> anyhow::Result<Instant> {
-    eventually("all load balancers are updated", stage.patience(balancers), || async {
+    eventually("all load balancers are updated", stage.time_limit(balancers), || async {
         sleep(Duration::from_millis(100)).await;
         let writes = member_writes(&stage.calls_since(before).await?);
         ensure!(

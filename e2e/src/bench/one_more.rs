@@ -109,7 +109,7 @@ async fn follow(
     before: &Reading,
     (balancers, began): (usize, Instant),
 ) -> anyhow::Result<Option<f64>> {
-    let within = stage.patience(balancers);
+    let within = stage.time_limit(balancers);
     let (mut asked, mut at) = (0, began);
     loop {
         sleep(Duration::from_millis(100)).await;

@@ -125,7 +125,7 @@ async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Res
     let what = format!("{n} nodes join, {}, {}", judge::number(replicas), rate.words());
     let progress = stage.progress;
     let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
-    let within = stage.patience(n);
+    let within = stage.time_limit(n);
     let routed = stage.seen.all("all nodes have routes", &names, Mark::Routed, within);
     progress.told("creating their routes", routed).await?;
     stage.quiet().await?;
@@ -153,7 +153,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let at = Instant::now();
     fleet::create_services(&client, second.iter().cloned()).await?;
     let all = [first, second].concat();
-    let within = stage.patience(all.len()) + seconds(60);
+    let within = stage.time_limit(all.len()) + seconds(60);
     let done = stage.seen.all("all Services have load balancers", &all, Mark::Address, within);
     let done = stage.progress.told("the other replicas serve all Services", done).await?;
     let late: Vec<Duration> =

@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// The deadline for an operation on this number of objects. It only ends failed runs; it is not a performance target.
-    pub(super) fn patience(&self, n: usize) -> Duration {
+    pub(super) fn time_limit(&self, n: usize) -> Duration {
         let each = match self.who {
             Who::Ours => Duration::from_millis(500),
             Who::Peer | Who::PeerConcurrent => Duration::from_secs(5),
@@ -226,7 +226,7 @@ impl Stage {
 
     /// Waits until the queues of all controllers are empty.
     pub(super) async fn idle(&mut self) -> anyhow::Result<()> {
-        let within = self.patience(self.machines.len() + self.services.len());
+        let within = self.time_limit(self.machines.len() + self.services.len());
         for name in self.controllers() {
             let pod = self.cluster.pods.look_at(&name)?;
             let what = format!("the queue of {name} is empty");
@@ -242,7 +242,7 @@ impl Stage {
 
     /// Waits until there was no call to the cloud for this duration.
     pub(super) async fn silent(&self, time: Duration, of: fn(&Counts) -> u64) -> anyhow::Result<()> {
-        let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
+        let end = Instant::now() + self.time_limit(self.machines.len() + self.services.len());
         let mut calls = of(&self.cluster.cloud.counts().await?);
         loop {
             sleep(time).await;
@@ -274,7 +274,7 @@ impl Stage {
         let began = fleet::register(&self.client(), numbers, members).await?;
         let names: Vec<_> = began.iter().map(|(name, _)| name.clone()).collect();
         locked(&self.reporting).extend(names.iter().cloned());
-        let within = self.patience(names.len());
+        let within = self.time_limit(names.len());
         let done = self.seen.all("all nodes are initialised", &names, Mark::Initialised, within).await?;
         Ok(waits(&began, &done))
     }
@@ -282,7 +282,7 @@ impl Stage {
     /// Creates these Services and waits for their addresses. Returns the waiting time of each Service.
     pub(super) async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let began = fleet::create_services(&self.client(), names.iter().cloned()).await?;
-        let within = self.patience(names.len());
+        let within = self.time_limit(names.len());
         let done = self.seen.all("all Services have addresses", names, Mark::Address, within).await?;
         Ok(waits(&began, &done))
     }
@@ -290,7 +290,7 @@ impl Stage {
     /// Deletes these Services and waits until they are gone.
     pub(super) async fn delete(&self, names: &[String]) -> anyhow::Result<()> {
         fleet::delete_services(&self.client(), names).await?;
-        let within = self.patience(names.len());
+        let within = self.time_limit(names.len());
         self.seen.all("all Services are gone", names, Mark::ServiceGone, within).await.map(drop)
     }
 
@@ -305,7 +305,7 @@ impl Stage {
         }
         if more > 0 {
             let names = self.node_names();
-            let within = self.patience(names.len());
+            let within = self.time_limit(names.len());
             let routed = self.seen.all("all nodes have routes", &names, Mark::Routed, within);
             progress.told("creating their routes", routed).await?;
         }
@@ -324,7 +324,7 @@ impl Stage {
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let audit = self.cluster.control_plane.audit_log();
         let mut mark = audit.mark()?;
-        let end = Instant::now() + self.patience(self.machines.len() + self.services.len());
+        let end = Instant::now() + self.time_limit(self.machines.len() + self.services.len());
         loop {
             sleep(SETTLED_AFTER).await;
             let next = audit.mark()?;

@@ -81,7 +81,7 @@ impl Cloud {
     }
 
     /// The deadline for an operation of the cloud to complete.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn time_limit(&self) -> Duration {
         match self {
             Self::Sim(_) => seconds(60),
             Self::OpenStack(_) => openstack::DONE_WITHIN,

@@ -58,7 +58,7 @@ impl Stage {
     pub(super) async fn quiet(&mut self, controller: &str) -> anyhow::Result<()> {
         let pod = &*self.cluster.pods.get(controller)?;
         let what = format!("the queue of {controller} is empty");
-        eventually(&what, self.cluster.cloud.patience(), || async { quiet(&pod.metrics().await?) }).await
+        eventually(&what, self.cluster.cloud.time_limit(), || async { quiet(&pod.metrics().await?) }).await
     }
 
     /// The ends of the logs of all processes, which help to find the cause of a failure.

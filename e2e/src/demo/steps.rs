@@ -111,8 +111,8 @@ pub(super) async fn adapter_is_killed(stage: &mut Stage) -> anyhow::Result<Cost>
     let old: Vec<_> = stage.cluster.cloud.balancers().await?.into_iter().map(|it| it.id).collect();
     stage.cluster.cloud.build_slowly(true).await?;
     service(SECOND).port(8080).create(&stage.client()).await?;
-    let patience = stage.cluster.cloud.patience();
-    let half_built = eventually("the cloud begins to create the load balancer", patience, || async {
+    let time_limit = stage.cluster.cloud.time_limit();
+    let half_built = eventually("the cloud begins to create the load balancer", time_limit, || async {
         let all = stage.cluster.cloud.balancers().await?;
         all.into_iter().find(|it| !old.contains(&it.id)).context("the load balancer does not exist yet")
     });
@@ -189,7 +189,7 @@ pub(super) async fn services_are_deleted(stage: &mut Stage) -> anyhow::Result<Co
         services.delete(name, &DeleteParams::default()).await.context("cannot delete the Service")?;
     }
     let what = "both Services and their load balancers are gone";
-    let gone = eventually(what, stage.cluster.cloud.patience(), || async {
+    let gone = eventually(what, stage.cluster.cloud.time_limit(), || async {
         for name in [FIRST, SECOND] {
             let left = services.get_opt(name).await.context("cannot get the Service")?;
             ensure!(left.is_none(), "Service {name} waits for its finalizer");
@@ -207,7 +207,7 @@ pub(super) async fn services_are_deleted(stage: &mut Stage) -> anyhow::Result<Co
 async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<String> {
     let services: Api<Service> = Api::namespaced(stage.client(), "default");
     let what = format!("Service {name} has its load balancer");
-    let complete = eventually(&what, stage.cluster.cloud.patience(), || async {
+    let complete = eventually(&what, stage.cluster.cloud.time_limit(), || async {
         let service = services.get(name).await.context("cannot get the Service")?;
         let balancers = stage.cluster.cloud.balancers().await?;
         let (address, balancer) = facts::balanced(&service, &balancers, stage.nodes)?;
@@ -224,7 +224,7 @@ async fn balanced(stage: &Stage, name: &str) -> anyhow::Result<String> {
 
 /// Waits until all nodes are initialised. Returns a line for each.
 async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
-    eventually("all nodes are initialised", patience(stage), || async {
+    eventually("all nodes are initialised", time_limit(stage), || async {
         nodes(stage).await?.iter().map(facts::initialised).collect()
     })
     .await
@@ -232,7 +232,7 @@ async fn all_initialised(stage: &Stage) -> anyhow::Result<Vec<String>> {
 
 /// Waits until the cloud has the routes of all nodes. Returns a line for each.
 async fn all_routed(stage: &Stage) -> anyhow::Result<Vec<String>> {
-    eventually("all nodes have their routes", patience(stage), || async {
+    eventually("all nodes have their routes", time_limit(stage), || async {
         nodes(stage).await?.iter().try_for_each(facts::connected)?;
         let routes = stage.cluster.cloud.routes().await?;
         ensure!(routes.len() == stage.nodes, "{} active routes for {} nodes", routes.len(), stage.nodes);
@@ -262,9 +262,9 @@ fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
 }
 
 /// Time limit for nodes. They take a second, plus a few milliseconds per node; the rest is for a busy host.
-fn patience(stage: &Stage) -> Duration {
+fn time_limit(stage: &Stage) -> Duration {
     let nodes = u32::try_from(stage.nodes).unwrap_or(u32::MAX);
-    stage.cluster.cloud.patience() + Duration::from_millis(200).saturating_mul(nodes)
+    stage.cluster.cloud.time_limit() + Duration::from_millis(200).saturating_mul(nodes)
 }
 
 /// Prints the first lines, and the number of the other ones.

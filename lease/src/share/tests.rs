@@ -171,13 +171,13 @@ async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
 #[tokio::test(start_paused = true)]
 async fn a_released_seat_is_reserved_for_its_new_holder() {
     let (now, nobody) = (Instant::now(), BTreeMap::new());
-    let patience = now + 2 * timing().retry;
-    for (to, take) in [("me", Take::Now), ("you", Take::From(patience))] {
+    let latest = now + 2 * timing().retry;
+    for (to, take) in [("me", Take::Now), ("you", Take::From(latest))] {
         let mut seats = views(["", "you", "you"], now);
         seats[0].released = true;
         seats[0].wish = Some((to.to_owned(), now));
         assert_eq!(shares(&seats, &nobody).take(0, now), take, "{to}");
-        assert_eq!(shares(&seats, &nobody).take(0, patience), Take::Now, "{to}");
+        assert_eq!(shares(&seats, &nobody).take(0, latest), Take::Now, "{to}");
     }
 }
 

@@ -152,7 +152,7 @@ fn objects_of_a_leaf_take_turns() {
         begins: Duration::ZERO,
         call: call(Class::Interactive, "service", "busy"),
         calls: 1,
-        patience: None,
+        max_wait: None,
     };
     let mut jobs = vec![busy; 200];
     jobs.extend(services(&mut Random(6), 0.5, 1, Duration::from_secs(30)));
@@ -167,7 +167,7 @@ fn objects_of_a_leaf_take_turns() {
 fn of_namespace(namespace: &str, index: usize, calls: u32) -> Job {
     let call =
         Call { namespace: Arc::from(namespace), ..call(Class::Interactive, "service", &index.to_string()) };
-    Job { begins: Duration::ZERO, call, calls, patience: None }
+    Job { begins: Duration::ZERO, call, calls, max_wait: None }
 }
 
 /// Number of other calls sent while each call of a job was queued.
@@ -203,12 +203,12 @@ fn a_namespace_with_many_services_delays_no_other() {
 /// P25: a call that would be in time is not refused because of the calls of other namespaces.
 #[test]
 fn a_namespace_with_many_services_makes_no_other_late() {
-    let patience = Some(Duration::from_secs(10));
+    let max_wait = Some(Duration::from_secs(10));
     let mut jobs: Vec<Job> = (0..1_000).map(|index| of_namespace("evil", index, 1)).collect();
     let victim = jobs.len();
-    jobs.push(Job { begins: Duration::from_secs(5), patience, ..of_namespace("a", 0, 10) });
+    jobs.push(Job { begins: Duration::from_secs(5), max_wait, ..of_namespace("a", 0, 10) });
     let late = jobs.len();
-    jobs.push(Job { begins: Duration::from_secs(5), patience, ..of_namespace("evil", 1_000, 1) });
+    jobs.push(Job { begins: Duration::from_secs(5), max_wait, ..of_namespace("evil", 1_000, 1) });
     let mut world = World::new(config(1.0, 1), jobs);
     world.run(Duration::from_mins(2));
     let refusals = |job: usize| world.courses[job].refusals.len();

@@ -84,7 +84,7 @@ fn a_call_with_less_time_than_it_usually_takes_is_refused() {
 /// P16: a client that retries at the time in the refusal is served at the second attempt in 99 of 100 cases.
 #[test]
 fn a_retry_at_the_given_time_succeeds() {
-    let patient = |job: Job| Job { patience: Some(Duration::from_secs(30)), ..job };
+    let patient = |job: Job| Job { max_wait: Some(Duration::from_secs(30)), ..job };
     let storms = [storm(5_000, Class::Interactive, "node"), storm(1_000, Class::Background, "node")];
     let mut jobs: Vec<_> = storms.into_iter().flatten().collect();
     jobs.extend(services(&mut Random(16), 1.0, 1, Duration::from_mins(10)));

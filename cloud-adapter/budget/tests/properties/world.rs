@@ -48,7 +48,7 @@ pub(crate) struct Job {
     pub(crate) call: Call,
     pub(crate) calls: u32,
     /// Time from each attempt to its deadline. A job with a deadline retries after a refusal, at the time in the refusal.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) max_wait: Option<Duration>,
 }
 
 /// The result of a job.
@@ -157,7 +157,7 @@ impl World {
 
     fn submit(&mut self, index: usize) {
         let job = &self.jobs[index];
-        let deadline = job.patience.map(|patience| self.now + patience);
+        let deadline = job.max_wait.map(|max_wait| self.now + max_wait);
         match self.scheduler.submit(self.now, Call { deadline, ..job.call.clone() }) {
             Ok(ticket) => assert_eq!(self.tickets.insert(ticket, index), None),
             Err(refusal) => self.refused(index, refusal),
@@ -165,7 +165,7 @@ impl World {
     }
 
     fn refused(&mut self, index: usize, refusal: Refusal) {
-        if self.jobs[index].patience.is_some() {
+        if self.jobs[index].max_wait.is_some() {
             self.schedule(self.now + refusal.retry_after, Event::Submit(index));
         }
         self.courses[index].refusals.push(refusal);
@@ -218,7 +218,7 @@ pub(crate) fn storm(count: usize, class: Class, controller: &'static str) -> Vec
         begins: Duration::ZERO,
         call: call(class, controller, &format!("node-{index}")),
         calls: 1,
-        patience: None,
+        max_wait: None,
     };
     (0..count).map(job).collect()
 }
@@ -233,7 +233,7 @@ pub(crate) fn services(random: &mut Random, rate: f64, calls: u32, until: Durati
             return jobs;
         }
         let call = call(Class::Interactive, "service", &format!("service-{}", jobs.len()));
-        jobs.push(Job { begins, call, calls, patience: None });
+        jobs.push(Job { begins, call, calls, max_wait: None });
     }
 }
 
