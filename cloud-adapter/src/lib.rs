@@ -48,7 +48,7 @@ pub use self::{
         ReplicaOptions,
     },
     grants::{Grant, Grants},
-    load_balancers::rehearsal::{Cluster, Foretold, Request, foretell},
+    load_balancers::rehearsal::{Cluster, NextAction, Request, next_action},
     process::{run, run_through},
     server::Adapter,
     wrong_usage::WrongUsage,

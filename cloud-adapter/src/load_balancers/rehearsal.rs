@@ -38,7 +38,7 @@ pub struct Cluster<'a> {
 
 /// The next action of the runtime.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Foretold<S> {
+pub enum NextAction<S> {
     /// Make this vendor write.
     Write(S),
     /// Wait for the vendor.
@@ -51,13 +51,13 @@ pub enum Foretold<S> {
 ///
 /// # Errors
 /// Returns the error that the RPC would return.
-pub fn foretell<D: Driver>(
+pub fn next_action<D: Driver>(
     driver: &D,
     grants: &Grants,
     cluster: Cluster<'_>,
     request: &Request,
     records: &[Arc<LoadBalancerRecord<D::Detail>>],
-) -> Result<Foretold<D::Step>, AdapterError> {
+) -> Result<NextAction<D::Step>, AdapterError> {
     let Cluster { id: cluster_id, name: cluster_name } = cluster;
     let inheritance = |owner: &Owner| grants.inheritance(&owner.namespace, cluster_name);
     let cluster_name = cluster_name.to_owned();
@@ -87,8 +87,8 @@ pub fn foretell<D: Driver>(
         Decision::Create(steps)
         | Decision::Write(steps)
         | Decision::Remove(steps)
-        | Decision::Replace(_, steps) => steps.into_iter().next().map_or(Foretold::Wait, Foretold::Write),
-        Decision::Wait(_) | Decision::Look => Foretold::Wait,
-        Decision::End(End::Present(_) | End::Absent) => Foretold::Done,
+        | Decision::Replace(_, steps) => steps.into_iter().next().map_or(NextAction::Wait, NextAction::Write),
+        Decision::Wait(_) | Decision::Look => NextAction::Wait,
+        Decision::End(End::Present(_) | End::Absent) => NextAction::Done,
     })
 }

@@ -84,11 +84,11 @@ impl Bench {
     /// Converges, and asserts that the writes are those of the first plan. Returns the load balancer and the writes.
     #[track_caller]
     fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
-        let foretold: Vec<String> =
+        let planned: Vec<String> =
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "the plan does not become empty: {:#?}", self.writes);
-        assert_eq!(self.writes, foretold);
+        assert_eq!(self.writes, planned);
         let record = self.observe().expect("there");
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
         assert_eq!(record.summary.applied_hash, desired.hash);

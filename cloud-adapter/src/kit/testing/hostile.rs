@@ -15,7 +15,7 @@ use cloud_api_proto::{
 };
 
 use super::writer;
-use crate::{Foretold, Request, driver::DesiredLoadBalancer};
+use crate::{NextAction, Request, driver::DesiredLoadBalancer};
 
 /// The namespace of the attacker.
 pub const EVIL: &str = "evil";
@@ -114,7 +114,7 @@ pub trait Project {
         &mut self,
         service: &Service,
         request: &Request,
-    ) -> Result<Foretold<Self::Step>, AdapterError>;
+    ) -> Result<NextAction<Self::Step>, AdapterError>;
     /// Executes a write of a victim.
     fn execute(&mut self, step: &Self::Step);
     /// Executes a write of the attacker, and checks that no object of others has changed.
@@ -144,9 +144,9 @@ pub trait Project {
         for _ in 0..SETTLED {
             let service = self.players().victims.get(name).expect("a victim").clone();
             match self.next_write(&service, &request(&service)) {
-                Ok(Foretold::Done) => return,
-                Ok(Foretold::Wait) => self.wait(),
-                Ok(Foretold::Write(step)) => {
+                Ok(NextAction::Done) => return,
+                Ok(NextAction::Wait) => self.wait(),
+                Ok(NextAction::Write(step)) => {
                     last = step.to_string();
                     self.execute(&step);
                 }
@@ -173,12 +173,12 @@ pub trait Project {
         for _ in 0..=self.below(WRITES_MAX) {
             self.players().tries += 1;
             match self.next_write(&service, &request) {
-                Ok(Foretold::Write(step)) => self.execute_attack(&service, &step),
-                Ok(Foretold::Done) if goes => {
+                Ok(NextAction::Write(step)) => self.execute_attack(&service, &step),
+                Ok(NextAction::Done) if goes => {
                     let new = self.attacker();
                     return self.replace(at, new);
                 }
-                Ok(Foretold::Done | Foretold::Wait) | Err(_) => return,
+                Ok(NextAction::Done | NextAction::Wait) | Err(_) => return,
             }
         }
     }

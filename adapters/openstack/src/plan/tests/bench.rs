@@ -153,7 +153,7 @@ impl Bench {
     /// Executes steps until none is left, and checks that the writes are those of the first plan. Returns the record and the writes.
     #[track_caller]
     pub(super) fn settled(&mut self, desired: &DesiredLoadBalancer) -> (Record, Vec<String>) {
-        let foretold: Vec<String> =
+        let planned: Vec<String> =
             self.plan(desired).expect("possible").iter().map(ToString::to_string).collect();
         self.writes.clear();
         assert!(self.run(desired, WRITES_MAX), "does not converge: {:#?}", self.writes);
@@ -167,8 +167,8 @@ impl Bench {
             });
             written.unwrap_or(one).clone()
         };
-        let foretold: Vec<String> = foretold.iter().enumerate().map(known).collect();
-        assert_eq!(self.writes, foretold);
+        let planned: Vec<String> = planned.iter().enumerate().map(known).collect();
+        assert_eq!(self.writes, planned);
         let record = self.seen(desired).expect("there");
         assert_eq!(record.summary.state(), LoadBalancerState::Active);
         assert_eq!(record.summary.applied_hash, desired.hash);

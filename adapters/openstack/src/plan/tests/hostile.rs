@@ -6,8 +6,9 @@ mod wishes;
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use cloud_adapter::{
-    Cluster, Foretold, Grant, Grants, Request, foretell,
+    Cluster, Grant, Grants, NextAction, Request,
     kit::testing::hostile::{self, EVIL, Players, Project as _, Service},
+    next_action,
 };
 use cloud_api_proto::{
     AdapterError,
@@ -341,9 +342,15 @@ impl hostile::Project for World {
         self.chance.below(n)
     }
 
-    fn next_write(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
+    fn next_write(&mut self, service: &Service, request: &Request) -> Result<NextAction<Step>, AdapterError> {
         let records = self.records();
-        foretell(&self.driver, &self.grants, Cluster { id: service.cluster, name: "prod" }, request, &records)
+        next_action(
+            &self.driver,
+            &self.grants,
+            Cluster { id: service.cluster, name: "prod" },
+            request,
+            &records,
+        )
     }
 
     fn execute(&mut self, step: &Step) {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cloud_adapter::{
-    Cluster, Foretold, Grants, Request, foretell,
+    Cluster, Grants, NextAction, Request,
     kit::testing::hostile::{self, EVIL, Players, Project as _, Service},
+    next_action,
 };
 use cloud_api_proto::{
     AdapterError,
@@ -129,9 +130,9 @@ impl hostile::Project for World {
         self.chance.below(n)
     }
 
-    fn next_write(&mut self, service: &Service, request: &Request) -> Result<Foretold<Step>, AdapterError> {
+    fn next_write(&mut self, service: &Service, request: &Request) -> Result<NextAction<Step>, AdapterError> {
         let records = self.records();
-        foretell(
+        next_action(
             &self.driver,
             &Grants::default(),
             Cluster { id: service.cluster, name: "prod" },
