@@ -358,7 +358,7 @@ impl Member {
             return Act::Step(step);
         };
         let mine = table.shards;
-        if self.at > 0 && self.is_divided_anew(table, held.taken, now) {
+        if self.at > 0 && self.is_divided_again(table, held.taken, now) {
             return Act::GiveBack { why: "a different number of shards is in effect" };
         }
         if table.leaving {
@@ -405,7 +405,7 @@ impl Member {
     }
 
     /// Whether the first Lease states another division. Observations made before this Lease was taken do not count.
-    fn is_divided_anew(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
+    fn is_divided_again(&self, table: &mut Table, taken: Instant, now: Instant) -> bool {
         let Some(first) = table.leases.first() else { return false };
         let mine = table.shards;
         if first.read_since(taken).is_some_and(|read| read.division.is_another(mine)) {

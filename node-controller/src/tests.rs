@@ -25,13 +25,13 @@ use controller_core::{
 };
 use k8s_openapi::api::core::v1::Node;
 
-use self::world::{World, calm};
+use self::world::{World, settle};
 
 // Behaviour: NI16
 #[tokio::test(start_paused = true)]
 async fn node_older_than_the_listing_is_initialised_without_a_call() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1").external("192.0.2.1"));
     world.start();
     let joining = node("a").uninitialised().tainted("other", None, "NoSchedule").label("team", "blue");
@@ -47,7 +47,7 @@ async fn node_older_than_the_listing_is_initialised_without_a_call() {
     assert_eq!(world.label("a", "team").as_deref(), Some("blue"));
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
     eventually("the Event is emitted", || world.has_event("Synced", "a: Node synced successfully")).await;
-    calm().await;
+    settle().await;
     let paths: Vec<String> = world.kube.writes().into_iter().map(|write| write.path).collect();
     assert_eq!(
         paths,
@@ -117,7 +117,7 @@ async fn nodes_that_join_one_by_one_share_calls() {
 #[tokio::test(start_paused = true)]
 async fn restart_costs_no_write_and_no_call() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     for n in 0..20 {
         let name = format!("n{n}");
         let instance = instance(&format!("sim://north/i-{n}")).named(&name);
@@ -126,12 +126,12 @@ async fn restart_costs_no_write_and_no_call() {
     }
     world.start();
     eventually("all nodes are initialised", || (0..20).all(|n| world.is_initialised(&format!("n{n}")))).await;
-    calm().await;
+    settle().await;
     world.stop().await;
     let (writes, events) = (world.kube.writes().len(), world.kube.events());
 
     world.start();
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), writes);
     assert_eq!(world.kube.events(), events);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
@@ -181,7 +181,7 @@ async fn instance_that_only_a_call_finds_is_found() {
     let mut world = World::new();
     world.start();
     world.kube.put::<Node>(node("a").uninitialised());
-    calm().await;
+    settle().await;
     world.put_unlisted("sim://north/i-1", "a");
     eventually("a later call finds it", || world.is_initialised("a")).await;
 }
@@ -322,7 +322,7 @@ async fn later_changes_in_the_cloud_are_written_alone() {
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     let before = world.kube.writes().len();
 
     world.cloud.put(machine.clone().of_type("large").external("192.0.2.1"));
@@ -336,7 +336,7 @@ async fn later_changes_in_the_cloud_are_written_alone() {
     assert_eq!(world.kube.writes().len(), before + 2);
 
     world.cloud.edit(|state| state.instances.clear());
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before + 2, "an instance that is not listed changes nothing");
     assert_eq!(world.addresses("a").len(), 2);
 }
@@ -350,13 +350,13 @@ async fn addresses_keep_the_clouds_order_and_are_written_once() {
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1", "ExternalIP=192.0.2.1", "InternalIP=fd00::1"]);
 
     let before = world.kube.writes().len();
     world.stop().await;
     world.start();
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before);
 }
 
@@ -364,12 +364,12 @@ async fn addresses_keep_the_clouds_order_and_are_written_once() {
 #[tokio::test(start_paused = true)]
 async fn heartbeats_and_users_labels_cause_no_work() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     let before = world.kube.writes().len();
     for n in 0..100 {
         world.kube.change::<Node>(&ObjectName::cluster("a"), |node| {
@@ -416,7 +416,7 @@ async fn replaced_instance_is_not_confused_with_the_new_one() {
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.cloud.lists(false);
     world.start();
-    calm().await;
+    settle().await;
     world.cloud.edit(|state| {
         state.instances.clear();
         let new = instance("sim://north/i-2").named("a").at("10.0.0.1").build();

@@ -292,11 +292,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn condition_of_a_recreated_node_is_not_an_error() {
         let kube = FakeKube::new();
-        kube.put::<Node>(node("anew").uid("uid-2"));
+        kube.put::<Node>(node("recreated").uid("uid-2"));
         kube.put::<Node>(node("a"));
         let executor = executor(&kube, &FakeCloud::new());
         let changes =
-            || vec![available("anew", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
+            || vec![available("recreated", "uid-1"), available("gone", "uid-gone"), available("a", "uid-a")];
         let (_more, written) = executor
             .write_conditions(&executor.shards.enter_all(), changes(), &mut WriteOrder::default())
             .await;

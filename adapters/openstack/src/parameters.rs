@@ -23,7 +23,7 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 24);
 enum Change {
     InPlace,
     /// The change applies only to load balancers that are created afterwards.
-    Anew,
+    OnCreation,
 }
 
 /// Parameters that may give access to networks of other tenants: the VIP would be in such a network, or the nodes would accept packets from
@@ -36,7 +36,7 @@ const ALL: [(&str, Type, Option<&str>, Change, &str); 6] = [
         NETWORK,
         Type::String,
         None,
-        Change::Anew,
+        Change::OnCreation,
         "Network of the address, instead of --network-id; Octavia chooses the subnet.",
     ),
     (

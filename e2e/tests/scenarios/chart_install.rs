@@ -244,13 +244,13 @@ async fn uninstall_removes_all_leases() {
         "serviceController": { "shards": 2 }, "routeController": { "enabled": false } });
     release.upgrade(&control_plane, &with(fewer.clone())).await.unwrap();
     // Leases as a process creates them that has not ended yet, and Leases of other releases.
-    let anew = json!({ "cloudadapter.dev/scope": "x" });
+    let with_scope = json!({ "cloudadapter.dev/scope": "x" });
     let other =
         json!({ "app.kubernetes.io/name": "cloud-controllers", "app.kubernetes.io/instance": "other" });
     for (name, labels, annotations) in [
-        ("cloud-node-controller", json!({}), &anew),
-        ("cloud-route-controller-1", other, &anew),
-        ("cloud-route-controller-x", json!({}), &anew),
+        ("cloud-node-controller", json!({}), &with_scope),
+        ("cloud-route-controller-1", other, &with_scope),
+        ("cloud-route-controller-x", json!({}), &with_scope),
         ("cloud-adapter", json!({}), &json!({})),
     ] {
         leases.delete(name, &DeleteParams::default()).await.ok();

@@ -38,20 +38,20 @@ async fn concurrent_writers_lose_nothing() {
 
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
-    register(&bed, &proxy, "anew", ("PATCH", "/api/v1/nodes/anew/status")).await;
+    register(&bed, &proxy, "recreated", ("PATCH", "/api/v1/nodes/recreated/status")).await;
     // The controller handles other nodes, and this one stays tainted as long as its addresses are not written.
     bed.join("meanwhile", None).await.unwrap();
-    assert!(is_uninitialised(&bed.nodes().get("anew").await.unwrap()));
-    e2e::delete_node(&bed.client(), "anew").await.unwrap();
-    let uid = node("anew").register(&bed.client()).await.unwrap().uid();
+    assert!(is_uninitialised(&bed.nodes().get("recreated").await.unwrap()));
+    e2e::delete_node(&bed.client(), "recreated").await.unwrap();
+    let uid = node("recreated").register(&bed.client()).await.unwrap().uid();
     proxy.let_go();
-    assert_eq!(bed.initialised("anew").await.unwrap().uid(), uid);
+    assert_eq!(bed.initialised("recreated").await.unwrap().uid(), uid);
     // The Event follows the last write.
-    bed.told("Node", "anew", "Synced").await.unwrap();
-    let written = writes(&mut bed, <_>::default(), "anew");
+    bed.told("Node", "recreated", "Synced").await.unwrap();
+    let written = writes(&mut bed, <_>::default(), "recreated");
     assert_eq!(written, ["patch nodes/status 422", "patch nodes/status 200", "patch nodes 200"]);
     // No failure is reported for the recreated node.
-    assert_eq!(bed.times("Node", "anew", "SyncFailed").await.unwrap(), 0);
+    assert_eq!(bed.times("Node", "recreated", "SyncFailed").await.unwrap(), 0);
     another_uid_is_refused(&bed).await;
 }
 
@@ -85,13 +85,17 @@ async fn another_uid_is_refused(bed: &Bed) {
     let tested = json!([{ "op": "test", "path": "/metadata/uid", "value": "another" }]);
     let tested = Patch::Json::<()>(from_value(tested).unwrap());
     for (name, answer, fields) in [
-        ("merge", nodes.patch("anew", &params, &Patch::Merge(&guarded)).await, ["metadata.uid"].as_slice()),
+        (
+            "merge",
+            nodes.patch("recreated", &params, &Patch::Merge(&guarded)).await,
+            ["metadata.uid"].as_slice(),
+        ),
         (
             "strategic",
-            nodes.patch_status("anew", &params, &Patch::Strategic(&guarded)).await,
+            nodes.patch_status("recreated", &params, &Patch::Strategic(&guarded)).await,
             &["metadata.uid"],
         ),
-        ("JSON", nodes.patch("anew", &params, &tested).await, &[]),
+        ("JSON", nodes.patch("recreated", &params, &tested).await, &[]),
     ] {
         assert!(matches!(answer, Err(kube::Error::Api(_))), "{name}: {answer:?}");
         if let Err(kube::Error::Api(status)) = answer {

@@ -151,7 +151,7 @@ async fn a_node_without_proof_of_absence_stays() {
     let proxy = ApiProxy::start(&bed.cluster.control_plane).await.unwrap();
     proxy.before(bed.cluster.pods.get("node-controller").unwrap()).unwrap();
     bed.start_pods().await.unwrap();
-    for name in ["runs", "stops", "untold", "refused", "raced", "last", "anew"] {
+    for name in ["runs", "stops", "failing", "refused", "raced", "last", "recreated"] {
         bed.join(name, None).await.unwrap();
     }
     running_machines_cost_nothing(&bed).await;
@@ -164,16 +164,16 @@ async fn a_node_without_proof_of_absence_stays() {
     let fails =
         json!({ "match": { "operation": "BatchGetInstances" }, "action": { "respond": { "status": 500 } } });
     bed.cluster.cloud.add_fault(&from_value(fails).unwrap()).await.unwrap();
-    lose(&bed, "untold").await;
+    lose(&bed, "failing").await;
     let asked = eventually("the cloud fails twice", WITHIN, || async {
         let struck = bed.cluster.cloud.requests().await?.iter().filter(|entry| entry.fault).count();
         ensure!(struck >= 2, "{struck} failed calls");
         Ok(())
     });
     asked.await.unwrap();
-    assert!(bed.nodes().get_opt("untold").await.unwrap().is_some());
+    assert!(bed.nodes().get_opt("failing").await.unwrap().is_some());
     bed.cluster.cloud.clear_faults().await.unwrap();
-    bed.node_gone("untold").await.unwrap();
+    bed.node_gone("failing").await.unwrap();
 
     a_refused_deletion_is_reported(&bed).await;
     another_writer_wins_each_race(&mut bed, &proxy).await;
@@ -186,13 +186,13 @@ async fn a_node_without_proof_of_absence_stays() {
     proxy.let_go();
     stays(&mut bed, "last", uid).await;
 
-    proxy.order(("DELETE", "/api/v1/nodes/anew"));
-    lose(&bed, "anew").await;
+    proxy.order(("DELETE", "/api/v1/nodes/recreated"));
+    lose(&bed, "recreated").await;
     proxy.holds_one().await.unwrap();
-    e2e::delete_node(&bed.client(), "anew").await.unwrap();
-    let uid = node("anew").register(&bed.client()).await.unwrap().uid();
+    e2e::delete_node(&bed.client(), "recreated").await.unwrap();
+    let uid = node("recreated").register(&bed.client()).await.unwrap().uid();
     proxy.let_go();
-    stays(&mut bed, "anew", uid).await;
+    stays(&mut bed, "recreated", uid).await;
 
     for name in ["young", "runs", "stops"] {
         assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");

@@ -11,7 +11,7 @@ use controller_core::{
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::sleep;
 
-use super::world::{World, calm, id, running};
+use super::world::{World, id, running, settle};
 
 impl World {
     fn explained(&self, node: &str) -> Explanation {
@@ -42,7 +42,7 @@ async fn node_without_an_instance_waits_with_the_text_of_its_event() {
     assert_eq!(world.unsettled(), ["a"]);
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, world.unsettled().len()), (State::Settled, 0));
     assert!(seen.wanted[0].contains("sim://north/i-1"), "{:?}", seen.wanted);
@@ -54,7 +54,7 @@ async fn node_without_provider_id_and_taint_is_not_looked_up() {
     let mut world = World::new();
     world.kube.put::<Node>(node("a"));
     world.start();
-    calm().await;
+    settle().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.cloud.len(), world.unsettled().len()), (State::NotOurs, 0, 0));
     assert!(seen.wanted[0].ends_with("and the cloud lists no instance named a"), "{:?}", seen.wanted);
@@ -84,19 +84,19 @@ async fn refused_writes_are_explained_and_absent_nodes_forgotten() {
     }
     world.start();
     eventually("the Event is emitted", || world.event_note("SyncFailed", "a").is_some()).await;
-    calm().await;
+    settle().await;
     let seen = world.explained("a");
     assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.event_note("SyncFailed", "a")));
     assert!(seen.plan.iter().any(|line| line.starts_with("addresses ")), "{:?}", seen.plan);
     world.kube.delete::<Node>(&ObjectName::cluster("b"));
-    calm().await;
+    settle().await;
     assert_eq!((world.unsettled(), world.explained("b").known), (vec!["a".to_owned()], false));
     world.kube.put::<Node>(node("a").uid("uid-2").uninitialised());
-    calm().await;
+    settle().await;
     assert_eq!(world.unsettled(), ["a"], "only the new node");
     world.kube.heal();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     assert!(world.unsettled().is_empty());
 }
 
@@ -117,7 +117,7 @@ async fn tripped_brake_is_shown_for_each_node_and_as_a_whole() {
         "not proven yet"
     );
     eventually("the nodes are held", || world.event_note("DeletionHeld", "n3").is_some()).await;
-    calm().await;
+    settle().await;
     for n in 0..4 {
         let seen = world.explained(&format!("n{n}"));
         assert_eq!(
@@ -130,7 +130,7 @@ async fn tripped_brake_is_shown_for_each_node_and_as_a_whole() {
     assert_eq!((status.unsettled, status.held_back), (4, vec![note]));
     world.set_ready("n0", "True");
     eventually("the other nodes are deleted", || world.n_deletions() == 3).await;
-    calm().await;
+    settle().await;
     let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.unsettled, status.held_back), (0, vec![]));
 }

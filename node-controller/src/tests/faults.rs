@@ -9,7 +9,7 @@ use controller_core::testing::{Fault, NodeBuilder, Verb, eventually, instance, n
 use k8s_openapi::api::core::v1::{Node, Taint};
 use tokio::time::Instant;
 
-use super::world::{World, calm, running};
+use super::world::{World, running, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(20);
@@ -20,7 +20,7 @@ async fn machines(names: &[&str]) -> World {
     for name in names {
         world.cloud.put(instance(&format!("sim://north/{name}")).named(name).at("10.0.0.1"));
     }
-    calm().await;
+    settle().await;
     world
 }
 
@@ -65,7 +65,7 @@ async fn node_recreated_before_a_write_is_initialised_silently() {
         let mut world = World::new();
         let machine = instance("sim://north/a").named("a").at("10.0.0.1");
         world.cloud.put(machine.label("example.com/rack", "7"));
-        calm().await;
+        settle().await;
         world.kube.before_next_write(|kube| {
             kube.delete::<Node>(&ObjectName::cluster("a"));
             kube.put::<Node>(joining("a").uid("uid-2"));
@@ -76,7 +76,7 @@ async fn node_recreated_before_a_write_is_initialised_silently() {
             world.is_initialised("a") && world.node("a").metadata.uid.as_deref() == Some("uid-2")
         })
         .await;
-        calm().await;
+        settle().await;
         assert_eq!(
             (world.kube.writes().len(), world.has_event("SyncFailed", "")),
             (n_writes, false),
@@ -202,7 +202,7 @@ async fn one_watch_is_enough() {
     world.kube.put::<Node>(joining("a"));
     world.start();
     eventually("a is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     assert_eq!((world.kube.requests(Verb::Watch, "nodes"), world.kube.unmarked_watches()), (1, 0));
     world.stop().await;
 }
@@ -214,7 +214,7 @@ async fn expired_watch_costs_one_listing() {
     world.kube.put::<Node>(joining("a"));
     world.start();
     eventually("a is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     world.kube.compact();
     world.kube.put::<Node>(joining("b"));
     eventually("b is initialised", || world.is_initialised("b")).await;

@@ -25,10 +25,10 @@ enum Moment {
     /// The instance exists (again).
     IsThere(usize),
     /// The cloud returns an error for the instance, or answers again.
-    Untold(usize),
+    LookupFails(usize),
     Ready(usize, bool),
     /// The node is registered again under its name.
-    Anew(usize),
+    Recreated(usize),
     AdapterAway(bool),
     ServerAway(bool),
     Restart,
@@ -41,9 +41,9 @@ fn moment() -> impl Strategy<Value = Moment> {
         6 => (0..NODES).prop_map(Moment::Ends),
         1 => (0..NODES).prop_map(Moment::Vanishes),
         2 => (0..NODES).prop_map(Moment::IsThere),
-        1 => (0..NODES).prop_map(Moment::Untold),
+        1 => (0..NODES).prop_map(Moment::LookupFails),
         6 => (0..NODES, prop::bool::weighted(0.3)).prop_map(|(n, ready)| Moment::Ready(n, ready)),
-        1 => (0..NODES).prop_map(Moment::Anew),
+        1 => (0..NODES).prop_map(Moment::Recreated),
         1 => prop::bool::weighted(0.4).prop_map(Moment::AdapterAway),
         1 => prop::bool::weighted(0.4).prop_map(Moment::ServerAway),
         1 => Just(Moment::Restart),
@@ -117,7 +117,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
             state.gone.remove(&id(n));
         }),
         Moment::IsThere(n) => world.cloud.put(instance(&id(n)).named(&truths[n].name)),
-        Moment::Untold(n) => world.cloud.edit(|state| {
+        Moment::LookupFails(n) => world.cloud.edit(|state| {
             if !state.failing.remove(&id(n)) {
                 state.failing.insert(id(n));
             }
@@ -133,9 +133,9 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
             sleep(CATCH_UP).await;
         }
         // Without an API server no kubelet can report.
-        Moment::Ready(..) | Moment::Anew(_) if !sight.server => {}
+        Moment::Ready(..) | Moment::Recreated(_) if !sight.server => {}
         Moment::Ready(n, ready) => world.set_ready(&truths[n].name, if ready { "True" } else { "Unknown" }),
-        Moment::Anew(n) => {
+        Moment::Recreated(n) => {
             let truth = &mut truths[n];
             (truth.uid, truth.proofs) = (format!("{}-2", truth.uid), None);
             world.kube.delete::<Node>(&ObjectName::cluster(&truth.name));
@@ -169,7 +169,7 @@ async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
             truths[n].observe(&world, sight);
             if truths[n].judge(&world, history) {
                 n_deleted += 1;
-                happens(&mut world, &mut truths, Moment::Anew(n), &mut sight).await;
+                happens(&mut world, &mut truths, Moment::Recreated(n), &mut sight).await;
                 truths[n].observe(&world, sight);
             }
         }

@@ -10,7 +10,7 @@ use controller_core::{
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use tokio::time::sleep;
 
-use super::world::{World, calm};
+use super::world::{World, settle};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const OLDER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
@@ -18,12 +18,12 @@ const OLDER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 /// Returns a world with one initialised node `a`.
 async fn initialised() -> World {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     world
 }
 
@@ -73,7 +73,7 @@ async fn restart_between_addresses_and_taint_continues() {
     world.kube.heal();
     world.start();
     eventually("the node is initialised", || world.is_initialised("a")).await;
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before + 1, "the addresses are not written twice");
 }
 
@@ -121,7 +121,7 @@ async fn changed_labels_are_restored_by_one_write() {
         .await;
     set_label(&world.kube, OLDER_ZONE, None);
     eventually("under both names", || world.label("a", OLDER_ZONE).as_deref() == Some("north-1")).await;
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before + 2);
     assert_eq!(world.cloud.calls("BatchGetInstances"), 0);
 }
@@ -147,7 +147,7 @@ async fn older_label_follows_the_current_one_without_a_cloud() {
     .await;
     eventually("or is created", || world.label("c", ZONE).as_deref() == Some("old")).await;
     let before = world.kube.writes().len();
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before);
 }
 
@@ -163,12 +163,12 @@ async fn extra_labels_follow_the_cloud_and_foreign_ones_stay() {
     world.cloud.put(machine.clone().label("example.com/rack", "r2").label("example.com/owner", "cloud-2"));
     eventually("the node follows the cloud", || rack().as_deref() == Some("r2")).await;
     set_label(&world.kube, "example.com/rack", Some("mine"));
-    calm().await;
+    settle().await;
     assert_eq!(rack().as_deref(), Some("mine"), "a user's value stays");
     set_label(&world.kube, "example.com/rack", None);
     eventually("what is absent is added", || rack().as_deref() == Some("r2")).await;
     world.cloud.put(machine);
-    calm().await;
+    settle().await;
     assert_eq!(rack().as_deref(), Some("r2"), "never removed");
     assert_eq!(world.label("a", "example.com/owner").as_deref(), Some("me"));
 }
@@ -180,9 +180,9 @@ async fn former_values_are_forgotten_when_a_node_is_initialised() {
     let machine = instance("sim://north/i-1").named("a").at("10.0.0.1");
     world.cloud.put(machine.clone().label("example.com/rack", "r1"));
     world.start();
-    calm().await;
+    settle().await;
     world.cloud.put(machine.label("example.com/rack", "r2"));
-    calm().await;
+    settle().await;
     world.kube.put::<Node>(
         node("a").uninitialised().provider_id("sim://north/i-1").label("example.com/rack", "r1"),
     );
@@ -208,7 +208,7 @@ async fn annotation_that_becomes_invalid_later_changes_nothing() {
         let annotations = node.metadata.annotations.get_or_insert_default();
         annotations.insert("alpha.kubernetes.io/provided-node-ip".to_owned(), "192.0.2.99".to_owned());
     });
-    calm().await;
+    settle().await;
     assert_eq!(world.kube.writes().len(), before);
     assert_eq!(world.addresses("a"), ["InternalIP=10.0.0.1"]);
 }
@@ -216,7 +216,7 @@ async fn annotation_that_becomes_invalid_later_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn instance_of_another_project_is_not_selected_by_name() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a").at("10.0.0.1"));
     world.kube.put::<Node>(node("a").uninitialised());
     // Like a hybrid node: initialised, and without a provider ID.
@@ -250,9 +250,9 @@ async fn instance_of_another_project_is_not_selected_by_name() {
 #[tokio::test(start_paused = true)]
 async fn answer_by_name_counts_only_from_the_clusters_project() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.start();
-    calm().await;
+    settle().await;
     world.cloud.edit(|state| {
         let scope = state.info.scope.insert(Scope::default());
         (scope.project, scope.fingerprint) = ("other".to_owned(), "other".to_owned());
@@ -268,7 +268,7 @@ async fn answer_by_name_counts_only_from_the_clusters_project() {
 #[tokio::test(start_paused = true)]
 async fn instance_without_addresses_leaves_its_node_tainted() {
     let mut world = World::new();
-    calm().await;
+    settle().await;
     world.cloud.put(instance("sim://north/i-1").named("a"));
     world.kube.put::<Node>(node("a").uninitialised());
     world.start();
@@ -289,10 +289,10 @@ async fn both_forms_of_a_provider_id_are_followed() {
         world.cloud.edit(|state| state.info.scope = Some(scope));
         let machine = |ip: &str| instance(listed).named("a").at(ip);
         world.cloud.put(machine("10.0.0.1"));
-        calm().await;
+        settle().await;
         world.kube.put::<Node>(node("a").provider_id(written).at("10.0.0.1"));
         world.start();
-        calm().await;
+        settle().await;
         world.cloud.put(machine("10.0.0.2"));
         let addresses = || world.addresses("a").contains(&"InternalIP=10.0.0.2".to_owned());
         tokio::time::timeout(Duration::from_secs(60), eventually("the node follows the cloud", addresses))

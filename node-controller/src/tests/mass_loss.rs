@@ -24,7 +24,7 @@ enum Moment {
     /// The instance is not listed any more, and its absence cannot be proven.
     Vanishes(usize),
     /// The cloud returns an error for the instance, or answers again.
-    Untold(usize),
+    LookupFails(usize),
     /// The kubelet stops its heartbeats.
     Silent(usize),
     AdapterAway(bool),
@@ -44,7 +44,7 @@ fn moment() -> impl Strategy<Value = Moment> {
     prop_oneof![
         4 => node().prop_map(Moment::Ends),
         3 => node().prop_map(Moment::Vanishes),
-        4 => node().prop_map(Moment::Untold),
+        4 => node().prop_map(Moment::LookupFails),
         3 => node().prop_map(Moment::Silent),
         2 => prop::bool::weighted(0.3).prop_map(Moment::AdapterAway),
         1 => prop::bool::weighted(0.3).prop_map(Moment::ServerAway),
@@ -65,7 +65,7 @@ async fn happens(world: &World, lost: &mut BTreeSet<usize>, moment: Moment) {
             state.instances.remove(&id(&name(n)));
             state.gone.remove(&id(&name(n)));
         }),
-        Moment::Untold(n) => world.cloud.edit(|state| {
+        Moment::LookupFails(n) => world.cloud.edit(|state| {
             if !state.failing.remove(&id(&name(n))) {
                 state.failing.insert(id(&name(n)));
             }

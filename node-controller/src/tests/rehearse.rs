@@ -10,7 +10,7 @@ use controller_core::{
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::sleep;
 
-use super::world::{WARM, World, calm, id, known, running};
+use super::world::{WARM, World, id, known, running, settle};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -41,7 +41,7 @@ async fn dry_run_writes_nothing_and_shows_the_writes() {
     world.cloud.put(instance(&id("off")).named("off").at("10.0.0.1").state(InstanceState::Stopped));
     world.set_ready("off", "False");
     world.lose("gone");
-    calm().await;
+    settle().await;
     sleep(HOUR).await;
     let plans = world.plans().await;
     let shown = |key: &str| {
@@ -72,7 +72,7 @@ async fn dry_run_writes_nothing_and_shows_the_writes() {
     world.dry_run = false;
     world.start();
     sleep(WARM).await;
-    calm().await;
+    settle().await;
     assert!(world.is_initialised("new") && !world.exists("gone"));
     assert!(world.plans().await.objects.is_empty());
 }
@@ -81,7 +81,7 @@ async fn dry_run_writes_nothing_and_shows_the_writes() {
 async fn wait_of_a_node_has_the_text_of_its_event() {
     let world = running(1).await;
     world.kube.put::<Node>(node("other").uninitialised());
-    calm().await;
+    settle().await;
     let plans = world.plans().await;
     let [only] = plans.objects.as_slice() else { panic!("{plans:?}") };
     assert_eq!(only.trouble, world.explain.one("other").expect("a valid key").waits_for);

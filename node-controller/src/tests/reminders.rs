@@ -9,7 +9,7 @@ use controller_core::{
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::sleep;
 
-use super::world::{World, calm, id};
+use super::world::{World, id, settle};
 
 /// Returns how often this reason was emitted for the node, with all repeats counted in one Event.
 fn n_emitted(world: &World, reason: &str) -> i32 {
@@ -37,7 +37,7 @@ async fn is_re_emitted_for_two_hours(world: &World, reason: &str) {
 }
 
 async fn is_not_emitted_again(world: &World, reason: &str) {
-    calm().await;
+    settle().await;
     let before = n_emitted(world, reason);
     sleep(Duration::from_hours(1)).await;
     assert_eq!(n_emitted(world, reason), before, "{:?}", world.kube.events());
@@ -48,7 +48,7 @@ async fn is_not_emitted_again(world: &World, reason: &str) {
 async fn foreign_instance_is_reported_while_the_node_waits() {
     let mut world = World::new();
     world.start();
-    calm().await;
+    settle().await;
     world.kube.put::<Node>(node("a").uninitialised().provider_id("aws:///z/i-1"));
     eventually("the Event is emitted", || n_emitted(&world, "InstanceForeign") == 1).await;
     is_re_emitted_for_two_hours(&world, "InstanceForeign").await;
@@ -64,7 +64,7 @@ async fn ambiguous_name_is_reported_until_one_instance_is_left() {
         world.cloud.put(instance(&id(n)).named("a").at("10.0.0.1"));
     }
     world.start();
-    calm().await;
+    settle().await;
     world.kube.put::<Node>(node("a").uninitialised());
     eventually("the Event is emitted", || n_emitted(&world, "InstanceAmbiguous") == 1).await;
     is_re_emitted_for_two_hours(&world, "InstanceAmbiguous").await;

@@ -6,7 +6,7 @@ use controller_core::testing::{FakeCloud, FakeKube, Seats, instance, node, proce
 use k8s_openapi::api::core::v1::Node;
 
 use super::{
-    world::{SETTINGS, World, calm, id, known},
+    world::{SETTINGS, World, id, known, settle},
     *,
 };
 use crate::{NAMES, controller};
@@ -52,7 +52,7 @@ async fn replicas_initialise_each_node_once_and_take_over() {
         nodes.all(|n| world.is_initialised(&format!("n{n}")))
     };
     eventually("three quarters are initialised", || done(&[0, 1, 2])).await;
-    calm().await;
+    settle().await;
     let ours = (0..N_NODES).filter(|n| of.of(&uid(*n)) != 3).count();
     assert_eq!(n_writes(&world), 2 * ours, "two writes per node, by the replica that has the node's shard");
     assert!((0..N_NODES).filter(|n| of.of(&uid(*n)) == 3).all(|n| !world.is_initialised(&format!("n{n}"))));
@@ -62,7 +62,7 @@ async fn replicas_initialise_each_node_once_and_take_over() {
     // The shard moves to another replica, which has nothing to do.
     first.take(1);
     second.give(1, LASTS);
-    calm().await;
+    settle().await;
     assert_eq!(n_writes(&world), 2 * N_NODES);
 }
 
@@ -131,7 +131,7 @@ async fn brake_remembers_deletions_across_a_lapse() {
     (0..12).for_each(|n| world.lose(&format!("n{n}")));
     eventually("30 % of 40 are deleted", || world.n_deletions() == 12).await;
     seats.lapse(1);
-    calm().await;
+    settle().await;
     seats.recover(1, LASTS);
     (12..15).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(5)).await;

@@ -160,6 +160,6 @@ pub(super) async fn running(n_nodes: usize) -> World {
 }
 
 /// Waits long enough for all reactions to a change, but not for late retries.
-pub(super) async fn calm() {
+pub(super) async fn settle() {
     sleep(Duration::from_secs(20)).await;
 }

@@ -19,8 +19,21 @@ use crate::plan::left_over::Orphans;
 
 /// Number of Services, and of nodes at the start.
 const SERVICES: [&str; 15] = [
-    "calm", "same", "shown", "port", "cleared", "gone", "wrong", "stripped", "type", "deleted", "class",
-    "back", "mode", "slow", "spoken",
+    "annotated",
+    "same",
+    "shown",
+    "port",
+    "cleared",
+    "gone",
+    "wrong",
+    "stripped",
+    "type",
+    "deleted",
+    "class",
+    "back",
+    "mode",
+    "slow",
+    "spoken",
 ];
 const S: u32 = 15;
 
@@ -101,7 +114,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const ROWS: [Row; 24] = [
     ("an hour", |_| (), HOUR, NOTHING),
     ("50 heartbeats", heartbeats, MINUTE, NOTHING),
-    ("an unrelated annotation", |world| world.change("calm", |service| {
+    ("an unrelated annotation", |world| world.change("annotated", |service| {
         service.metadata.annotations.get_or_insert_default().insert("example.com/a".to_owned(), "b".to_owned());
         service.metadata.labels.get_or_insert_default().insert("team".to_owned(), "b".to_owned());
     }), MINUTE, NOTHING),
@@ -191,7 +204,7 @@ async fn service_controller_costs_match_readme() {
     assert_eq!(Cost::so_far(&world).since(before), Cost { infos: 1, ..NOTHING }, "a restart of the adapter");
 
     let world = world.stop().await;
-    world.kube.put::<Service>(service("calm").port(80).deleted());
+    world.kube.put::<Service>(service("annotated").port(80).deleted());
     let world = world.restart().await;
     world.quiet().await;
     let before = Cost::so_far(&world);

@@ -240,11 +240,11 @@ async fn only_a_late_enough_call_is_joined() {
     let (first, joined) = tokio::join!(bed.get(ids(0..1)), joining);
     assert_eq!((found(&first.expect("answered")), found(&joined)), (1, 1));
     assert_eq!(bed.batches(), [1], "the request accepts an answer of that age");
-    let asking_anew = async {
+    let asking_again = async {
         sleep(under_way).await;
         bed.get(ids(0..1)).await
     };
-    let (_first, second) = tokio::join!(bed.get(ids(0..1)), asking_anew);
+    let (_first, second) = tokio::join!(bed.get(ids(0..1)), asking_again);
     assert_eq!(found(&second.expect("answered")), 1);
     assert_eq!(bed.batches(), [1, 1, 1], "the request needs a newer answer");
 }

@@ -174,11 +174,12 @@ async fn node_that_returns_within_the_grace_loses_no_route() {
 #[tokio::test(start_paused = true)]
 async fn route_is_removed_with_the_node_that_it_served_last() {
     let (mut guard, begin) = guard();
-    let anew = Plan { heirs: BTreeMap::from([("r0".to_owned(), "n0-anew".to_owned())]), ..plan(9, []) };
+    let recreated =
+        Plan { heirs: BTreeMap::from([("r0".to_owned(), "n0-recreated".to_owned())]), ..plan(9, []) };
     let former = gone(1, begin);
     let nodes = Nodes { n_listed: 9, deleted: &former };
-    assert_eq!(judged(&mut guard, anew, nodes, begin), (0, 0, None));
-    assert_eq!(guard.heirs().collect::<Vec<_>>(), ["n0-anew"]);
+    assert_eq!(judged(&mut guard, recreated, nodes, begin), (0, 0, None));
+    assert_eq!(guard.heirs().collect::<Vec<_>>(), ["n0-recreated"]);
 
     let later = begin + Duration::from_mins(1);
     assert_eq!(
@@ -189,7 +190,7 @@ async fn route_is_removed_with_the_node_that_it_served_last() {
     assert_eq!(guard.heirs().count(), 1, "as long as the route is to be removed");
     let none_listed = Nodes { n_listed: 0, ..nodes };
     assert_eq!(judged(&mut guard, plan(9, unasked(1)), none_listed, later + GRACE), (0, 1, None), "missing");
-    let seen = BTreeMap::from([("n0-anew".to_owned(), later)]);
+    let seen = BTreeMap::from([("n0-recreated".to_owned(), later)]);
     let nodes = Nodes { n_listed: 0, deleted: &seen };
     assert_eq!(
         judged(&mut guard, plan(9, unasked(1)), nodes, later + GRACE),

@@ -23,7 +23,7 @@ proptest! {
                 world.assert_proven_now();
             }
         }
-        world.calms_down();
+        world.end_all_faults();
         world.settled();
         if world.is_gone() {
             // A load balancer that is left is handled elsewhere: see `left_over`.

@@ -116,7 +116,7 @@ impl World {
     }
 
     /// All faults end: nodes are listed, and the adapter has its capabilities and accepts the settings.
-    pub(super) fn calms_down(&mut self) {
+    pub(super) fn end_all_faults(&mut self) {
         self.mirror_lags = false;
         self.refuses = None;
         self.features = Some(self.can.clone());
