@@ -19,7 +19,7 @@ clouds:
 #[tokio::test]
 async fn program_starts_and_waits_for_the_cloud() {
     let mut clouds = tempfile::NamedTempFile::new().expect("a file");
-    writeln!(clouds, "{CLOUDS}").expect("room");
+    writeln!(clouds, "{CLOUDS}").expect("a written file");
     let path = clouds.path().to_str().expect("a plain path");
     let adapter = Program::start(PROGRAM, ["--clouds-file", path]).await;
     let info = adapter.info("c").await;

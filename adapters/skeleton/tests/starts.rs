@@ -15,7 +15,7 @@ async fn program_serves_without_a_cloud() {
 
 async fn start() -> Program {
     let mut token = tempfile::NamedTempFile::new().expect("a file");
-    writeln!(token, "s3cret").expect("room");
+    writeln!(token, "s3cret").expect("a written file");
     let path = token.path().to_str().expect("a plain path");
     let flags = ["--endpoint", "http://127.0.0.1:1", "--region", "r1", "--token-file", path];
     Program::start(env!("CARGO_BIN_EXE_adapter-skeleton"), flags).await

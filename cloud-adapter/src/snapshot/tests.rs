@@ -121,7 +121,7 @@ impl Bed {
 
     fn watch(&self, options: WatchOptions) -> Watcher<Instance, String> {
         let seen = |i: &Instance| (!i.provider_id.starts_with("hidden")).then(|| i.provider_id.clone());
-        Watcher::new(Arc::clone(&self.snapshot), options, seen, |id| id).expect("room")
+        Watcher::new(Arc::clone(&self.snapshot), options, seen, |id| id).expect("the watch is accepted")
     }
 }
 

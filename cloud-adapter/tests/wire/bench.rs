@@ -251,7 +251,7 @@ pub(crate) fn mounted(dir: &TempDir, pair: &Pair) -> ServerIdentity {
 /// Replaces both files, one after the other and not atomically.
 pub(crate) fn mount(dir: &Path, pair: &Pair) {
     for (name, text) in [("tls.crt", &pair.certificate), ("tls.key", &pair.key)] {
-        std::fs::write(dir.join(name), text).expect("room");
+        std::fs::write(dir.join(name), text).expect("a written file");
     }
 }
 

@@ -40,7 +40,7 @@ const IDENTITIES: [&str; 5] = [
 async fn by_token(key: &TokenKey) -> Bench {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("jwks.json");
-    std::fs::write(&path, jwks(&[key])).expect("room");
+    std::fs::write(&path, jwks(&[key])).expect("a written file");
     let keys = Arc::new(Keys::new(KeySource::File { path, issuer: ISSUER.to_owned() }));
     keys.fetch().await.expect("valid keys");
     let authentication = Authentication::Bearer(Box::new(Bearers::offline(AUDIENCE.to_owned(), keys)));
@@ -116,7 +116,7 @@ async fn a_certificate_with_a_spiffe_id_is_accepted() {
         ("ca.key", ours.pair().key),
         ("clients.crt", mesh.pair().certificate),
     ] {
-        std::fs::write(path(name), text).expect("room");
+        std::fs::write(path(name), text).expect("a written file");
     }
     let identity = ServerIdentity::Authority {
         certificate: path("ca.crt"),

@@ -70,7 +70,7 @@ impl Cluster {
         serving.spawn(async move { axum::serve(listener, router).await.expect("serves") });
         let dir = tempfile::tempdir().expect("a folder");
         let kubeconfig = dir.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, kubeconfig_for(address)).expect("room");
+        std::fs::write(&kubeconfig, kubeconfig_for(address)).expect("a written file");
         Self { answers, turn, kubeconfig, _dir: dir, _serving: serving }
     }
 

@@ -42,7 +42,7 @@ async fn no_call_fails_while_certificates_are_replaced() {
             "new connections use the new certificate"
         );
         more().await;
-        std::fs::write(dir.path().join("tls.key"), "nonsense").expect("room");
+        std::fs::write(dir.path().join("tls.key"), "nonsense").expect("a written file");
         more().await;
         assert!(bench.secure(&new, None).call(METHOD).await.is_ok(), "an invalid file has no effect");
         enough.store(true, Ordering::Relaxed);

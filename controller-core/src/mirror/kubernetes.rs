@@ -256,7 +256,7 @@ mod tests {
             trim,
             |_change| (),
         );
-        let meanwhile = async {
+        let scenario = async {
             tokio::time::sleep(Duration::from_mins(20)).await;
             let lists = kube.requests(Verb::List, "nodes");
             assert!((15..=21).contains(&lists), "{lists} listings in 20 min, more than needed");
@@ -265,7 +265,7 @@ mod tests {
         };
         tokio::select! {
             () = follow => (),
-            () = meanwhile => (),
+            () = scenario => (),
         }
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let mirror = Mirror::new("nodes", clock);
         let nodes = Api::all(kube.client());
         let follow = mirror.follow_kubernetes(nodes, Listing::Pages, trim, |_change| ());
-        let meanwhile = async {
+        let scenario = async {
             eventually("the change is watched", || kube.requests(Verb::Watch, "nodes") == 1).await;
             kube.silence_watches();
             kube.put::<Node>(node("b", "1"));
@@ -286,7 +286,7 @@ mod tests {
         };
         tokio::select! {
             () = follow => (),
-            () = meanwhile => (),
+            () = scenario => (),
         }
     }
 

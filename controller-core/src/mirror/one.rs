@@ -84,7 +84,7 @@ mod tests {
         });
         let last = || seen.lock().unwrap().last().cloned();
         let some = |value: &str| Some(Some(value.to_owned()));
-        let meanwhile = async {
+        let scenario = async {
             eventually("the right to read is there", || seen.lock().unwrap().len() == 4).await;
             assert_eq!(*seen.lock().unwrap(), [None, None, None, None], "but the object is missing");
             kube.put::<ConfigMap>(config_map("one", "1"));
@@ -101,7 +101,7 @@ mod tests {
         };
         tokio::select! {
             () = follow => (),
-            () = meanwhile => (),
+            () = scenario => (),
         }
     }
 }

@@ -64,14 +64,14 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
         bed.kubectl(&["delete", "pod", "--namespace", NAMESPACE, "--selector", newcomer]).await?;
         let back = async {
             let why = eventually("an Event says why the Service waits", WITHIN, || async {
-                let said = events_on(&bed.client, "Service", "meanwhile").await?;
+                let said = events_on(&bed.client, "Service", "rejected").await?;
                 said.into_iter().find(|it| it.starts_with(FAILED)).context("no such Event")
             })
             .await?;
             bed.step(&format!("the Event says: {why}"));
             set_clock(adapter, SignedDuration::ZERO)
         };
-        tokio::try_join!(users.make(bed, "meanwhile"), back)?;
+        tokio::try_join!(users.make(bed, "rejected"), back)?;
         users.work_while(bed, "after", async { Ok(()) }).await?;
         users.nothing_lost_or_twice(bed).await?;
         ensure!(pods(bed, ".status.containerStatuses[*].restartCount").await? == ["0"; 4], "restarts");

@@ -30,17 +30,17 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Each user creates a Service, waits for its address and usually deletes it again, until `meanwhile` ends, and once more after that.
+    /// Each user creates a Service, waits for its address and usually deletes it again, until `operation` ends, and once more after that.
     pub(crate) async fn work_while<T>(
         &self,
         bed: &Bed,
         what: &str,
-        meanwhile: impl Future<Output = anyhow::Result<T>>,
+        operation: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
         let over = Cell::new(false);
         let before = (self.made.get(), self.longest.take());
         let watched = async {
-            let end = meanwhile.await?;
+            let end = operation.await?;
             over.set(true);
             Ok(end)
         };

@@ -26,12 +26,12 @@ async fn concurrent_writers_lose_nothing() {
     register(&bed, &proxy, "contested", ("PATCH", "/api/v1/nodes/contested")).await;
     let taints = json!([
         { "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" },
-        { "key": "example.com/meanwhile", "effect": "NoExecute" },
+        { "key": "example.com/concurrent", "effect": "NoExecute" },
     ]);
     bed.patch_node("contested", &json!({ "spec": { "taints": taints } })).await.unwrap();
     proxy.let_go();
     let contested = bed.initialised("contested").await.unwrap();
-    assert!(has_taint(&contested, "example.com/meanwhile"), "{:?}", contested.spec);
+    assert!(has_taint(&contested, "example.com/concurrent"), "{:?}", contested.spec);
     bed.told("Node", "contested", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "contested");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
@@ -40,7 +40,7 @@ async fn concurrent_writers_lose_nothing() {
 
     register(&bed, &proxy, "recreated", ("PATCH", "/api/v1/nodes/recreated/status")).await;
     // The controller handles other nodes, and this one stays tainted as long as its addresses are not written.
-    bed.join("meanwhile", None).await.unwrap();
+    bed.join("other", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("recreated").await.unwrap()));
     e2e::delete_node(&bed.client(), "recreated").await.unwrap();
     let uid = node("recreated").register(&bed.client()).await.unwrap().uid();

@@ -190,12 +190,12 @@ impl Watcher {
         let Work { shard, began, visit, .. } = work;
         let name = &replica.name;
         for ((at, other), relied) in &self.relied {
-            let meanwhile = at == shard && other != name && relied > began;
-            assert!(!meanwhile, "{other} got shard {shard}, in which {name} still works");
+            let overlaps = at == shard && other != name && relied > began;
+            assert!(!overlaps, "{other} got shard {shard}, in which {name} still works");
         }
         for (division, last) in &self.divided {
-            let meanwhile = *division != replica.shards && last > began;
-            assert!(!meanwhile, "{division} shards were in force while {name} worked in {shard}");
+            let overlaps = *division != replica.shards && last > began;
+            assert!(!overlaps, "{division} shards were in force while {name} worked in {shard}");
         }
         let term = (*shard, visit.epoch());
         assert!(replica.terms().contains(&term), "{name}: a visit without a term");

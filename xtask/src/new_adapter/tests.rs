@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
 fn existing_adapter_is_not_overwritten() {
     let dir = TempDir::new().expect("a folder");
     let file = dir.path().join("Cargo.toml");
-    fs::write(&file, "mine").expect("room");
+    fs::write(&file, "mine").expect("a written file");
     let error =
         write(&cargo::root().join(SKELETON), dir.path(), &name("acme")).expect_err("the folder exists");
     assert!(error.to_string().contains("choose another name"), "{error:#}");
@@ -48,8 +48,8 @@ fn new_adapter_compiles_and_starts() {
 /// A workspace of its own, inside the repository, so that its cargo configuration applies.
 fn workspace(root: &Path) -> TempDir {
     let dir = TempDir::new_in(root.join("target")).expect("a folder");
-    fs::write(dir.path().join("Cargo.toml"), alone(root)).expect("room");
-    fs::copy(root.join("Cargo.lock"), dir.path().join("Cargo.lock")).expect("room");
+    fs::write(dir.path().join("Cargo.toml"), alone(root)).expect("a written file");
+    fs::copy(root.join("Cargo.lock"), dir.path().join("Cargo.lock")).expect("a written file");
     dir
 }
 

@@ -175,8 +175,8 @@ fn sent_before(world: &World, job: usize) -> Vec<usize> {
     let waits = &world.courses[job];
     let calls = waits.sent.iter().zip(&waits.waits);
     let before = |(sent, waited): (&Time, &Duration)| {
-        let meanwhile = |at: Time| at < *sent && sent.since(at) < *waited;
-        world.sent.iter().filter(|(at, other)| *other != job && meanwhile(*at)).count()
+        let while_queued = |at: Time| at < *sent && sent.since(at) < *waited;
+        world.sent.iter().filter(|(at, other)| *other != job && while_queued(*at)).count()
     };
     calls.map(before).collect()
 }

@@ -17,7 +17,7 @@ fn headers(value: &str) -> HeaderMap {
 
 fn bearers(dir: &tempfile::TempDir, key: &TokenKey) -> (Bearers, Arc<Keys>) {
     let path = dir.path().join("jwks.json");
-    fs::write(&path, jwks(&[key])).expect("room");
+    fs::write(&path, jwks(&[key])).expect("a written file");
     let keys = Arc::new(Keys::new(KeySource::File { path, issuer: ISSUER.to_owned() }));
     (Bearers::offline(AUDIENCE.to_owned(), Arc::clone(&keys)), keys)
 }
@@ -52,11 +52,11 @@ async fn a_token_is_cached_until_it_expires_or_its_key_is_removed() {
     let known = keys.with("a").await.expect("known");
     let remembered = |keys: &Arc<KeySet>| seen.find(&token, |used| Arc::ptr_eq(used, keys)).is_some();
     assert!(remembered(&known));
-    fs::write(dir.path().join("jwks.json"), jwks(&[&TokenKey::elliptic("a")])).expect("room");
+    fs::write(dir.path().join("jwks.json"), jwks(&[&TokenKey::elliptic("a")])).expect("a written file");
     keys.fetch().await.expect("good");
     let refused = bearers.check(&call).await.expect_err("the cluster now signs with another key");
     assert!(refused.message.contains("signature"), "{refused}");
-    fs::write(dir.path().join("jwks.json"), jwks(&[&key])).expect("room");
+    fs::write(dir.path().join("jwks.json"), jwks(&[&key])).expect("a written file");
     keys.fetch().await.expect("good");
     assert!(bearers.check(&call).await.is_ok());
     let known = keys.with("a").await.expect("known");

@@ -24,7 +24,7 @@ impl Cluster {
     }
 
     fn write(&self, text: &str) {
-        fs::write(self.dir.path().join("jwks.json"), text).expect("room");
+        fs::write(self.dir.path().join("jwks.json"), text).expect("a written file");
     }
 
     async fn knows(&self, id: &str) -> bool {

@@ -42,8 +42,8 @@ fn pair_of(certificate: &str, key: &str) -> Pair {
 }
 
 fn put(dir: &Path, pair: &Pair) {
-    fs::write(dir.join("tls.crt"), &pair.certificate).expect("room");
-    fs::write(dir.join("tls.key"), &pair.key).expect("room");
+    fs::write(dir.join("tls.crt"), &pair.certificate).expect("a written file");
+    fs::write(dir.join("tls.key"), &pair.key).expect("a written file");
 }
 
 fn files(dir: &TempDir, names: Option<&[&str]>) -> TlsFiles {
@@ -180,10 +180,10 @@ async fn a_new_pair_is_used_and_a_bad_one_ignored() {
         tokio::time::sleep(EVERY * 2).await;
         assert!(serves("second").await && !serves("first").await);
         let third = ca.server("third", wall() + DAY);
-        fs::write(dir.path().join("tls.crt"), &third.certificate).expect("room");
+        fs::write(dir.path().join("tls.crt"), &third.certificate).expect("a written file");
         tokio::time::sleep(EVERY * 3).await;
         assert!(serves("second").await, "a certificate without its key is not used");
-        fs::write(dir.path().join("tls.key"), &third.key).expect("room");
+        fs::write(dir.path().join("tls.key"), &third.key).expect("a written file");
         tokio::time::sleep(EVERY * 2).await;
         assert!(serves("third").await);
     };

@@ -25,8 +25,8 @@ fn made() -> (String, String) {
 fn folder((certificate, key): &(String, String)) -> (TempDir, Certificate) {
     let folder = tempfile::tempdir().expect("a folder");
     let [crt, pem] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-    fs::write(&crt, certificate).expect("room");
-    fs::write(&pem, key).expect("room");
+    fs::write(&crt, certificate).expect("a written file");
+    fs::write(&pem, key).expect("a written file");
     (folder, Certificate::Files { certificate: crt, key: pem })
 }
 
@@ -98,7 +98,7 @@ async fn a_replaced_certificate_is_used_and_a_bad_one_ignored() {
     let (folder, certificate) = folder(&old);
     let port = SecurePort::open(certificate, Version::Tls13).await;
     port.healthz(&old.0).await.expect("the old certificate");
-    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("room");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a written file");
     // Only half of the change has happened: the certificate and the key belong to different pairs.
     write("tls.crt", &new.0);
     port.healthz(&old.0).await.expect("still the old certificate");
@@ -177,7 +177,7 @@ fn unusable_tls_files_are_named() {
     names_itself(&missing, "/nowhere/a", "No such file");
     // A user's incomplete pair is a mistake and must not be overwritten.
     let half = tempfile::tempdir().expect("a folder");
-    fs::write(path(half.path(), "crt"), &one.0).expect("room");
+    fs::write(path(half.path(), "crt"), &one.0).expect("a written file");
     let error = Tls::start(Certificate::Directory(half.path().to_owned()), Version::Tls12, &[]);
     names_itself(&error.expect_err("half").to_string(), "cloud-controller-manager.key", "No such file");
 }

@@ -105,8 +105,8 @@ impl Draft {
             let unused = |line: &&str| line.contains("expect(dead_code");
             let text: String = text.split_inclusive('\n').filter(|line| !unused(line)).collect();
             let path = new.join(file);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("room");
-            fs::write(path, text).expect("room");
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a created folder");
+            fs::write(path, text).expect("a written file");
         }
         fs::remove_file(new.join("src/not_written.rs")).expect("it existed");
     }

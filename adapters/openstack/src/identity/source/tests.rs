@@ -30,7 +30,7 @@ impl Bed {
     fn new(files: &[(&str, &str)]) -> Self {
         let dir = TempDir::new().expect("a folder");
         for (name, text) in files {
-            fs::write(dir.path().join(name), text).expect("room");
+            fs::write(dir.path().join(name), text).expect("a written file");
         }
         Self(dir)
     }
@@ -129,11 +129,11 @@ fn source_is_files_or_the_environment() {
 
     let home = Bed::new(&[]);
     let folder = home.0.path().join("openstack");
-    fs::create_dir(&folder).expect("room");
+    fs::create_dir(&folder).expect("a created folder");
     let home = ("XDG_CONFIG_HOME", home.0.path().to_str().expect("text"));
     let fault = found(Some("prod"), &[home]).expect_err("no file exists");
     assert!(fault.contains("/openstack/clouds.yaml") && fault.contains("--clouds-file"), "{fault}");
-    fs::write(folder.join("clouds.yaml"), CLOUDS).expect("room");
+    fs::write(folder.join("clouds.yaml"), CLOUDS).expect("a written file");
     assert!(
         matches!(found(Some("prod"), &[home]), Ok(Source::Files(files)) if files.clouds == folder.join("clouds.yaml"))
     );

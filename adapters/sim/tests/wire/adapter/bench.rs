@@ -41,7 +41,7 @@ pub(crate) const HORIZON: Duration = Duration::from_secs(2);
 /// Flags for free ports and this configuration file.
 pub(crate) fn options(config: &str) -> (NamedTempFile, Options) {
     let mut file = NamedTempFile::new().expect("a file");
-    writeln!(file, "{config}").expect("room");
+    writeln!(file, "{config}").expect("a written file");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options {
         grpc_address: any.into(),

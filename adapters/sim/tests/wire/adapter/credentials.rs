@@ -75,7 +75,7 @@ async fn the_token_is_in_no_answer_no_metric_and_no_log_line() {
     let mut serving = JoinSet::new();
     let (url, _cloud) = indiscreet_cloud(&mut serving).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(file.path(), CANARY).expect("room");
+    fs::write(file.path(), CANARY).expect("a written file");
     let path = file.path().to_str().expect("a plain path");
     let flags = ["--endpoint", &url, "--log-level", "trace", "--token-file", path];
     let adapter = Program::start(PROGRAM, flags).await;

@@ -32,7 +32,7 @@ async fn unusable_file_exits_with_2_and_names_the_flag() {
     let empty = tempfile::NamedTempFile::new().expect("a file");
     let empty = empty.path().to_str().expect("a plain path");
     let mut odd = tempfile::NamedTempFile::new().expect("a file");
-    writeln!(odd, "s3\u{7}cret").expect("room");
+    writeln!(odd, "s3\u{7}cret").expect("a written file");
     let odd = odd.path().to_str().expect("a plain path");
     for (flag, path, named) in [
         ("--token-file", "/nowhere/token", "/nowhere/token"),
@@ -49,7 +49,7 @@ async fn unusable_file_exits_with_2_and_names_the_flag() {
 #[tokio::test]
 async fn without_endpoint_it_starts_its_own_cloud() {
     let mut token = tempfile::NamedTempFile::new().expect("a file");
-    writeln!(token, "s3cret").expect("room");
+    writeln!(token, "s3cret").expect("a written file");
     let token = token.path().to_str().expect("a plain path");
     let mut adapter = Program::start(PROGRAM, ["--token-file", token]).await;
     adapter.ready(CLUSTER).await;

@@ -36,7 +36,7 @@ impl Guarded {
     pub(crate) async fn before(cloud: &str, more: &[&str]) -> Self {
         let key = TokenKey::elliptic("a");
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), jwks(&[&key])).expect("room");
+        std::fs::write(file.path(), jwks(&[&key])).expect("a written file");
         let path = file.path().to_str().expect("a plain path");
         let flags = [
             "--authentication=service-account",

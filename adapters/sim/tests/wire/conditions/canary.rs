@@ -157,7 +157,7 @@ async fn no_secret_is_disclosed() {
     echo.status.store(200, Ordering::Relaxed);
     let url = echo.serve(&mut serving).await;
     let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), format!("{CANARY}\n")).expect("room");
+    std::fs::write(file.path(), format!("{CANARY}\n")).expect("a written file");
     let path = file.path().to_str().expect("a plain path");
     let guarded = Guarded::before(&url, &["--token-file", path, "--log-level", "trace"]).await;
     guarded.ready().await;
@@ -238,8 +238,8 @@ async fn tokens_for_the_api_server_are_not_disclosed() {
         "{{apiVersion: v1, kind: Config, clusters: [{{name: c, cluster: {{server: \"{api}\"}}}}], users: [{{name: u, user: {{token: \
          {OWN}}}}}], contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}"
     );
-    std::fs::write(&kubeconfig, text).expect("room");
-    std::fs::write(&peer, PEER).expect("room");
+    std::fs::write(&kubeconfig, text).expect("a written file");
+    std::fs::write(&peer, PEER).expect("a written file");
     let flags = [
         "--authentication=token-review",
         "--cluster-id=c-1",

@@ -17,7 +17,7 @@ impl Program {
     /// Starts the program, and returns when its ports are open. `config`: the content of its configuration file.
     pub(crate) async fn start(cloud: &str, config: &str, flags: &[&str]) -> Self {
         let mut file = NamedTempFile::new().expect("a file");
-        writeln!(file, "{config}").expect("room");
+        writeln!(file, "{config}").expect("a written file");
         let path = file.path().to_str().expect("a plain path");
         let own = ["--endpoint", cloud, "--consistency-horizon-ms", "50", "--config", path];
         let process = Process::start(PROGRAM, [&own[..], flags].concat()).await;

@@ -36,7 +36,7 @@ pub(crate) async fn standby() -> Status {
          contexts: [{{name: x, context: {{cluster: c, user: u}}}}], current-context: x}}",
         unused_port()
     );
-    std::io::Write::write_all(&mut kubeconfig, text.as_bytes()).expect("room");
+    std::io::Write::write_all(&mut kubeconfig, text.as_bytes()).expect("a written file");
     let path = kubeconfig.path().to_str().expect("a plain path");
     let flags =
         ["--replicas", "active-standby", "--advertise-address", "127.0.0.1:1", "--lease-namespace", "n"];

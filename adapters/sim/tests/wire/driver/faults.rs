@@ -109,7 +109,7 @@ async fn busy_broken_and_full_clouds_are_distinguished() {
     assert_eq!((full.fault, full.code.as_deref()), (Fault::Quota, Some("quota_exceeded")));
 
     bench.cloud.settings(json!({ "quotas": null, "provisioning": { "create_ms": 60_000 } })).await;
-    bench.driver.execute(&bench.session, &steps[0]).await.expect("room");
+    bench.driver.execute(&bench.session, &steps[0]).await.expect("the quota is lifted");
     let record = bench.balancers().await.remove(0);
     let steps = bench.driver.plan(&wanted, &Fence::default(), Some(&record)).expect("possible");
     let busy = bench.driver.execute(&bench.session, &steps[0]).await.expect_err("pending");

@@ -70,7 +70,7 @@ impl ApiServer {
             "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u", "namespace": "kube-system" } }],
             "current-context": "x",
         });
-        write!(kubeconfig, "{config}").expect("room");
+        write!(kubeconfig, "{config}").expect("a written file");
         Way { kubeconfig, cut, _serving: serving }
     }
 }

@@ -42,7 +42,7 @@ impl Replica {
             "limits: {{safety: 1.0, buckets: {{compute: {{rate: {RATE}, burst: {BURST}}}, network: {others}, \
              loadbalancer: {others}, identity: {others}}}}}"
         )
-        .expect("room");
+        .expect("a written file");
         let [kubeconfig, file] =
             [&way.kubeconfig, &config].map(|file| file.path().to_str().expect("a plain path"));
         let cloud = ["--endpoint", cloud, "--replicas", "active-standby"];

@@ -30,7 +30,7 @@ impl Guarded {
         let key = TokenKey::elliptic("a");
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("jwks.json");
-        std::fs::write(&path, jwks(&[&key])).expect("room");
+        std::fs::write(&path, jwks(&[&key])).expect("a written file");
         let own = ["--authentication", "service-account", "--cluster-id", CLUSTER, "--token-issuer", ISSUER];
         let keys = ["--token-jwks", path.to_str().expect("plain")];
         let identities = [

@@ -72,7 +72,7 @@ async fn cloud(project: &str, clouds: &mut JoinSet<()>) -> String {
 }
 
 fn put(path: &Path, token: &str) {
-    std::fs::write(path, token).expect("room");
+    std::fs::write(path, token).expect("a written file");
 }
 
 /// Makes a live request.

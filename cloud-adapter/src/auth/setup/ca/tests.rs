@@ -48,14 +48,14 @@ impl Cluster {
             "clusters": [{ "name": "a", "cluster": { "server": format!("http://{address}") } }],
             "users": [{ "name": "a", "user": { "token": "own" } }],
         });
-        fs::write(dir.path().join("kubeconfig"), kubeconfig.to_string()).expect("room");
+        fs::write(dir.path().join("kubeconfig"), kubeconfig.to_string()).expect("a written file");
         Self { secret, dir, _serving: serving }
     }
 
     /// A replica with files of its own.
     fn replica(&self, name: &str) -> CaSecret {
         let dir = self.dir.path().join(name);
-        fs::create_dir_all(&dir).expect("room");
+        fs::create_dir_all(&dir).expect("a created folder");
         let api = ApiServer::new(Some(self.dir.path().join("kubeconfig")));
         let secret = "a/ca".parse().expect("a name");
         CaSecret::new(api, secret, dir.join("ca.crt"), dir.join("ca.key"))

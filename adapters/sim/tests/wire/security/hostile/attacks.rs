@@ -121,7 +121,7 @@ pub(super) async fn deaf_watchers(target: &Target, count: usize) -> Vec<(Connect
         let mut connection = Connection::open(target, &deaf()).await;
         let mut watches = Vec::new();
         for _ in 0..left.min(100) {
-            watches.push(deaf_watcher(&mut connection).await.expect("room"));
+            watches.push(deaf_watcher(&mut connection).await.expect("the watch is accepted"));
         }
         left -= watches.len();
         kept.push((connection, watches));
