@@ -46,7 +46,7 @@ fn kubeconfig_of(server: &str) -> String {
 
 #[test]
 fn wrong_usage_exits_with_2_and_names_the_fix() {
-    for (args, told) in [
+    for (args, expected) in [
         (&[][..], "Usage: cloudctl"),
         (&["statsu"], "'status'"),
         (&["explain", "service"], "[NAMESPACE/]NAME"),
@@ -70,7 +70,7 @@ fn wrong_usage_exits_with_2_and_names_the_fix() {
     ] {
         let (code, out, err) = said(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
-        assert!(err.contains(told), "{args:?}: {err}");
+        assert!(err.contains(expected), "{args:?}: {err}");
     }
 }
 
@@ -79,7 +79,7 @@ fn missing_kubeconfig_files_are_skipped() {
     let home = tempfile::tempdir().expect("a directory");
     let there = home.path().join("config");
     std::fs::write(&there, kubeconfig_of(NOBODY)).expect("written");
-    for (list, told) in [
+    for (list, expected) in [
         (format!("/nowhere/config:{}", there.display()), "it has: here, there"),
         (format!("{}:/nowhere/config", there.display()), "it has: here, there"),
     ] {
@@ -87,7 +87,7 @@ fn missing_kubeconfig_files_are_skipped() {
         command.args(["status", "--context", "elsewhere"]).env_clear().env("KUBECONFIG", &list);
         let output = command.output().expect("the program runs");
         let err = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && err.contains(told), "{list}: {err}");
+        assert!(output.status.code() == Some(2) && err.contains(expected), "{list}: {err}");
     }
 }
 
@@ -117,8 +117,9 @@ fn secrets_of_a_broken_kubeconfig_are_not_printed() {
             let output = command.output().expect("the program runs");
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said);
-            let told = said.contains(&format!("{broken}: is not a valid kubeconfig: see {place}, column"));
-            assert!(told && !said.contains("hunter2"), "{args:?}, KUBECONFIG={kubeconfig}: {said}");
+            let reported =
+                said.contains(&format!("{broken}: is not a valid kubeconfig: see {place}, column"));
+            assert!(reported && !said.contains("hunter2"), "{args:?}, KUBECONFIG={kubeconfig}: {said}");
         }
     }
 }
@@ -162,14 +163,14 @@ fn a_kubeconfig_without_contexts_is_reported() {
     let home = tempfile::tempdir().expect("a directory");
     let file = home.path().join("config");
     let both = kubeconfig_of(NOBODY).replace("current-context: here", "current-context: ''");
-    for (text, told) in [
+    for (text, expected) in [
         ("", "the kubeconfig has no contexts, so it names no API server: choose another file"),
         (both.as_str(), "no current context: choose one with --context; it has: here, there"),
     ] {
         std::fs::write(&file, text).expect("written");
         let output = run(home.path(), &["status", "--kubeconfig", &file.display().to_string()]);
         let out = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.code() == Some(1) && out.contains(told), "{told}: {out}");
+        assert!(output.status.code() == Some(1) && out.contains(expected), "{expected}: {out}");
     }
 }
 

@@ -330,7 +330,7 @@ impl Explain {
 
     pub(crate) fn is_of(&self, identity: Identity) {
         // The process sets this only once.
-        let _told = self.0.identity.set(identity);
+        let _set = self.0.identity.set(identity);
     }
 
     /// The status of the controller.

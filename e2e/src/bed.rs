@@ -319,7 +319,7 @@ impl<Cloud> Bed<Cloud> {
     }
 
     /// Waits until an object has an Event with this reason, and returns the message of the last such Event.
-    pub async fn told(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
+    pub async fn wait_for_event(&self, kind: &str, name: &str, reason: &str) -> anyhow::Result<String> {
         eventually(&format!("{kind} {name} has an Event {reason}"), self.within, || async {
             let events = self.events(kind, name).await?;
             let event = events.iter().rfind(|event| event.reason.as_deref() == Some(reason));

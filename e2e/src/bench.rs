@@ -142,13 +142,13 @@ async fn prepare(
 ) -> anyhow::Result<()> {
     let own = scenario == Scenario::Replicas;
     if own && let Some(stage) = slot.take() {
-        progress.told("stopping the shared cluster", stage.close()).await?;
+        progress.step("stopping the shared cluster", stage.close()).await?;
     }
     if slot.is_none() {
         let started = if own {
-            progress.told("starting a cluster with replicas", replicas::start(tools, size, progress)).await?
+            progress.step("starting a cluster with replicas", replicas::start(tools, size, progress)).await?
         } else {
-            progress.told("starting the cluster", Stage::start(tools, (size, who), progress)).await?
+            progress.step("starting the cluster", Stage::start(tools, (size, who), progress)).await?
         };
         *slot = Some(started);
     }

@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_closed_gate_admits_no_visit_and_waits_for_clones() {
-        let (_told, leadership) = watch::channel(leads(7, 7));
+        let (_sender, leadership) = watch::channel(leads(7, 7));
         let (_beats, beats) = watch::channel(Instant::now());
         let gate = Gate::default();
         let seat = Seat::behind(gate.clone(), "shard", leadership, beats);

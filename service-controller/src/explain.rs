@@ -31,16 +31,16 @@ impl ObjectKey for ServiceId {
     }
 }
 
-/// What a Service waits for after an error. `told`: an Event with this text is emitted, too.
-pub(crate) fn failing(error: &Error, told: bool) -> Waits {
+/// What a Service waits for after an error. `reported`: an Event with this text is emitted, too.
+pub(crate) fn failing(error: &Error, reported: bool) -> Waits {
     let reason = error.reason().map(|reason| reason.word());
-    Waits { reason, topic: error.name(), ..waiting(&error.fact(), told) }
+    Waits { reason, topic: error.name(), ..waiting(&error.fact(), reported) }
 }
 
 /// What a Service waits for, explained with the Event text of `fact`.
-pub(crate) fn waiting(fact: &Fact, told: bool) -> Waits {
+pub(crate) fn waiting(fact: &Fact, reported: bool) -> Waits {
     let text = notice(fact).note;
-    Waits { topic: text.clone(), text, reason: None, reported: told }
+    Waits { topic: text.clone(), text, reason: None, reported }
 }
 
 /// Records the state that an answer of the adapter describes.

@@ -60,11 +60,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => error.exit(),
     };
     let files: Vec<_> = args.kubeconfig.iter().filter(|file| !file.as_os_str().is_empty()).cloned().collect();
-    start::run_once(&files, |client| async move { test(&client, &args, told_to_end()?).await })
+    start::run_once(&files, |client| async move { test(&client, &args, termination_signal()?).await })
 }
 
 /// Returns a future that ends with SIGTERM or SIGINT.
-fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     Ok(async move {
@@ -75,12 +75,12 @@ fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn test(client: &Client, args: &Args, told_to_end: impl Future<Output = ()>) -> anyhow::Result<()> {
+async fn test(client: &Client, args: &Args, terminated: impl Future<Output = ()>) -> anyhow::Result<()> {
     let services: Api<Service> = Api::namespaced(client.clone(), &args.namespace);
     let name = &args.name;
     tokio::select! {
         proved = prove(client, &services, args) => proved,
-        () = told_to_end => match within(services.delete(name, &DeleteParams::default())).await {
+        () = terminated => match within(services.delete(name, &DeleteParams::default())).await {
             Err(error) if !error.is_not_found() => bail!("terminated by a signal; the Service {name} \
                                                           was not deleted: {error}"),
             _ => bail!("terminated by a signal; the Service {name} was deleted"),
@@ -241,11 +241,11 @@ mod tests {
     async fn self_test_deletes_its_service_on_signal() {
         let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
         let there = || kube.get::<Service>(&name).is_some();
-        let told = async {
+        let terminated = async {
             sleep(LOOK_EACH * 4).await;
             assert!(there(), "it waits for its address");
         };
-        let ended = test(&kube.client(), &args(), told).await.unwrap_err().to_string();
+        let ended = test(&kube.client(), &args(), terminated).await.unwrap_err().to_string();
         assert!(ended.starts_with("terminated by a signal") && ended.ends_with("was deleted"), "{ended}");
         assert!(!there());
     }

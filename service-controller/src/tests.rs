@@ -199,7 +199,9 @@ async fn load_balancer_is_shared_by_id_with_capability() {
     let (id, adopt) = (format!("lb.{DOMAIN}/id"), format!("lb.{DOMAIN}/adopt"));
     world.service(service("web").port(80).annotation(&adopt, "shared"));
     let unsaid = "annotation lb.cloudadapter.dev/adopt: needs the load balancer to share: set lb.cloudadapter.dev/id to its ID";
-    world.eventually("told", |world| world.events().iter().any(|event| event.contains(unsaid))).await;
+    world
+        .eventually("an Event is emitted", |world| world.events().iter().any(|event| event.contains(unsaid)))
+        .await;
     world.change("web", |service| {
         service.metadata.annotations.get_or_insert_default().insert(id.clone(), "lb-7".to_owned());
     });

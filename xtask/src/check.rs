@@ -97,7 +97,7 @@ const CHECKS: [Check; 22] = [
     },
     Check {
         name: "reasons",
-        how: How::Function(reasons::are_told),
+        how: How::Function(reasons::are_explained),
         repair: "fix the tables of docs/troubleshoot.md",
     },
     Check {

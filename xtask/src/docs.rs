@@ -93,7 +93,7 @@ mod tests {
     fn occupied_port_is_reported_with_a_hint() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let told = free(port).unwrap_err().to_string();
-        assert!(told.contains(&port.to_string()) && told.contains("--serve PORT"), "{told}");
+        let message = free(port).unwrap_err().to_string();
+        assert!(message.contains(&port.to_string()) && message.contains("--serve PORT"), "{message}");
     }
 }

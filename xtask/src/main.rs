@@ -136,8 +136,8 @@ mod tests {
         }
         let help = said(&["demo", "--help"]);
         assert_eq!(help.exit_code(), 0);
-        let told =
+        let expected =
             ["running until Ctrl-C", "--nodes <N>", "Usage: cargo xtask demo", "130  interrupted before"];
-        assert!(told.iter().all(|words| help.to_string().contains(words)), "{help}");
+        assert!(expected.iter().all(|words| help.to_string().contains(words)), "{help}");
     }
 }

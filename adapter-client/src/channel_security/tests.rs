@@ -67,8 +67,8 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
             "--adapter-server-name a b: use a DNS name or an IP address",
         ),
     ] {
-        let told = faults(target, &security);
-        assert!(told.iter().any(|fault| fault.contains(words)), "{target}: {told:?}, not: {words}");
+        let found = faults(target, &security);
+        assert!(found.iter().any(|fault| fault.contains(words)), "{target}: {found:?}, not: {words}");
     }
 }
 
@@ -93,8 +93,8 @@ fn files_with_wrong_contents_are_refused() {
         (ChannelSecurity { token: path("c", " \n"), ..none() }, "is empty"),
         (ChannelSecurity { token: path("d", "two words"), ..none() }, "contains no token"),
     ] {
-        let told = faults("https://a:1", &security);
-        assert!(told.iter().any(|fault| fault.contains(words)), "{told:?}, not: {words}");
+        let found = faults("https://a:1", &security);
+        assert!(found.iter().any(|fault| fault.contains(words)), "{found:?}, not: {words}");
     }
 }
 
@@ -105,12 +105,12 @@ async fn a_token_is_read_again_and_does_not_print() {
     std::fs::write(&path, "canary-1\n").expect("a file");
     let token = Token::load(&path, "--adapter-token-file").expect("a good token");
     assert_eq!(token.header().await, "Bearer canary-1");
-    for (content, told) in
+    for (content, expected) in
         [("canary-2", "Bearer canary-2"), ("", "Bearer canary-2"), ("canary-3", "Bearer canary-3")]
     {
         std::fs::write(&path, content).expect("a file");
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
-        assert_eq!(token.header().await, told);
+        assert_eq!(token.header().await, expected);
     }
     let printed = format!("{token:?} {:?}", token.header().await);
     assert!(!printed.contains("canary"), "{printed}");

@@ -20,13 +20,13 @@ impl Relay {
     pub(crate) async fn start(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (silent, told) = watch::channel(false);
+        let (silent, silenced) = watch::channel(false);
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
             let mut passing = JoinSet::new();
             loop {
                 let (client, _from) = listener.accept().await.unwrap();
-                passing.spawn(pass(client, to, told.clone()));
+                passing.spawn(pass(client, to, silenced.clone()));
             }
         });
         Self { address, silent, _accepting: accepting }

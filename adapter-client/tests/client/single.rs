@@ -78,11 +78,11 @@ async fn the_server_proves_its_name() {
         (&bad, named("cloud-adapter"), Err("UnknownIssuer")),
     ] {
         let security = ChannelSecurity { ca: Some(ca.clone()), server_name, ..ChannelSecurity::default() };
-        let told = ask(&open(&endpoint, &security)).await.map_err(|error| format!("{error:?}"));
-        match (told, answer) {
+        let result = ask(&open(&endpoint, &security)).await.map_err(|error| format!("{error:?}"));
+        match (result, answer) {
             (Ok(name), Ok(expected)) => assert_eq!(name, expected),
             (Err(error), Err(words)) => assert!(error.contains(words), "{error}"),
-            (told, _) => panic!("{security:?}: {told:?}"),
+            (result, _) => panic!("{security:?}: {result:?}"),
         }
     }
 }

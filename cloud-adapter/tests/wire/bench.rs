@@ -100,7 +100,7 @@ impl Bench {
         serving.spawn(port.serve(terms, Guard::new(WhoCalls, gate), stop.clone()));
         if let Some(tls) = tls {
             // This task is aborted when the set is dropped.
-            serving.spawn(tls.run(Duration::from_millis(20), |_why, _told| ()));
+            serving.spawn(tls.run(Duration::from_millis(20), |_occasion, _result| ()));
         }
         Self { address, stop, registry, serving }
     }

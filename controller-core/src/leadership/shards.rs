@@ -62,7 +62,7 @@ impl Shards {
     /// Sets the token that makes this process release its shards.
     pub(crate) fn ends_by(&self, stop: &CancellationToken) {
         // The process sets this only once.
-        let _told = self.0.stop.set(stop.clone());
+        let _set = self.0.stop.set(stop.clone());
     }
 
     /// Returns the number of shards of all replicas together.

@@ -202,14 +202,14 @@ async fn each_reconcile_is_a_trace_with_cause_and_wait() {
     bench.seen(1).await;
     bench.stop.cancel();
     bench.tasks.join_all().await;
-    let told = recorder.ended().into_iter().map(|span| {
+    let spans = recorder.ended().into_iter().map(|span| {
         assert_eq!(span.name, "reconcile test");
         ["trigger", "attempt", "outcome", "queued_seconds"]
             .map(|name| attribute(&span, &format!("reconcile.{name}")))
             .join(" ")
     });
-    let told: Vec<_> = told.collect();
-    assert_eq!(told, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
+    let spans: Vec<_> = spans.collect();
+    assert_eq!(spans, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
 
 /// A thousand keys that were added together do not delay a key that is added individually, and are not starved by such keys.

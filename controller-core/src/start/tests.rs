@@ -87,10 +87,10 @@ impl World {
     }
 
     async fn until(&self, deed: &str) {
-        let told = tokio::time::timeout(Duration::from_mins(5), async {
+        let done = tokio::time::timeout(Duration::from_mins(5), async {
             eventually(deed, || self.deeds().iter().any(|it| it == deed)).await;
         });
-        assert!(told.await.is_ok(), "{deed}: {:?}, {:#?}", self.deeds(), self.kube.writes());
+        assert!(done.await.is_ok(), "{deed}: {:?}, {:#?}", self.deeds(), self.kube.writes());
     }
 
     fn lease(&self) -> Lease {
@@ -318,9 +318,9 @@ async fn another_project_is_not_changed_before_confirmation() {
         assert!(why.contains(part), "{why}");
     }
     tokio::time::sleep(Duration::from_mins(10)).await;
-    let told =
+    let moves =
         world.kube.event_objects().into_iter().filter(|event| event.reason.as_deref() == Some("CloudMoved"));
-    assert_eq!(told.count(), 2, "once per process");
+    assert_eq!(moves.count(), 2, "once per process");
 
     let name = ObjectName::namespaced("kube-system", "cloud-node-controller");
     world.kube.change::<Lease>(&name, |lease| lease.metadata.annotations = None);
@@ -343,6 +343,6 @@ async fn without_an_election_a_move_is_noticed_until_a_restart() {
     adapter.get_info().await.expect("the adapter answers");
     let why = health.readiness().expect_err("moved");
     assert!(why.contains("restart this controller"), "{why}");
-    let told = || !world.kube.event_objects().is_empty();
-    eventually("an Event is emitted", told).await;
+    let reported = || !world.kube.event_objects().is_empty();
+    eventually("an Event is emitted", reported).await;
 }

@@ -77,8 +77,8 @@ impl Seats {
         let until = Instant::now() + lasts;
         let next = self.0.epochs.fetch_add(u64::from(in_new_term), Ordering::Relaxed) + 1;
         let Some(teller) = self.0.tellers.get(shard) else { return };
-        teller.send_modify(|told| {
-            if let Leadership::Leader { valid_until, epoch, .. } = told {
+        teller.send_modify(|leadership| {
+            if let Leadership::Leader { valid_until, epoch, .. } = leadership {
                 *valid_until = until;
                 *epoch = if in_new_term { next } else { *epoch };
             }

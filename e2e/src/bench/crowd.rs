@@ -15,10 +15,10 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.services / SHARE).max(1);
     let names: Vec<_> = (0..n).map(|number| format!("crowd-{number:04}")).collect();
     let before = stage.reading().await?;
-    let waits = Waits::of(stage.progress.told("creating Services at once", stage.create(&names)).await?);
+    let waits = Waits::of(stage.progress.step("creating Services at once", stage.create(&names)).await?);
     let spent = stage.spent(&before).await?;
     let removed = stage.reading().await?;
-    stage.progress.told("deleting these Services", stage.delete(&names)).await?;
+    stage.progress.step("deleting these Services", stage.delete(&names)).await?;
     let removal = stage.calls_since(&removed).await?;
     stage.quiet().await?;
     Ok(Row {

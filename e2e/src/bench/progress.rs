@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Prints the step, and repeats the line while the step lasts.
-    pub(super) async fn told<T>(self, what: &str, work: impl Future<Output = T>) -> T {
+    pub(super) async fn step<T>(self, what: &str, work: impl Future<Output = T>) -> T {
         self.say(what);
         let began = Instant::now();
         let mut due = interval_at(began + LINE_EVERY, LINE_EVERY);
@@ -43,6 +43,6 @@ impl Progress {
 
     /// Waits for this duration.
     pub(super) async fn wait(self, what: &str, time: Duration) {
-        self.told(&format!("{what}, {} s", time.as_secs()), sleep(time)).await;
+        self.step(&format!("{what}, {} s", time.as_secs()), sleep(time)).await;
     }
 }

@@ -98,12 +98,12 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
     stage.settled().await?;
     let (before, cores) = (stage.reading().await?, Cores::now());
     let what = format!("{n} Services, {}, {}", judge::number(replicas), rate.words());
-    let waits = Waits::of(stage.progress.told(&what, stage.create(&names)).await?);
+    let waits = Waits::of(stage.progress.step(&what, stage.create(&names)).await?);
     let busy = Cores::now().busy_since(cores);
     let spent = stage.spent(&before).await?;
     stage.quiet().await?;
     let writes = stage.calls_since(&before).await?.writes;
-    stage.progress.told("deleting these Services", stage.delete(&names)).await?;
+    stage.progress.step("deleting these Services", stage.delete(&names)).await?;
     stage.quiet().await?;
     let step = Interval {
         replicas,
@@ -124,10 +124,10 @@ async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Res
     let names: Vec<_> = numbers.clone().map(fleet::node_name).collect();
     let what = format!("{n} nodes join, {}, {}", judge::number(replicas), rate.words());
     let progress = stage.progress;
-    let waits = Waits::of(progress.told(&what, stage.join(numbers, 0)).await?);
+    let waits = Waits::of(progress.step(&what, stage.join(numbers, 0)).await?);
     let within = stage.time_limit(n);
     let routed = stage.seen.all("all nodes have routes", &names, Mark::Routed, within);
-    progress.told("creating their routes", routed).await?;
+    progress.step("creating their routes", routed).await?;
     stage.quiet().await?;
     Ok(waits)
 }
@@ -155,7 +155,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
     let all = [first, second].concat();
     let within = stage.time_limit(all.len()) + seconds(60);
     let done = stage.seen.all("all Services have load balancers", &all, Mark::Address, within);
-    let done = stage.progress.told("the other replicas serve all Services", done).await?;
+    let done = stage.progress.step("the other replicas serve all Services", done).await?;
     let late: Vec<Duration> =
         done.values().filter(|it| **it > at).map(|it| it.saturating_duration_since(at)).collect();
     let (under_way, served) = (late.len().saturating_sub(stage.size.services), Waits::of(late));
@@ -173,7 +173,7 @@ async fn kill(stage: &mut Stage) -> anyhow::Result<(Killed, Waits, Lost)> {
         writes: calls.writes,
         left_over: state.load_balancers.len().saturating_sub(wanted),
     };
-    stage.progress.told("deleting these Services", stage.delete(&all)).await?;
+    stage.progress.step("deleting these Services", stage.delete(&all)).await?;
     stage.quiet().await?;
     stage.check_members().await.context("writes after the kill")?;
     Ok((killed, served, Lost { shards, under_way }))

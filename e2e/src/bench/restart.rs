@@ -29,14 +29,14 @@ pub(super) async fn controllers(stage: &mut Stage) -> anyhow::Result<Row> {
         again.push((name, once(stage, name).await?));
     }
     let spent = stage.spent(&before).await?;
-    let told = |&(name, seconds): &(&str, f64)| {
+    let row = |&(name, seconds): &(&str, f64)| {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         (format!("{name} reconciled everything again"), Waits::of(vec![time]))
     };
     Ok(Row {
         title: "each controller restarted at full size".to_owned(),
         targets: judge(&spent, &again),
-        waits: again.iter().map(told).collect(),
+        waits: again.iter().map(row).collect(),
         notes: vec![
             "A controller works again when it is ready and its queue is empty. The adapter's own \
             listings continue and are not counted."

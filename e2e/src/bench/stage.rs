@@ -301,23 +301,23 @@ impl Stage {
         if more > 0 {
             let numbers = self.boot(more).await?;
             let members = self.size.members;
-            progress.told(&format!("{more} nodes join"), self.join(numbers, members)).await?;
+            progress.step(&format!("{more} nodes join"), self.join(numbers, members)).await?;
         }
         if more > 0 {
             let names = self.node_names();
             let within = self.time_limit(names.len());
             let routed = self.seen.all("all nodes have routes", &names, Mark::Routed, within);
-            progress.told("creating their routes", routed).await?;
+            progress.step("creating their routes", routed).await?;
         }
         let made = self.services.len();
         let new: Vec<_> = (made..services).map(|number| format!("svc-{number:05}")).collect();
         if !new.is_empty() {
             let what = format!("creating {} Services", new.len());
-            progress.told(&what, self.create(&new)).await?;
+            progress.step(&what, self.create(&new)).await?;
             self.services.extend(new);
         }
         self.quiet().await?;
-        progress.told("waiting for the last Events", self.settled()).await
+        progress.step("waiting for the last Events", self.settled()).await
     }
 
     /// Waits until the measured processes have written nothing for [`SETTLED_AFTER`].

@@ -41,7 +41,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         failed = users => return Err(failed),
     };
     stage.cluster.cloud.configure(&json!({ "rate_limits": null })).await?;
-    stage.progress.told("finishing the remaining work", stage.quiet()).await?;
+    stage.progress.step("finishing the remaining work", stage.quiet()).await?;
     Ok(Row {
         title: format!("the vendor allows {allowed} of {RATE} configured calls/s"),
         targets: judge(&spent.vendor, spent.seconds, allowed),

@@ -127,7 +127,7 @@ async fn lacks_its_image_for_a_minute(bed: &Bed) -> anyhow::Result<()> {
     let events: Api<Event> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let of_adapter = ListParams::default().labels("app.kubernetes.io/component=cloud-adapter");
     let (pods, events, of_adapter) = (&pods, &events, &of_adapter);
-    let told = eventually("the image has been missing for a minute", WITHIN, || async move {
+    let reported_for = eventually("the image has been missing for a minute", WITHIN, || async move {
         let pod = pods.list(of_adapter).await?.items.into_iter().next().context("no pod")?;
         let began =
             pod.status.and_then(|status| status.start_time).context("no kubelet has started the pod")?;
@@ -136,12 +136,12 @@ async fn lacks_its_image_for_a_minute(bed: &Bed) -> anyhow::Result<()> {
         let fails =
             |event: &&Event| ["Failed", "BackOff"].iter().any(|it| event.reason.as_deref() == Some(*it));
         let last = all.iter().filter(fails).filter_map(|event| Some(event.last_timestamp.as_ref()?.0)).max();
-        let told = last.context("no Event about the image")?.duration_since(began.0);
-        ensure!(told.as_secs() >= 60, "reported for {told}");
+        let reported_for = last.context("no Event about the image")?.duration_since(began.0);
+        ensure!(reported_for.as_secs() >= 60, "reported for {reported_for}");
         let count = |event: &Event| event.count.unwrap_or(1);
-        Ok(format!("{told}, {} times", all.iter().filter(fails).map(count).sum::<i32>()))
+        Ok(format!("{reported_for}, {} times", all.iter().filter(fails).map(count).sum::<i32>()))
     })
     .await?;
-    bed.step(&format!("the kubelet has reported the missing image for {told}"));
+    bed.step(&format!("the kubelet has reported the missing image for {reported_for}"));
     Ok(())
 }

@@ -45,7 +45,7 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
                 for controller in CONTROLLERS {
                     set_clock(id(1, controller)?, offset)?;
                 }
-                told_at(bed, offset).await
+                wait_for_event_with_offset(bed, offset).await
             };
             users.work_while(bed, if offset.is_negative() { "back" } else { "ahead" }, jump).await?;
         }
@@ -81,7 +81,7 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
 
 /// Waits for an Event with a timestamp that is this far from the real time: the clock has jumped. Users create Services, so there are
 /// Events.
-async fn told_at(bed: &Bed, offset: SignedDuration) -> anyhow::Result<()> {
+async fn wait_for_event_with_offset(bed: &Bed, offset: SignedDuration) -> anyhow::Result<()> {
     let events: Api<Event> = Api::default_namespaced(bed.client.clone());
     let ensured = ListParams::default().fields("reason=EnsuredLoadBalancer");
     eventually(&format!("an Event is {offset:#} off"), WITHIN, || async {

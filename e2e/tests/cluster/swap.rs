@@ -54,12 +54,14 @@ fn another_cloud_endpoint_changes_nothing_until_confirmed() {
         upgrade(bed, &json!({ "adapter": { "sim": { "endpoint": other.url() } } })).await?;
         refused(bed, "project other", "project demo").await?;
         service("more").port(80).create(&bed.client).await?;
-        told(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project other")).await?;
+        wait_for_event(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project other"))
+            .await?;
         let services: Api<Service> = Api::default_namespaced(bed.client.clone());
         services.delete("leaves", &DeleteParams::default()).await?;
-        told(bed, "Service", "leaves", "DeletingLoadBalancer", |_| true).await?;
-        told(bed, "Service", "leaves", "SyncLoadBalancerFailed", |it| it.contains("project other")).await?;
-        looked_again(&other).await?;
+        wait_for_event(bed, "Service", "leaves", "DeletingLoadBalancer", |_| true).await?;
+        wait_for_event(bed, "Service", "leaves", "SyncLoadBalancerFailed", |it| it.contains("project other"))
+            .await?;
+        wait_for_listings(&other).await?;
         before.is_still_so(bed).await?;
         ensure!(services.get_opt("leaves").await?.is_some(), "its load balancer would be left behind");
         ensure!(no_writes(&other).await? && no_writes(&bed.cloud).await?);
@@ -87,16 +89,17 @@ fn another_adapter_serves_once_the_move_is_confirmed() {
         upgrade(bed, &external).await?;
         refused(bed, "project memory region desk", "project demo").await?;
         service("more").port(80).create(&bed.client).await?;
-        told(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project memory")).await?;
+        wait_for_event(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project memory"))
+            .await?;
         before.is_still_so(bed).await?;
 
         meant(bed, "project memory").await?;
         bed.address("more").await?;
         all_three_are_there(bed).await?;
         node("late").provider_id("sim://sim-1/i-0009").register(&bed.client).await?;
-        told(bed, "Node", "late", "InstanceForeign", |_| true).await?;
+        wait_for_event(bed, "Node", "late", "InstanceForeign", |_| true).await?;
         delete_node(&bed.client, "late").await?;
-        told(bed, "Node", "node-1", "InstanceOfAnotherCloud", |_| true).await?;
+        wait_for_event(bed, "Node", "node-1", "InstanceOfAnotherCloud", |_| true).await?;
         python.ensure_running()?;
         before.nodes_are_still_so(bed).await?;
         ensure!(no_writes(&bed.cloud).await?, "the objects in the first cloud are unchanged");
@@ -232,7 +235,7 @@ async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
         let remedy = format!("{lease} cloudadapter.dev/scope-");
-        told(bed, "Lease", &lease, "CloudMoved", |note| {
+        wait_for_event(bed, "Lease", &lease, "CloudMoved", |note| {
             note.split_once(", but this controller").is_some_and(|(first, second)| {
                 first.contains(now) && second.contains(before) && second.contains(&remedy)
             })
@@ -270,7 +273,7 @@ fn lease(controller: &str) -> String {
 }
 
 /// Waits for an Event on an object whose text satisfies `says`.
-async fn told(
+async fn wait_for_event(
     bed: &Bed,
     kind: &str,
     name: &str,
@@ -289,7 +292,7 @@ async fn told(
 }
 
 /// Waits for three more listings of instances: a controller that trusted them would have acted.
-async fn looked_again(cloud: &Simcloud) -> anyhow::Result<()> {
+async fn wait_for_listings(cloud: &Simcloud) -> anyhow::Result<()> {
     let lists = async || anyhow::Ok(cloud.counts().await?.of(Operation::ListInstances));
     let before = lists().await?;
     eventually("the instances are listed three more times", WITHIN, || async {

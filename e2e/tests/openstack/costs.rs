@@ -19,7 +19,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
         Ok(proxy.since(mark))
     });
     let swept = count(&swept.await?);
-    told("two refreshes of 3 instances", &swept);
+    print_calls("two refreshes of 3 instances", &swept);
     let (servers, ports) = (of(&swept, "GET servers/detail"), of(&swept, "GET ports"));
     ensure!(servers.abs_diff(ports) <= 1 && of(&swept, "GET servers/*") == 0, "{swept:?}");
     one_that_is_not_ready_costs_nothing(bed).await?;
@@ -36,7 +36,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     bed.quiet("service-controller").await?;
     let calls = proxy.since(mark);
     let made = count(&calls);
-    told("two Services of three ports each", &made);
+    print_calls("two Services of three ports each", &made);
     let writes = count(&calls.writes());
     ensure!(writes == counted(&[("POST loadbalancers", 2), ("POST floatingips", 2)]), "{writes:?}");
     ensure!(
@@ -55,7 +55,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     bed.quiet("service-controller").await?;
     let calls = proxy.since(mark);
     let joined = count(&calls);
-    told("a node joins, with six pools", &joined);
+    print_calls("a node joins, with six pools", &joined);
     let writes = count(&calls.writes());
     ensure!(writes == counted(&[("PUT pools/*/members", 6)]), "{writes:?}");
     // A listing may meet a pool that is about to change or still changing, which is then read again.
@@ -74,7 +74,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
         bed.quiet(name).await?;
     }
     let calls = proxy.since(mark);
-    told("all controllers are restarted", &count(&calls));
+    print_calls("all controllers are restarted", &count(&calls));
     ensure!(calls.writes().is_empty(), "{}", calls.writes());
 
     let mark = proxy.mark();
@@ -90,7 +90,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     bed.all_quiet().await?;
     let calls = proxy.since(mark);
     let after = count(&calls);
-    told("the adapter is killed and started", &after);
+    print_calls("the adapter is killed and started", &after);
     ensure!(calls.writes().is_empty(), "{}", calls.writes());
     let single = |name: &&String| name.ends_with("/*") && !name.contains("routers");
     ensure!(!after.keys().any(|name| single(&name)), "objects are read one by one: {after:?}");
@@ -110,7 +110,7 @@ async fn one_that_is_not_ready_costs_nothing(bed: &mut Bed) -> anyhow::Result<()
     });
     let done = done.await?;
     let calls = count(&proxy.since(mark));
-    told(&format!("{done} refreshes of 3 instances, with one node that is not ready"), &calls);
+    print_calls(&format!("{done} refreshes of 3 instances, with one node that is not ready"), &calls);
     // One refresh may be in progress at either end.
     let most = (1..).take_while(|n| f64::from(*n) <= done).count() + 2;
     let pages = ["GET servers/detail", "GET ports"].map(|it| of(&calls, it));

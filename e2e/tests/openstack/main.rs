@@ -42,9 +42,9 @@ async fn the_demo_passes_on_openstack() {
         .args(["--cloud=openstack", "--once", "--json", "--nodes=2"])
         .output();
     let demo = demo.await.unwrap();
-    let (told, errors) = (String::from_utf8_lossy(&demo.stdout), String::from_utf8_lossy(&demo.stderr));
-    assert!(demo.status.success(), "{}: {told}\n{errors}", demo.status);
-    let lines: Vec<Value> = told.lines().map(|line| from_str(line).unwrap()).collect();
+    let (printed, errors) = (String::from_utf8_lossy(&demo.stdout), String::from_utf8_lossy(&demo.stderr));
+    assert!(demo.status.success(), "{}: {printed}\n{errors}", demo.status);
+    let lines: Vec<Value> = printed.lines().map(|line| from_str(line).unwrap()).collect();
     let summary = lines.iter().find(|line| line["event"] == "summary").unwrap();
     assert_eq!(summary["passed"], true);
     let cost = |step: &str| {
@@ -179,7 +179,7 @@ fn of(counts: &BTreeMap<String, u64>, operation: &str) -> u64 {
 }
 
 /// For readers of the output of a passed test.
-fn told(what: &str, counts: &BTreeMap<String, u64>) {
+fn print_calls(what: &str, counts: &BTreeMap<String, u64>) {
     let calls: Vec<_> = counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
     println!("{what}: {}", calls.join(", "));
 }

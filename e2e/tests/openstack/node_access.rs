@@ -25,7 +25,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     bed.address("web").await?;
     bed.quiet("service-controller").await?;
     let calls = count(&proxy.since(mark).writes());
-    told("the first Service, of two ports, with two nodes", &calls);
+    print_calls("the first Service, of two ports, with two nodes", &calls);
     let wanted = [
         ("POST loadbalancers", 1),
         ("POST floatingips", 1),
@@ -43,7 +43,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     bed.expose("shop", 80).await?;
     bed.quiet("service-controller").await?;
     let calls = count(&proxy.since(mark).writes());
-    told("a second Service", &calls);
+    print_calls("a second Service", &calls);
     let wanted = [("POST loadbalancers", 1), ("POST floatingips", 1), ("POST security-group-rules", 1)];
     ensure!(calls == counted(&wanted), "{calls:?}");
 
@@ -58,7 +58,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     .await?;
     bed.quiet("service-controller").await?;
     let calls = count(&proxy.since(mark).writes());
-    told("a node joins", &calls);
+    print_calls("a node joins", &calls);
     ensure!(calls == counted(&[("PUT pools/*/members", 3), ("PUT ports/*", 1)]), "{calls:?}");
 
     let mark = proxy.mark();
@@ -79,7 +79,7 @@ async fn node_access(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     bed.delete_service("shop").await?;
     let calls = count(&proxy.since(mark).writes());
-    told("the last Service is deleted, with three nodes", &calls);
+    print_calls("the last Service is deleted, with three nodes", &calls);
     let after = Guards::of(&project).await?;
     ensure!(after.rules.is_none() && after.inside.is_empty(), "{after:?}");
     let were = |guards: &Guards| {

@@ -46,7 +46,7 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
 
     // Users know the address of the load balancer: the failure is reported, and they decide.
     project.break_balancer(&made.id).await?;
-    let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
+    let said = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await?;
     println!("ERROR: {said}");
     ensure!(said.contains("in error"), "{said}");
     ensure!(balancer(&project.state().await?, "web")?.id == made.id, "it was recreated without a request");

@@ -31,7 +31,7 @@ async fn part_by_part_creation_has_the_same_result() {
 
 async fn part_by_part(bed: &mut Bed) -> anyhow::Result<()> {
     let writes = made(bed).await?;
-    told("two Services of four ports together, part by part", &writes);
+    print_calls("two Services of four ports together, part by part", &writes);
     let wanted = [
         ("POST loadbalancers", 2),
         // The last write, with the hash of the desired state.
@@ -65,7 +65,7 @@ async fn settings(bed: &mut Bed) -> anyhow::Result<()> {
     .await?;
     bed.quiet("service-controller").await?;
     let writes = count(&proxy.since(mark).writes());
-    told("the limit is removed from three ports", &writes);
+    print_calls("the limit is removed from three ports", &writes);
     ensure!(of(&writes, "PUT listeners/*") == 3, "{writes:?}");
     Ok(())
 }

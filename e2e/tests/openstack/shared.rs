@@ -26,14 +26,14 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     listens(bed, &web.id, &[80, 443]).await?;
     bed.quiet("service-controller").await?;
     let writes = count(&proxy.since(mark).writes());
-    told("a Service of one port shares a load balancer", &writes);
+    print_calls("a Service of one port shares a load balancer", &writes);
     let parts = ["POST pools", "PUT pools/*/members", "POST healthmonitors", "POST listeners"];
     ensure!(parts.iter().all(|it| of(&writes, it) == 1), "{writes:?}");
     ensure!(of(&writes, "POST loadbalancers") == 0 && of(&writes, "POST floatingips") == 0, "{writes:?}");
 
     let mark = proxy.mark();
     share(bed, "shop", 80, &web.id).await?;
-    let said = bed.told("Service", "shop", "SyncLoadBalancerFailed").await?;
+    let said = bed.wait_for_event("Service", "shop", "SyncLoadBalancerFailed").await?;
     println!("{said}");
     ensure!(said.contains("tcp/80") && said.contains("/web of cluster"), "{said}");
     bed.quiet("service-controller").await?;
@@ -52,7 +52,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
 
     let mark = proxy.mark();
     bed.delete_service("web").await?;
-    told("the owner is deleted first", &count(&proxy.since(mark).writes()));
+    print_calls("the owner is deleted first", &count(&proxy.since(mark).writes()));
     listens(bed, &web.id, &[443, 8080]).await?;
     for name in ["api", "shop"] {
         ensure!(bed.address(name).await? == address, "the address of {name} has changed");
@@ -61,7 +61,7 @@ async fn shared_load_balancer(bed: &mut Bed) -> anyhow::Result<()> {
     listens(bed, &web.id, &[8080]).await?;
     let mark = proxy.mark();
     bed.delete_service("shop").await?;
-    told("the last Service is deleted", &count(&proxy.since(mark).writes()));
+    print_calls("the last Service is deleted", &count(&proxy.since(mark).writes()));
     eventually("the project has the same objects as before the Services", bed.within, || async {
         let after = (project.count().await?, Guards::of(&project).await?);
         ensure!(after.0 == before.0, "before: {:?}, after: {:?}", before.0, after.0);

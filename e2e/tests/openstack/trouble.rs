@@ -18,9 +18,9 @@ async fn quotas(bed: &mut Bed) -> anyhow::Result<()> {
     let mark = proxy.mark();
     // The quota allows the load balancer, but not its floating IP.
     service("shop").port(80).create(&bed.client()).await?;
-    let of_neutron = bed.told("Service", "shop", "SyncLoadBalancerFailed").await?;
+    let of_neutron = bed.wait_for_event("Service", "shop", "SyncLoadBalancerFailed").await?;
     service("late").port(80).create(&bed.client()).await?;
-    let of_octavia = bed.told("Service", "late", "SyncLoadBalancerFailed").await?;
+    let of_octavia = bed.wait_for_event("Service", "late", "SyncLoadBalancerFailed").await?;
     println!("{of_neutron}\n{of_octavia}");
     for said in [of_neutron, of_octavia] {
         ensure!(said.to_lowercase().contains("quota"), "{said}");
@@ -127,7 +127,7 @@ async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
     })
     .await?;
     bed.quiet("service-controller").await?;
-    told("two empty listings of load balancers", &count(&proxy.since(mark).writes()));
+    print_calls("two empty listings of load balancers", &count(&proxy.since(mark).writes()));
     let after = project.state().await?;
     ensure!(ids(&after) == ids(&before), "{before:?}\n{after:?}");
     ensure!(bed.address("web").await? == address, "the address has changed");
@@ -158,7 +158,7 @@ async fn forbidden(bed: &mut Bed) -> anyhow::Result<()> {
     let creation = Rule::writes().calls(pattern("^POST /load-balancer/v2/lbaas/loadbalancers"));
     let denied = proxy.inject(creation, Action::Answer(403));
     service("shop").port(80).create(&bed.client()).await?;
-    let said = bed.told("Service", "shop", "SyncLoadBalancerFailed").await?;
+    let said = bed.wait_for_event("Service", "shop", "SyncLoadBalancerFailed").await?;
     ensure!(denied.fired() > 0, "{said}");
     println!("403: {said}");
     drop(denied);

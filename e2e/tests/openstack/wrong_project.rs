@@ -48,7 +48,7 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
     bed.cluster.pods.get(ADAPTER)?.restart().await?;
     let ports = json!([{ "name": "tls", "port": 443, "protocol": "TCP" }]);
     bed.patch_service("web", &json!({ "spec": { "ports": ports } })).await?;
-    let said = bed.told("Service", "web", "SyncLoadBalancerFailed").await?;
+    let said = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await?;
     ensure!(said.contains(&other.member.project) && said.contains("project_id"), "{said}");
     println!("{said}");
     let earlier = refusals(bed.cluster.pods.get(ADAPTER)?).await?;
@@ -73,8 +73,8 @@ async fn in_another(bed: &mut Bed, other: &Project) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let told = bed.events("Service", "web").await?;
-    let failures = told.iter().filter(|it| it.reason.as_deref() == Some("SyncLoadBalancerFailed"));
+    let events = bed.events("Service", "web").await?;
+    let failures = events.iter().filter(|it| it.reason.as_deref() == Some("SyncLoadBalancerFailed"));
     ensure!(failures.count() == 1, "one Event is expected, not one per retry: {:?}", bed.warnings().await?);
     Ok(())
 }

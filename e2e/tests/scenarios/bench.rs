@@ -40,8 +40,9 @@ fn a_small_benchmark_meets_its_counts_in_every_scenario() {
         .unwrap();
 
     // Times and memory depend on the build and on the machine.
-    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {told}\n{errors}", output.status);
+    let (printed, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {printed}\n{errors}", output.status);
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).expect(&errors)).unwrap();
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["scenario"].as_str().unwrap()).collect();
@@ -58,7 +59,7 @@ fn a_small_benchmark_meets_its_counts_in_every_scenario() {
     let processes = steady["spent"]["processes"].as_object().unwrap();
     assert_eq!(processes.len(), 4);
     assert!(processes.values().all(|usage| usage["peak_mib"].as_f64().unwrap() > 1.0), "{processes:?}");
-    assert!(told.contains("## Targets") && told.contains("| steady: 50 nodes"), "{told}");
+    assert!(printed.contains("## Targets") && printed.contains("| steady: 50 nodes"), "{printed}");
 }
 
 #[test]

@@ -439,8 +439,8 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
         let (_, notes) = said.split_once("\nNOTES:\n").unwrap();
         match warning {
             Some(warning) => {
-                let told = notes.lines().find(|line| line.starts_with("WARNING: "));
-                assert!(told.is_some_and(|told| told.contains(warning)), "{adapter}: {notes}");
+                let found = notes.lines().find(|line| line.starts_with("WARNING: "));
+                assert!(found.is_some_and(|found| found.contains(warning)), "{adapter}: {notes}");
             }
             None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
         }

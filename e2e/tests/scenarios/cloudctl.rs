@@ -119,8 +119,8 @@ async fn all_is_well(bed: &Bed) {
 
     let table = cloudctl(bed, &["status"]).await;
     assert_eq!(table.code, 0, "{table:#?}");
-    for told in ["Budgets", "loadbalancer", "Breakers", "Listings", "load-balancers", "Shards"] {
-        assert!(table.out.contains(told), "{told}: {}", table.out);
+    for expected in ["Budgets", "loadbalancer", "Breakers", "Listings", "load-balancers", "Shards"] {
+        assert!(table.out.contains(expected), "{expected}: {}", table.out);
     }
     let node = until::<ExplainReport>(bed, &["explain", "node", "a"], |it| {
         ensure!(it.explanations.iter().all(|it| it.page.state == State::Settled), "not yet");
@@ -137,7 +137,7 @@ async fn all_is_well(bed: &Bed) {
 async fn a_service_that_waits(bed: &Bed) {
     let key = format!("lb.{DOMAIN}/internal");
     service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
-    let told = bed.told("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
+    let message = bed.wait_for_event("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
     let (said, report) = until::<ExplainReport>(bed, &["explain", "service", "wrong"], |it| {
         ensure!(!it.events.is_empty() && it.explanations.iter().all(|it| it.page.state == State::Waiting));
         Ok(())
@@ -145,10 +145,10 @@ async fn a_service_that_waits(bed: &Bed) {
     .await;
     assert_eq!((said.code, report.key.as_str()), (1, "default/wrong"));
     let words: Vec<_> = report.explanations.iter().map(|it| it.page.waits_for.as_deref()).collect();
-    assert_eq!(words, [Some(told.as_str())]);
-    assert!(report.events.iter().any(|it| it.message == told), "{report:#?}");
+    assert_eq!(words, [Some(message.as_str())]);
+    assert!(report.events.iter().any(|it| it.message == message), "{report:#?}");
     let table = cloudctl(bed, &["explain", "service", "default/wrong"]).await;
-    assert_eq!(table.out.matches(&format!("  {told}\n")).count(), 2, "page and Event: {}", table.out);
+    assert_eq!(table.out.matches(&format!("  {message}\n")).count(), 2, "page and Event: {}", table.out);
     as_on_the_page(bed, "cloudctl explain service wrong", 0).await;
 }
 
@@ -156,7 +156,7 @@ async fn a_service_that_waits(bed: &Bed) {
 async fn plans(bed: &Bed) {
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 1 } })).await.unwrap();
     service("full").port(80).create(&bed.client()).await.unwrap();
-    bed.told("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
+    bed.wait_for_event("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
     let (said, report) = until::<PlanReport>(bed, &["plan"], |it| {
         ensure!(it.missing.is_empty() && it.planners.iter().all(|it| it.looked_at >= it.of), "not yet");
         ensure!(it.objects.len() == 2 && !it.price.is_empty(), "not yet");
@@ -185,13 +185,13 @@ async fn objects_in_the_cloud(bed: &Bed) {
 }
 
 async fn unknown_names(bed: &Bed) {
-    for (what, name, told) in [
+    for (what, name, expected) in [
         ("service", "wrong1", "similar names: wrong"),
         ("service", "default/kubernetes", "type is ClusterIP"),
         ("node", "nobody", "no object has this name"),
     ] {
         let said = cloudctl(bed, &["explain", what, name]).await;
-        assert!(said.code == 1 && said.out.contains(told), "{said:#?}");
+        assert!(said.code == 1 && said.out.contains(expected), "{said:#?}");
     }
 }
 
@@ -257,7 +257,7 @@ fn kubectl_completes_the_arguments_of_its_plugin() {
     fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
     symlink(binaries().unwrap().join("cloudctl"), folder.path().join("kubectl-cloud")).unwrap();
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
-    for (words, told) in [
+    for (words, expected) in [
         (&["cloud", "ado"][..], "adopt"),
         (&["cloud", "status", "--output", "j"], "json"),
         (&["cloud", "orphans", "--a"], "--all"),
@@ -267,7 +267,7 @@ fn kubectl_completes_the_arguments_of_its_plugin() {
         let output = kubectl.output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         let first = out.lines().next().unwrap_or_default();
-        assert!(first == told || first.starts_with(&format!("{told}\t")), "{words:?}: {output:?}");
+        assert!(first == expected || first.starts_with(&format!("{expected}\t")), "{words:?}: {output:?}");
     }
 }
 

@@ -23,9 +23,10 @@ fn the_demo_passes_and_reports_each_step() {
         .output();
     let output = output.unwrap();
 
-    let (told, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}: {told}\n{errors}", output.status);
-    let lines: Vec<Value> = told.lines().map(|line| from_str(line).expect(line)).collect();
+    let (printed, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {printed}\n{errors}", output.status);
+    let lines: Vec<Value> = printed.lines().map(|line| from_str(line).expect(line)).collect();
     let steps = |event| lines.iter().filter(move |line| line["event"] == event).map(|line| &line["step"]);
     let begun: Vec<_> = steps("step_begins").collect();
     assert!(begun.len() >= 8, "{begun:?}");
@@ -53,8 +54,8 @@ fn the_demo_passes_and_reports_each_step() {
 #[test]
 fn the_demo_restarts_a_killed_process() {
     let mut demo = Staying::start(Command::new(env!("CARGO_BIN_EXE_demo")).args(["--json", "--nodes=1"]));
-    let mut told = demo.told();
-    let mut next = |event| told.find(|line| line["event"] == event).expect(event);
+    let mut lines = demo.lines();
+    let mut next = |event| lines.find(|line| line["event"] == event).expect(event);
     let kill = |pid: &Value, signal| {
         let pid = pid.as_i64().and_then(|pid| Pid::from_raw(pid.try_into().unwrap()));
         kill_process(pid.unwrap(), signal).unwrap();
@@ -84,9 +85,9 @@ async fn observed_demo_has_dashboard_data_and_traces() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
     demo.args(["--json", "--nodes=5", "--observe"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint());
     let mut demo = Staying::start(&mut demo);
-    let mut told = demo.told();
+    let mut lines = demo.lines();
     // The collector must keep running, so this waits in another thread.
-    let stay = spawn_blocking(move || told.find(|line| line["event"] == "stay").expect("the demo stays up"));
+    let stay = spawn_blocking(move || lines.find(|line| line["event"] == "stay").expect("the demo stays up"));
     let stay = stay.await.unwrap();
 
     let prometheus = PrometheusApi::at(stay["prometheus"].as_str().expect("Prometheus")).unwrap();
@@ -125,7 +126,7 @@ impl Staying {
     }
 
     /// The lines of the output, as they are printed.
-    pub(super) fn told(&mut self) -> impl Iterator<Item = Value> + use<> {
+    pub(super) fn lines(&mut self) -> impl Iterator<Item = Value> + use<> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         lines.map(|line| from_str::<Value>(&line.unwrap()).unwrap())
     }

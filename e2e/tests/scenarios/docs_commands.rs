@@ -100,8 +100,8 @@ async fn knows_monitoring(control_plane: &ControlPlane) {
 async fn commands_of_the_tutorial_work_beside_the_demo() {
     let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_demo"));
     let mut demo = Staying::start(demo.args(["--json", "--nodes=3"]));
-    let mut told = demo.told();
-    let stay = told.find(|line| line["event"] == "stay").expect("the demo stays up");
+    let mut lines = demo.lines();
+    let stay = lines.find(|line| line["event"] == "stay").expect("the demo stays up");
     let terminal = terminal(Path::new(stay["kubeconfig"].as_str().unwrap()));
     terminal.alias("cloudctl", stay["cloudctl"].as_str().unwrap()).unwrap();
     let pages = pages("demo").unwrap();
@@ -147,9 +147,9 @@ async fn commands_that_are_not_run_have_known_flags() {
 #[test]
 fn commands_of_the_conformance_suite_have_known_flags() {
     let commands = select(|_| true).unwrap().into_iter().flat_map(|page| page.commands);
-    let told: Vec<_> = commands.filter(|command| command.text.contains(SUITE)).collect();
-    assert!(told.len() >= 3, "{told:?}");
-    for command in told {
+    let suite_commands: Vec<_> = commands.filter(|command| command.text.contains(SUITE)).collect();
+    assert!(suite_commands.len() >= 3, "{suite_commands:?}");
+    for command in suite_commands {
         let (_, flags) = command.text.split_once(SUITE).unwrap();
         let words = [SUITE].into_iter().chain(flags.split_whitespace().filter(|word| *word != "--"));
         if let Err(error) = Options::try_parse_from(words) {

@@ -35,7 +35,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     bed.cluster.cloud.create_instance("a").await.unwrap();
     node("a").pods("10.244.1.0/24").register(&bed.client()).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
-    bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
     let web = waits(bed, "service-controller", ("Service", "default/web")).await;
     assert!(
         web.waits_for.is_some_and(|it| it.contains("waiting until the adapter is reachable")),
@@ -43,7 +43,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
         web.plan
     );
     assert!(web.wanted.iter().any(|it| it.starts_with("1 listener: TCP 80 -> ")), "{:?}", web.wanted);
-    bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
+    bed.wait_for_event("Node", "a", "CloudProviderUnavailable").await.unwrap();
     waits(bed, "node-controller", ("Node", "a")).await;
     for name in CONTROLLERS {
         let status: ControllerStatus = page(bed, name, "/status").await;
@@ -69,7 +69,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
 async fn a_mistake_in_an_annotation(bed: &mut Bed) {
     let key = format!("lb.{DOMAIN}/internal");
     service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
-    bed.told("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
+    bed.wait_for_event("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
     let wrong = waits(bed, "service-controller", ("Service", "default/wrong")).await;
     assert!(wrong.waits_for.is_some_and(|it| it.contains(&key)), "{:?}", wrong.plan);
     assert_eq!((wrong.reason, wrong.next_try), (None, None), "only a change of the Service helps");
@@ -81,7 +81,7 @@ async fn a_mistake_in_an_annotation(bed: &mut Bed) {
 async fn a_quota(bed: &mut Bed) {
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 2 } })).await.unwrap();
     service("full").port(80).create(&bed.client()).await.unwrap();
-    bed.told("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
+    bed.wait_for_event("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
     let full = waits(bed, "service-controller", ("Service", "default/full")).await;
     assert_eq!(full.reason.as_deref(), Some("VENDOR_QUOTA"));
     assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
@@ -97,7 +97,7 @@ async fn a_quota(bed: &mut Bed) {
 
 async fn a_missing_instance(bed: &mut Bed) {
     node("late").register(&bed.client()).await.unwrap();
-    bed.told("Node", "late", "InstanceNotVisible").await.unwrap();
+    bed.wait_for_event("Node", "late", "InstanceNotVisible").await.unwrap();
     let late = waits(bed, "node-controller", ("Node", "late")).await;
     assert_eq!(late.wanted, ["an instance named late"]);
     bed.cluster.cloud.create_instance("late").await.unwrap();
@@ -111,7 +111,7 @@ async fn a_route_that_cannot_be_created(bed: &mut Bed) {
     bed.cluster.cloud.lay_route(TAKEN, &a.id).await.unwrap();
     let theirs = route(&bed.cluster.cloud.state().await.unwrap()).unwrap();
     bed.join("b", Some(TAKEN)).await.unwrap();
-    bed.told("Node", "b", "FailedToCreateRoute").await.unwrap();
+    bed.wait_for_event("Node", "b", "FailedToCreateRoute").await.unwrap();
     let b = waits(bed, "route-controller", ("Node", "b")).await;
     assert!(b.waits_for.is_some_and(|it| it.contains(TAKEN)), "{:?}", b.plan);
     assert!(b.cloud.iter().any(|it| it.contains(TAKEN)), "{:?}", b.cloud);
@@ -150,9 +150,12 @@ async fn waits(bed: &mut Bed, controller: &str, (kind, key): (&str, &str)) -> Ex
             let seen: Explanations = serde_json::from_str(&pod.page("/explain").await?)?;
             let one = seen.objects.into_iter().find(|it| it.key == key).context("it is not in the list")?;
             ensure!(one.state == State::Waiting, "{one:#?}");
-            let told = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
-            let told: Vec<String> = told.collect();
-            ensure!(one.waits_for.as_ref().is_some_and(|words| told.contains(words)), "{one:#?} {told:#?}");
+            let messages = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
+            let messages: Vec<String> = messages.collect();
+            ensure!(
+                one.waits_for.as_ref().is_some_and(|words| messages.contains(words)),
+                "{one:#?} {messages:#?}"
+            );
             let alone: Explanation = serde_json::from_str(&pod.page(&format!("/explain?key={key}")).await?)?;
             ensure!(alone.key == one.key && alone.since == one.since, "{alone:#?} {one:#?}");
             Ok(one)

@@ -58,10 +58,10 @@ async fn rejected_credentials_delete_nothing_and_are_reported() {
     bed.cluster.cloud.create_instance("b").await.unwrap();
     node("b").register(&client).await.unwrap();
     service("more").port(80).create(&client).await.unwrap();
-    let told = bed.told("Node", "b", "CloudProviderFailed").await.unwrap();
-    assert!(told.contains("VENDOR_AUTH"), "{told}");
-    let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("credentials"), "{told}");
+    let message = bed.wait_for_event("Node", "b", "CloudProviderFailed").await.unwrap();
+    assert!(message.contains("VENDOR_AUTH"), "{message}");
+    let message = bed.wait_for_event("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("credentials"), "{message}");
     // By now the adapter has stopped calling the cloud. Controllers still call the adapter, and it says why nothing works.
     let adapter = &*bed.cluster.pods.get(ADAPTER).unwrap();
     let knows = eventually("the adapter sends nothing with these credentials", WITHIN, || async {
@@ -75,10 +75,10 @@ async fn rejected_credentials_delete_nothing_and_are_reported() {
     bed.cluster.cloud.create_instance("c").await.unwrap();
     node("c").register(&client).await.unwrap();
     service("later").port(80).create(&client).await.unwrap();
-    let told = bed.told("Node", "c", "CloudProviderFailed").await.unwrap();
-    assert!(told.contains("VENDOR_AUTH"), "{told}");
-    let told = bed.told("Service", "later", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("credentials"), "{told}");
+    let message = bed.wait_for_event("Node", "c", "CloudProviderFailed").await.unwrap();
+    assert!(message.contains("VENDOR_AUTH"), "{message}");
+    let message = bed.wait_for_event("Service", "later", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("credentials"), "{message}");
     assert!(refused(&mut bed).await > before_it_knew, "{before_it_knew:?}");
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
     let during = bed.cluster.cloud.state().await.unwrap();
@@ -155,11 +155,14 @@ async fn a_move_to_another_cloud_needs_confirmation() {
 async fn nothing_is_changed(bed: &mut Bed) {
     for name in CONTROLLERS {
         bed.unready(name, "The cloud adapter now uses ").await.unwrap();
-        let told = bed.told("Lease", &format!("cloud-{name}"), "CloudMoved").await.unwrap();
-        assert!(told.contains("project other") && told.contains("cloudadapter.dev/scope-"), "{told}");
+        let message = bed.wait_for_event("Lease", &format!("cloud-{name}"), "CloudMoved").await.unwrap();
+        assert!(
+            message.contains("project other") && message.contains("cloudadapter.dev/scope-"),
+            "{message}"
+        );
     }
-    let told = bed.told("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("project other"), "{told}");
+    let message = bed.wait_for_event("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("project other"), "{message}");
     listed_again(bed).await;
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);

@@ -30,10 +30,13 @@ async fn controllers_wait_for_an_adapter_and_say_so() {
     for name in CONTROLLERS {
         bed.unready(name, "unreachable since").await.unwrap();
     }
-    let told = bed.told("Node", "a", "CloudProviderUnavailable").await.unwrap();
-    assert!(told.contains("Waiting for the cloud adapter, unreachable since"), "{told}");
-    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("adapter") && told.contains("waiting until the adapter is reachable"), "{told}");
+    let message = bed.wait_for_event("Node", "a", "CloudProviderUnavailable").await.unwrap();
+    assert!(message.contains("Waiting for the cloud adapter, unreachable since"), "{message}");
+    let message = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(
+        message.contains("adapter") && message.contains("waiting until the adapter is reachable"),
+        "{message}"
+    );
     assert!(is_uninitialised(&bed.nodes().get("a").await.unwrap()));
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().total, 0);
 
@@ -98,8 +101,8 @@ async fn all_wait(bed: &mut Bed, number: &str, why: &str) {
         ("Node", "new", "WaitsForCloud"),
         ("Service", "web", "SyncLoadBalancerFailed"),
     ] {
-        let told = bed.told(kind, &format!("{name}-{number}"), reason).await.unwrap();
-        assert!(told.contains(why), "{reason}: {told}");
+        let message = bed.wait_for_event(kind, &format!("{name}-{number}"), reason).await.unwrap();
+        assert!(message.contains(why), "{reason}: {message}");
     }
     assert!(is_uninitialised(&bed.nodes().get(&machine.name).await.unwrap()));
     let state = bed.cluster.cloud.state().await.unwrap();
@@ -142,8 +145,8 @@ async fn an_adapter_killed_half_way_creates_no_duplicate() {
     .unwrap();
 
     bed.cluster.pods.get(ADAPTER).unwrap().kill().await.unwrap();
-    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("no answer from the cloud adapter"), "{told}");
+    let message = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("no answer from the cloud adapter"), "{message}");
     let half = bed.cluster.cloud.state().await.unwrap().load_balancers;
     assert!(half[0].listeners.len() < 3, "it was complete before the adapter died: {half:?}");
     bed.cluster.pods.get(ADAPTER).unwrap().start().unwrap();
@@ -202,7 +205,7 @@ async fn a_service_deleted_during_an_outage_is_released_later() {
     bed.patch_service("more", &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
     e2e::delete_node(&bed.client(), "a").await.unwrap();
     for name in ["web", "more"] {
-        bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
+        bed.wait_for_event("Service", name, "SyncLoadBalancerFailed").await.unwrap();
         let finalizers = bed.services().get(name).await.unwrap().metadata.finalizers;
         assert!(finalizers.is_some(), "{name} was released before its load balancer was deleted");
     }

@@ -33,7 +33,7 @@ async fn a_restarted_controller_writes_nothing() {
     service("dns").port_of("UDP", 53).create(&bed.client()).await.unwrap();
     for name in ["web", "dns"] {
         bed.address(name).await.unwrap();
-        bed.told("Service", name, "EnsuredLoadBalancer").await.unwrap();
+        bed.wait_for_event("Service", name, "EnsuredLoadBalancer").await.unwrap();
     }
     bed.all_quiet().await.unwrap();
     let cloud = bed.cluster.cloud.state().await.unwrap();
@@ -77,13 +77,13 @@ async fn handle(bed: &Bed, controller: &str, canary: &str) {
     if controller == "service-controller" {
         let unknown = "lb.cloudadapter.dev/no-such-annotation";
         service(canary).port(80).annotation(unknown, "").create(&client).await.unwrap();
-        bed.told("Service", canary, "SyncLoadBalancerFailed").await.unwrap();
+        bed.wait_for_event("Service", canary, "SyncLoadBalancerFailed").await.unwrap();
         return bed.delete_service(canary).await.unwrap();
     }
     bed.cluster.cloud.create_instance(canary).await.unwrap();
     // An older node has the same pod CIDR.
     node(canary).label(EXCLUDED, "").pods("10.244.1.0/24").register(&client).await.unwrap();
-    bed.told("Node", canary, "Synced").await.unwrap();
-    bed.told("Node", canary, "PodCIDRRefused").await.unwrap();
+    bed.wait_for_event("Node", canary, "Synced").await.unwrap();
+    bed.wait_for_event("Node", canary, "PodCIDRRefused").await.unwrap();
     e2e::delete_node(&client, canary).await.unwrap();
 }

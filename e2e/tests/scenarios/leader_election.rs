@@ -124,7 +124,7 @@ async fn nothing_twice(bed: &mut Bed) {
     ] {
         for name in names {
             // The Event comes after the address.
-            bed.told(kind, name, reason).await.unwrap();
+            bed.wait_for_event(kind, name, reason).await.unwrap();
             assert_eq!(times(bed, kind, name, reason).await, 1, "{reason} on {name}");
         }
     }
@@ -270,7 +270,7 @@ async fn a_controller_finishes_calls_in_progress_on_shutdown() {
     }
     for name in &nodes {
         bed.initialised(name).await.unwrap();
-        bed.told("Node", name, "Synced").await.unwrap();
+        bed.wait_for_event("Node", name, "Synced").await.unwrap();
         assert_eq!(times(&bed, "Node", name, "Synced").await, 1, "{name}");
     }
     for name in &services {

@@ -32,7 +32,7 @@ async fn concurrent_writers_lose_nothing() {
     proxy.let_go();
     let contested = bed.initialised("contested").await.unwrap();
     assert!(has_taint(&contested, "example.com/concurrent"), "{:?}", contested.spec);
-    bed.told("Node", "contested", "Synced").await.unwrap();
+    bed.wait_for_event("Node", "contested", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "contested");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
 
@@ -47,7 +47,7 @@ async fn concurrent_writers_lose_nothing() {
     proxy.let_go();
     assert_eq!(bed.initialised("recreated").await.unwrap().uid(), uid);
     // The Event follows the last write.
-    bed.told("Node", "recreated", "Synced").await.unwrap();
+    bed.wait_for_event("Node", "recreated", "Synced").await.unwrap();
     let written = writes(&mut bed, <_>::default(), "recreated");
     assert_eq!(written, ["patch nodes/status 422", "patch nodes/status 200", "patch nodes 200"]);
     // No failure is reported for the recreated node.
@@ -72,7 +72,7 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     for race in 0..RACES {
         assert!(has_taint(&raced, &format!("example.com/other-{race}")), "{race}: {:?}", raced.spec);
     }
-    bed.told("Node", "raced", "Synced").await.unwrap();
+    bed.wait_for_event("Node", "raced", "Synced").await.unwrap();
     let written = writes(bed, <_>::default(), "raced");
     assert_eq!(written, ["patch nodes/status 200", "patch nodes 422", "patch nodes 200"]);
     assert_eq!(bed.times("Node", "raced", "SyncFailed").await.unwrap(), 0);

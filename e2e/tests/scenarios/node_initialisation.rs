@@ -64,8 +64,8 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
     cloud.change_instance(id, &change).await.unwrap();
 
     node("early").register(&bed.client()).await.unwrap();
-    let told = bed.told("Node", "early", "InstanceNotVisible").await.unwrap();
-    assert!(told.contains("Waiting until the cloud lists an instance named \"early\""), "{told}");
+    let message = bed.wait_for_event("Node", "early", "InstanceNotVisible").await.unwrap();
+    assert!(message.contains("Waiting until the cloud lists an instance named \"early\""), "{message}");
     assert!(is_uninitialised(&bed.nodes().get("early").await.unwrap()));
     let late = cloud.create_instance("early").await.unwrap();
     assert_is_of(&bed.initialised("early").await.unwrap(), &late);
@@ -77,8 +77,11 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
         .register(&bed.client())
         .await
         .unwrap();
-    let told = bed.told("Node", "astray", "ProvidedNodeIPInvalid").await.unwrap();
-    assert!(told.contains("alpha.kubernetes.io/provided-node-ip") && told.contains("192.0.2.77"), "{told}");
+    let message = bed.wait_for_event("Node", "astray", "ProvidedNodeIPInvalid").await.unwrap();
+    assert!(
+        message.contains("alpha.kubernetes.io/provided-node-ip") && message.contains("192.0.2.77"),
+        "{message}"
+    );
     let waiting = bed.nodes().get("astray").await.unwrap();
     assert!(is_uninitialised(&waiting) && provider_id(&waiting).is_none(), "{waiting:?}");
     let annotation = json!({ "alpha.kubernetes.io/provided-node-ip": one.addresses[0].address });

@@ -53,15 +53,15 @@ async fn a_node_is_tainted_and_deleted_with_its_instance() {
         node(name).provider_id(id).not_ready().register(&client).await.unwrap();
     }
     for (name, reason) in [("foreign", "InstanceForeign"), ("odd", "CloudProviderFailed")] {
-        bed.told("Node", name, reason).await.unwrap();
+        bed.wait_for_event("Node", name, reason).await.unwrap();
     }
     cloud.delete_instance(&bed.instance("ready").await.unwrap()).await.unwrap();
     let mark = bed.cluster.control_plane.audit_log().mark().unwrap();
     cloud.delete_instance(&bed.instance("b").await.unwrap()).await.unwrap();
     set_ready(&client, "b", Ready::Unknown).await.unwrap();
     bed.node_gone("b").await.unwrap();
-    let told = bed.told("Node", "b", "DeletingNode").await.unwrap();
-    assert_eq!(told, "Deleting node b because it does not exist in the cloud provider");
+    let message = bed.wait_for_event("Node", "b", "DeletingNode").await.unwrap();
+    assert_eq!(message, "Deleting node b because it does not exist in the cloud provider");
     let events = bed.events("Node", "b").await.unwrap();
     let event = events.iter().find(|event| event.reason.as_deref() == Some("DeletingNode")).unwrap();
     assert_eq!(event.reporting_component.as_deref(), Some("cloud-node-lifecycle-controller"));
@@ -94,8 +94,8 @@ async fn a_mass_deletion_is_held_and_reported() {
     futures::future::try_join_all(unwell).await.unwrap();
     kill_process(controller, Signal::CONT).unwrap();
     for name in ["a", "b", "c"] {
-        let told = bed.told("Node", name, "DeletionHeld").await.unwrap();
-        assert!(told.contains(&format!("kubectl annotate node {name} {LET_GO}=")), "{told}");
+        let message = bed.wait_for_event("Node", name, "DeletionHeld").await.unwrap();
+        assert!(message.contains(&format!("kubectl annotate node {name} {LET_GO}=")), "{message}");
     }
     let events: Api<Event> = Api::all(bed.client());
     let reason = ListParams::default().fields("reason=NodeDeletionBrakeTripped");
@@ -103,8 +103,8 @@ async fn a_mass_deletion_is_held_and_reported() {
         events.list(&reason).await?.items.into_iter().next_back().context("no Event")
     });
     let whole = whole.await.unwrap();
-    let told = whole.message.unwrap_or_default();
-    assert!(told.contains("the limit is 1 per"), "{told}");
+    let message = whole.message.unwrap_or_default();
+    assert!(message.contains("the limit is 1 per"), "{message}");
     let leases: Api<Lease> = Api::namespaced(bed.client(), "kube-system");
     let lease = leases.get("cloud-node-controller").await.unwrap();
     let about = whole.involved_object;
@@ -229,8 +229,8 @@ async fn a_refused_deletion_is_reported(bed: &Bed) {
     may_not.rules.iter_mut().flatten().for_each(|rule| rule.verbs.retain(|verb| verb != "delete"));
     set_rules(&rights, &may_not).await;
     lose(bed, "refused").await;
-    let told = bed.told("Node", "refused", "DeletingNodeFailed").await.unwrap();
-    assert!(told.starts_with("Failed deleting node refused: "), "{told}");
+    let message = bed.wait_for_event("Node", "refused", "DeletingNodeFailed").await.unwrap();
+    assert!(message.starts_with("Failed deleting node refused: "), "{message}");
     set_rules(&rights, &may).await;
     bed.node_gone("refused").await.unwrap();
 }

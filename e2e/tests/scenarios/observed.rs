@@ -61,7 +61,7 @@ async fn chart_queries_have_results_and_faults_fire_alerts() {
         }
     }
     assert!(unanswered.is_empty(), "no value for {unanswered:#?} after {ROUNDS} rounds");
-    told(&prometheus).await;
+    values_match(&prometheus).await;
     rules(&bed, &prometheus).await;
     prometheus.stop().await.unwrap();
 }
@@ -99,7 +99,7 @@ async fn traffic(bed: &Bed, round: usize) {
 }
 
 /// The values match what happened.
-async fn told(prometheus: &Prometheus) {
+async fn values_match(prometheus: &Prometheus) {
     for (query, least) in [
         ("sum(cloud_adapter_leader)", 1.0),
         ("sum(up)", 4.0),

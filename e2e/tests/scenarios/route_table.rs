@@ -48,10 +48,10 @@ async fn each_node_has_its_route_and_foreign_routes_stay() {
     node("c").pods("10.244.3.0/24").register(&bed.client()).await.unwrap();
     let d = bed.join("d", Some("10.244.4.0/24")).await.unwrap();
 
-    let told = bed.told("Node", "c", "FailedToCreateRoute").await.unwrap();
+    let message = bed.wait_for_event("Node", "c", "FailedToCreateRoute").await.unwrap();
     let in_the_way =
         &foreign.iter().find(|route| route.destination.to_string() == "10.244.3.0/24").unwrap().id;
-    assert!(told.contains("10.244.3.0/24") && told.contains(in_the_way), "{told}");
+    assert!(message.contains("10.244.3.0/24") && message.contains(in_the_way), "{message}");
     condition(&bed, "c", "True", "NoRouteCreated").await.unwrap();
     condition(&bed, "d", "False", "RouteCreated").await.unwrap();
     let all = [("10.244.1.0/24", &a), ("10.244.2.0/24", &b), ("10.244.4.0/24", &d)];

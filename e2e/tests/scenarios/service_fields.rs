@@ -92,8 +92,11 @@ async fn each_field_by_itself(bed: &Bed) {
         let state = bed.cluster.cloud.state().await.unwrap();
         assert_eq!(look(state.balancer(name).unwrap()), want, "{name}");
     }
-    let told = bed.told("Service", "old-words", "CompatibleAnnotations").await.unwrap();
-    assert!(told.contains(&format!("{OPENSTACK_INTERNAL} -> lb.cloudadapter.dev/internal: true")), "{told}");
+    let message = bed.wait_for_event("Service", "old-words", "CompatibleAnnotations").await.unwrap();
+    assert!(
+        message.contains(&format!("{OPENSTACK_INTERNAL} -> lb.cloudadapter.dev/internal: true")),
+        "{message}"
+    );
     assert_eq!(bed.times("Service", "old-words", "CompatibleAnnotations").await.unwrap(), 1);
 }
 
@@ -175,12 +178,12 @@ async fn another_family_is_refused_and_nodes_are_followed(bed: &Bed) {
     let single = json!({ "spec": families });
     let merged = bed.services().patch("both", &PatchParams::default(), &Patch::Merge(single)).await;
     merged.unwrap();
-    let told = bed.told("Service", "both", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("spec.ipFamilies"), "{told}");
+    let message = bed.wait_for_event("Service", "both", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("spec.ipFamilies"), "{message}");
     let misspelt = json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/intrenal": "true" } } });
     bed.patch_service("local", &misspelt).await.unwrap();
-    let told = bed.told("Service", "local", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("did you mean lb.cloudadapter.dev/internal"), "{told}");
+    let message = bed.wait_for_event("Service", "local", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("did you mean lb.cloudadapter.dev/internal"), "{message}");
 
     bed.join("c", None).await.unwrap();
     for service in ["both", "local"] {
@@ -240,7 +243,7 @@ async fn a_foreign_finalizer_stays(bed: &Bed) {
     .await
     .unwrap();
     assert!(bed.cluster.cloud.state().await.unwrap().balancer("local").is_err());
-    bed.told("Service", "local", "DeletedLoadBalancer").await.unwrap();
+    bed.wait_for_event("Service", "local", "DeletedLoadBalancer").await.unwrap();
     let none = json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["example.com/keep"] } });
     bed.patch_service("local", &none).await.unwrap();
 }

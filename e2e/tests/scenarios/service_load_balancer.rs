@@ -25,10 +25,10 @@ async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
     assert_eq!(made.metadata.finalizers.clone().unwrap_or_default(), [FINALIZER]);
     let balancer = serving(&bed, &made, &[&a, &b]).await;
     assert!(matches!(balancer.vips.as_slice(), [vip] if vip.to_string() == first), "{balancer:?}");
-    bed.told("Service", "web", "EnsuredLoadBalancer").await.unwrap();
-    let told: Vec<_> =
+    bed.wait_for_event("Service", "web", "EnsuredLoadBalancer").await.unwrap();
+    let reasons: Vec<_> =
         bed.events("Service", "web").await.unwrap().into_iter().filter_map(|it| it.reason).collect();
-    assert_eq!(told, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(reasons, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
 
     let ports = json!([
         { "name": "tls", "port": 443, "protocol": "TCP", "targetPort": 443 },
@@ -42,7 +42,7 @@ async fn a_service_has_a_load_balancer_while_its_type_requires_one() {
 
     let c = bed.join("c", None).await.unwrap();
     serving(&bed, &changed, &[&a, &b, &c]).await;
-    bed.told("Service", "web", "UpdatedLoadBalancer").await.unwrap();
+    bed.wait_for_event("Service", "web", "UpdatedLoadBalancer").await.unwrap();
     bed.patch_node("b", &json!({ "metadata": { "labels": { EXCLUDED: "" } } })).await.unwrap();
     serving(&bed, &changed, &[&a, &c]).await;
     e2e::delete_node(&bed.client(), "c").await.unwrap();
@@ -89,7 +89,7 @@ async fn an_empty_node_list(bed: &mut Bed, nodes: &[&str], balancer: &LoadBalanc
         e2e::delete_node(&bed.client(), name).await.unwrap();
     }
     bed.cluster.pods.get("service-controller").unwrap().start().unwrap();
-    bed.told("Service", "web", "NoNodesListed").await.unwrap();
+    bed.wait_for_event("Service", "web", "NoNodesListed").await.unwrap();
     bed.quiet("service-controller").await.unwrap();
     assert_eq!(&bed.cluster.cloud.state().await.unwrap().load_balancers, std::slice::from_ref(balancer));
 }
@@ -129,7 +129,7 @@ async fn an_invalid_service_gets_one_event_and_costs_nothing() {
         ("family", &["spec.loadBalancerIP", "2001:db8::7 is IPv6", "spec.ipFamilies contains only IPv4"]),
     ];
     for (name, named) in cases {
-        bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
+        bed.wait_for_event("Service", name, "SyncLoadBalancerFailed").await.unwrap();
         let events = bed.events("Service", name).await.unwrap();
         let [event] = events.as_slice() else {
             panic!("{name} does not have exactly one Event: {events:#?}")
@@ -200,8 +200,8 @@ async fn annotations_and_defaults_set_up_the_load_balancer() {
     // A setting that the cloud cannot change is refused with the annotation's name, and nothing is recreated.
     let larger = json!({ "metadata": { "annotations": { "lb.cloudadapter.dev/size": "huge" } } });
     bed.patch_service("web", &larger).await.unwrap();
-    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains("annotation lb.cloudadapter.dev/size: "), "{told}");
+    let message = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains("annotation lb.cloudadapter.dev/size: "), "{message}");
     let back = json!({ "metadata": { "annotations": {
         "lb.cloudadapter.dev/size": "large", "lb.cloudadapter.dev/algorithm": null, "example.com/unrelated": "x" } } });
     bed.patch_service("web", &back).await.unwrap();

@@ -296,7 +296,7 @@ impl Users {
             [("Node", &self.nodes, "Synced", 1), ("Service", &self.services, "EnsuredLoadBalancer", 2)];
         for (kind, names, reason, most) in kinds {
             for name in names {
-                bed.told(kind, name, reason).await.unwrap();
+                bed.wait_for_event(kind, name, reason).await.unwrap();
                 let events = bed.events(kind, name).await.unwrap();
                 let n = events.iter().filter(|event| event.reason.as_deref() == Some(reason)).count();
                 assert!((1..=most).contains(&n), "{reason} on {name}: {n} times");

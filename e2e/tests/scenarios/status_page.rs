@@ -58,7 +58,7 @@ fn task<'a>(status: &'a AdapterStatus, name: &str) -> anyhow::Result<&'a Task> {
 /// Both the JSON and the HTML page show the Service, the queue of its call, and the budget that it waits for.
 async fn the_page_says_so(bed: &Bed, name: &str) {
     let what = format!("{name} waits for the budget");
-    let told = eventually(&what, WITHIN, || async {
+    let shown = eventually(&what, WITHIN, || async {
         let status = status(bed).await?;
         let waits = task(&status, name)?.waits_for.clone();
         let numbers = waits.strip_prefix(WAITS).and_then(|rest| rest.strip_prefix(": "));
@@ -72,7 +72,7 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
         ensure!(used > 0 && budget.history.iter().all(|step| step.calls <= 4), "{budget:?}");
         Ok(status)
     });
-    let status = told.await.unwrap();
+    let status = shown.await.unwrap();
     assert!(status.leader && status.adapter == "adapter-sim" && status.trouble.is_none(), "{status:?}");
     assert!(!status.cluster_id.is_empty(), "{status:?}");
     let page = eventually("the HTML page has the same text", WITHIN, || async {
@@ -87,7 +87,7 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
 
 /// There is one Event, however often the numbers on the page change.
 async fn the_event_says_so(bed: &Bed, name: &str) {
-    assert_eq!(bed.told("Service", name, "WaitingForBudget").await.unwrap(), WAITS);
+    assert_eq!(bed.wait_for_event("Service", name, "WaitingForBudget").await.unwrap(), WAITS);
     let before = task(&status(bed).await.unwrap(), name).map(|task| task.waits_for.clone());
     let other = eventually("the numbers change", WITHIN, || async {
         let status = status(bed).await?;

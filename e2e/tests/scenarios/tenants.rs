@@ -62,8 +62,8 @@ async fn a_hostile_namespace_takes_nothing_and_adoption_is_reversible() {
         ("takes-a-persons", "namespace evil may not take it over"),
         ("takes-an-address", taken.as_str()),
     ] {
-        let told = bed.told("Service", name, "SyncLoadBalancerFailed").await.unwrap();
-        assert!(told.contains(says), "{name}: {told}");
+        let message = bed.wait_for_event("Service", name, "SyncLoadBalancerFailed").await.unwrap();
+        assert!(message.contains(says), "{name}: {message}");
     }
     let services: Api<Service> = Api::namespaced(bed.client(), "evil");
     for name in ["takes-a-services", "takes-a-persons", "takes-an-address"] {
@@ -113,14 +113,14 @@ async fn a_missing_grant_is_reported_and_nodes_are_followed() {
     bed.targets(1).await.unwrap();
     let subnet = format!("{PREFIX}/subnet");
     service("new").port(80).annotation(&subnet, "s-1").create(&bed.client()).await.unwrap();
-    let told = bed.told("Service", "new", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains(GRANT), "{told}");
+    let message = bed.wait_for_event("Service", "new", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains(GRANT), "{message}");
 
     bed.expose("web", 80).await.unwrap();
     let asks = json!({ "metadata": { "annotations": { subnet: "s-1" } } });
     bed.patch_service("web", &asks).await.unwrap();
-    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains(GRANT), "{told}");
+    let message = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(message.contains(GRANT), "{message}");
     follows(&bed, "b", 2).await.unwrap();
     bed.cluster.pods.get("service-controller").unwrap().restart().await.unwrap();
     bed.ready().await.unwrap();
@@ -185,8 +185,8 @@ async fn node_port_of_a_refused_service_reaches_no_other_namespace() {
     leads_to("the first port has no backend", &[second]).await;
     change([30_070, 30_071], json!("true")).await;
     leads_to("no port has a backend", &[]).await;
-    let told = bed.told("Service", "spy", "UnAvailableLoadBalancer").await.unwrap();
-    assert!(told.contains("node ports removed from the Service"), "{told}");
+    let message = bed.wait_for_event("Service", "spy", "UnAvailableLoadBalancer").await.unwrap();
+    assert!(message.contains("node ports removed from the Service"), "{message}");
     change([30_070, 30_071], Value::Null).await;
     leads_to("the ports have backends again", &[30_070, 30_071]).await;
     bed.address("shop").await.unwrap();

@@ -23,9 +23,9 @@ async fn a_service_and_a_node_are_traced_to_the_vendor_calls() {
         of_node(&collector.received())
     });
     of_node.await.unwrap();
-    let told = ["service-controller", "node-controller", "adapter-sim"];
+    let traced = ["service-controller", "node-controller", "adapter-sim"];
     let others = collector.received().into_iter().map(|span| span.service);
-    let others: Vec<_> = others.filter(|it| !told.contains(&it.as_str())).collect();
+    let others: Vec<_> = others.filter(|it| !traced.contains(&it.as_str())).collect();
     assert!(others.is_empty(), "processes without an endpoint send nothing: {others:?}");
 }
 

@@ -182,10 +182,11 @@ impl Guard {
                 [again, new].concat()
             }
             Verdict::Tripped { allowance } => {
-                let told_at = |removal: &Removal| self.unasked.get(&removal.vendor_id).map(|at| *at + LISTED);
+                let listed_at =
+                    |removal: &Removal| self.unasked.get(&removal.vendor_id).map(|at| *at + LISTED);
                 let (held, young): (Vec<_>, Vec<_>) =
-                    new.into_iter().partition(|removal| told_at(removal).is_none_or(|at| at <= now));
-                young.iter().filter_map(told_at).for_each(|at| judgement.wait(at - now));
+                    new.into_iter().partition(|removal| listed_at(removal).is_none_or(|at| at <= now));
+                young.iter().filter_map(listed_at).for_each(|at| judgement.wait(at - now));
                 judgement.hold(held, Why::Deleted { allowance, window: self.deleted.limits().window });
                 again
             }

@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 struct Census {
     nodes: usize,
     /// Whether a watch event reported the removal of the last node. Otherwise the node was missing in a new listing.
-    told_of_last: bool,
+    last_deletion_observed: bool,
 }
 
 impl Census {
@@ -69,14 +69,14 @@ impl Census {
         self.nodes =
             (self.nodes + usize::from(change.old.is_none())).saturating_sub(change.new.is_none().into());
         if change.new.is_none() {
-            self.told_of_last = change.reported;
+            self.last_deletion_observed = change.reported;
         }
     }
 
     /// Whether an empty node list must not be trusted: no watch event reported the deletion of the last node, or some removals are not
     /// processed yet.
     fn doubts_that_none_is_left(self) -> bool {
-        self.nodes > 0 || !self.told_of_last
+        self.nodes > 0 || !self.last_deletion_observed
     }
 }
 
@@ -167,11 +167,11 @@ impl Mirrors {
                 sleep(ASK_BESIDE).await;
             }
         };
-        let told = known.wait_for(|known| known.as_deref().is_some_and(without));
+        let became_known = known.wait_for(|known| known.as_deref().is_some_and(without));
         tokio::select! {
             () = asked => (),
             // `self` owns the sender, so waiting cannot fail.
-            _told = told => (),
+            _known = became_known => (),
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn empty_node_list_is_trusted_only_after_observed_deletions() {
         let node = || Some(Arc::new(Node::default()));
-        let change = |old, new, told| Change { key: ObjectName::cluster("a"), old, new, reported: told };
+        let change = |old, new, reported| Change { key: ObjectName::cluster("a"), old, new, reported };
         let mut census = Census::default();
         let steps = [
             (change(None, node(), false), true),

@@ -82,10 +82,10 @@ mod tests {
     fn judged(text: &str, families: &[Family]) -> Result<Vec<IpAddr>, String> {
         let families = families.to_vec();
         let service = Service { requested_address: Some(text.to_owned()), families, ..Service::default() };
-        told(Requested::of(&service, None))
+        outcome(Requested::of(&service, None))
     }
 
-    fn told(requested: Result<Requested, Refusal>) -> Result<Vec<IpAddr>, String> {
+    fn outcome(requested: Result<Requested, Refusal>) -> Result<Vec<IpAddr>, String> {
         requested.map(|it| it.addresses).map_err(|refusal| refusal.to_string())
     }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn address_annotation_allows_one_per_family_and_agrees_with_field() {
         let both = Service { families: vec![Family::V4, Family::V6], ..Service::default() };
-        let of = |service: &Service, addresses| told(Requested::of(service, Some(&wish(addresses))));
+        let of = |service: &Service, addresses| outcome(Requested::of(service, Some(&wish(addresses))));
         assert_eq!(of(&both, "2001:db8::7, 192.0.2.7").unwrap().len(), 2);
         let field = Service { requested_address: Some("192.0.2.7".to_owned()), ..both.clone() };
         assert_eq!(of(&field, "192.0.2.7").unwrap().len(), 1);

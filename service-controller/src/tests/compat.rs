@@ -49,8 +49,8 @@ async fn openstack_annotations_are_translated_and_reported_once() {
     };
     world.eventually("settings that are not supported are refused", refused).await;
     world.quiet().await;
-    let n_told = world.events().iter().filter(|event| event.contains("CompatibleAnnotations")).count();
-    assert_eq!(n_told, 1, "{:?}", world.events());
+    let n_events = world.events().iter().filter(|event| event.contains("CompatibleAnnotations")).count();
+    assert_eq!(n_events, 1, "{:?}", world.events());
     world.stop().await;
 }
 
@@ -110,15 +110,16 @@ async fn ignored_openstack_annotations_are_reported_without_compat() {
     let reported = "Normal IgnoredAnnotations web: These annotations have no effect: loadbalancer.openstack.org/class; start \
                 service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations";
     world.eventually_events(&[reported]).await;
-    let n_told = |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();
+    let n_events =
+        |world: &World| world.events().iter().filter(|it| it.contains("IgnoredAnnotations")).count();
     let world = world.restart().await;
     world.quiet().await;
-    assert_eq!(n_told(&world), 1, "an earlier process reported it: {:?}", world.events());
+    assert_eq!(n_events(&world), 1, "an earlier process reported it: {:?}", world.events());
 
     world.change("web", |service| {
         let annotations = service.metadata.annotations.get_or_insert_default();
         annotations.insert("loadbalancer.openstack.org/keep-floatingip".to_owned(), "true".to_owned());
     });
-    world.eventually("one more annotation is reported", |world| n_told(world) == 2).await;
+    world.eventually("one more annotation is reported", |world| n_events(world) == 2).await;
     world.stop().await;
 }

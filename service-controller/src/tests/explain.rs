@@ -26,7 +26,7 @@ impl World {
     }
 
     /// Text of the last Event with this reason on a Service.
-    fn told(&self, service: &str, reason: &str) -> Option<String> {
+    fn event_message(&self, service: &str, reason: &str) -> Option<String> {
         self.kube.event_note(reason, service)
     }
 }
@@ -72,10 +72,12 @@ async fn explain_uses_event_text_of_refusal() {
     (0..2).for_each(|_| world.cloud.fail_next("EnsureLoadBalancer", full()));
     world.service(service("web").port(80));
     world
-        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .eventually("an Event is emitted", |world| {
+            world.event_message("web", "SyncLoadBalancerFailed").is_some()
+        })
         .await;
     let seen = world.explained("web");
-    assert_eq!(seen.waits_for, world.told("web", "SyncLoadBalancerFailed"));
+    assert_eq!(seen.waits_for, world.event_message("web", "SyncLoadBalancerFailed"));
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("VENDOR_QUOTA")));
     assert_eq!(seen.plan.last().map(String::as_str), Some("ensure (not active yet, no nodes)"));
     assert_eq!(world.unsettled(), ["default/web"]);
@@ -103,7 +105,7 @@ async fn explain_shows_mistake_while_old_settings_apply() {
     });
     world.quiet().await;
     for name in ["web", "new"] {
-        let reported = world.told(name, "SyncLoadBalancerFailed").expect("an Event is emitted");
+        let reported = world.event_message(name, "SyncLoadBalancerFailed").expect("an Event is emitted");
         assert_eq!(
             (world.explained(name).state, world.explained(name).waits_for),
             (State::Waiting, Some(reported))
@@ -128,12 +130,14 @@ async fn refused_settings_are_not_settled_by_replacement() {
     world.cloud.fail_next("EnsureLoadBalancer", AdapterError::field("spec.listeners", "no port 81"));
     world.change("web", |it| it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 81);
     world
-        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .eventually("an Event is emitted", |world| {
+            world.event_message("web", "SyncLoadBalancerFailed").is_some()
+        })
         .await;
     tokio::time::sleep(SECOND).await;
     let seen = world.explained("web");
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Waiting, Some("FIELD_INVALID")));
-    assert_eq!(seen.waits_for, world.told("web", "SyncLoadBalancerFailed"));
+    assert_eq!(seen.waits_for, world.event_message("web", "SyncLoadBalancerFailed"));
     world.change("web", |it| it.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 82);
     world.quiet().await;
     assert!(world.unsettled().is_empty());
@@ -152,11 +156,16 @@ async fn explain_shows_unreachable_adapter() {
         "the page says it before an Event does"
     );
     world
-        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .eventually("an Event is emitted", |world| {
+            world.event_message("web", "SyncLoadBalancerFailed").is_some()
+        })
         .await;
     tokio::time::sleep(HOUR).await;
     let seen = world.explained("web");
-    assert_eq!((seen.state, seen.waits_for), (State::Waiting, world.told("web", "SyncLoadBalancerFailed")));
+    assert_eq!(
+        (seen.state, seen.waits_for),
+        (State::Waiting, world.event_message("web", "SyncLoadBalancerFailed"))
+    );
     assert_eq!(seen.cloud, ["not listed yet"]);
     let trouble = world
         .explain
@@ -199,18 +208,18 @@ async fn orphan_and_brake_are_listed_until_it_is_gone() {
     }
     world
         .eventually("all deletions are held", |world| {
-            (0..6).all(|n| world.told(&format!("web-{n}"), "OrphanHeld").is_some())
+            (0..6).all(|n| world.event_message(&format!("web-{n}"), "OrphanHeld").is_some())
         })
         .await;
     tokio::time::sleep(SECOND).await;
     for n in 0..6 {
         let seen = world.explained(&format!("web-{n}"));
         assert_eq!((seen.known, seen.state), (false, State::Waiting));
-        assert_eq!(seen.waits_for, world.told(&format!("web-{n}"), "OrphanHeld"));
+        assert_eq!(seen.waits_for, world.event_message(&format!("web-{n}"), "OrphanHeld"));
         assert!(seen.cloud[0].starts_with(&format!("lb-uid-web-{n} ACTIVE 203.0.113.")), "{:?}", seen.cloud);
     }
     let status = world.explain.status().expect("the controller runs");
-    let reported = world.told("kube-system", "OrphanHeld").expect("an Event for all of them");
+    let reported = world.event_message("kube-system", "OrphanHeld").expect("an Event for all of them");
     assert_eq!((status.unsettled, status.held_back), (6, vec![reported]));
     for n in 0..6 {
         world.cloud.edit(|state| drop(state.load_balancers.remove(&format!("lb-uid-web-{n}"))));
@@ -287,9 +296,11 @@ async fn explain_uses_adapter_text_of_failed_write() {
     world.cloud.fail_next("EnsureLoadBalancer", unknown());
     world.service(service("web").port(80));
     world
-        .eventually("an Event is emitted", |world| world.told("web", "SyncLoadBalancerFailed").is_some())
+        .eventually("an Event is emitted", |world| {
+            world.event_message("web", "SyncLoadBalancerFailed").is_some()
+        })
         .await;
-    let reported = world.told("web", "SyncLoadBalancerFailed").expect("the Event exists");
+    let reported = world.event_message("web", "SyncLoadBalancerFailed").expect("the Event exists");
     assert_eq!(
         reported,
         format!("Error syncing load balancer: {failed}; the adapter first checks whether the write was made")

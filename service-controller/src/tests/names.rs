@@ -76,7 +76,7 @@ async fn unsupported_name_template_is_reported_once() {
     world.quiet().await;
     let world = world.restart().await;
     world.quiet().await;
-    let n_told = world.events().iter().filter(|event| event.contains("IgnoredNameTemplate")).count();
-    assert_eq!(n_told, 1, "{:?}", world.events());
+    let n_events = world.events().iter().filter(|event| event.contains("IgnoredNameTemplate")).count();
+    assert_eq!(n_events, 1, "{:?}", world.events());
     world.stop().await;
 }

@@ -37,7 +37,7 @@ impl World {
         self.cloud.read(|state| state.load_balancers.len())
     }
 
-    async fn eventually_told(&self, reason: &str) {
+    async fn wait_for_event(&self, reason: &str) {
         self.eventually(reason, |world| world.events().iter().any(|it| it.contains(reason))).await;
     }
 }
@@ -50,7 +50,7 @@ async fn released_orphan_is_deleted_at_once() {
     let [doubted] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     let waits_for = doubted.waits_for.as_deref();
     assert_eq!((doubted.since, waits_for), (None, Some("not confirmed yet: its Service may still appear")));
-    world.eventually_told("OrphanedLoadBalancer").await;
+    world.wait_for_event("OrphanedLoadBalancer").await;
     tokio::time::sleep(HOUR).await;
     let [shown] = &world.orphans_shown()[..] else { panic!("{:?}", world.orphans_shown()) };
     assert_eq!((shown.uid.as_str(), shown.key.as_str()), ("uid-web", "default/web"));
@@ -121,7 +121,7 @@ async fn release_ignores_minimum_age_and_brake() {
         [("uid-web-1", "default/web-1"), ("uid-web-4", "default/web-4"), ("uid-web-5", "default/web-6")];
     world.release(&given);
     world.eventually("both load balancers are deleted", |world| world.n_balancers() == 8).await;
-    world.eventually_told("ReleaseRefused web-5").await;
+    world.wait_for_event("ReleaseRefused web-5").await;
     tokio::time::sleep(Duration::from_mins(20)).await;
     let left: Vec<_> = world.orphans_shown().into_iter().map(|it| (it.uid, it.released)).collect();
     let still = ["uid-web-0", "uid-web-2", "uid-web-3", "uid-web-5"].map(|it| (it.to_owned(), false));
@@ -155,7 +155,7 @@ async fn released_load_balancer_with_service_is_kept() {
     world.release(&[("uid-web", "default/web"), ("uid-none", "default/no")]);
     let world = world.restart().await;
     world
-        .eventually_told(
+        .wait_for_event(
             "OrphanHeld no: The load balancer is not deleted: the UID in its owner tags belongs to a Service",
         )
         .await;
@@ -223,7 +223,7 @@ async fn missing_permission_for_releases_is_harmless() {
     world.kube.order(Fault::status(403).on(Verb::List, "configmaps"));
     let world = orphaned(world).await;
     world.release(&[("uid-web", "default/web")]);
-    world.eventually_told("OrphanedLoadBalancer").await;
+    world.wait_for_event("OrphanedLoadBalancer").await;
     world.service(service("api").port(80));
     world.eventually_ingress_of("api").await;
     tokio::time::sleep(HOUR).await;

@@ -20,7 +20,7 @@ fn reported(world: &World, words: &str) -> usize {
 }
 
 /// Checks that the text is emitted at 0, 30, 60, 90 and 120 minutes; a reminder may be late by one resync.
-async fn is_told_for_two_hours(world: &World, words: &str) {
+async fn is_emitted_for_two_hours(world: &World, words: &str) {
     for times in 1..=5 {
         tokio::time::sleep(Duration::from_mins(6)).await;
         assert_eq!(reported(world, words), times, "{:?}", world.events());
@@ -31,7 +31,7 @@ async fn is_told_for_two_hours(world: &World, words: &str) {
 }
 
 /// Longer than the interval of reminders.
-async fn is_told_no_more(world: &World, words: &str) {
+async fn is_no_longer_emitted(world: &World, words: &str) {
     tokio::time::sleep(Duration::from_mins(1)).await;
     let before = reported(world, words);
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -51,7 +51,7 @@ async fn reminders_of_refusal_cause_no_extra_calls() {
         "spec.ports[0].nodePort: is taken; retried every 5 minutes, and as soon as the Service changes";
     world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     let asked = world.cloud.calls("EnsureLoadBalancer");
-    is_told_for_two_hours(&world, words).await;
+    is_emitted_for_two_hours(&world, words).await;
     // The adapter is called at each resync, and when the connection is renewed, because it may support the setting by then.
     let asked = world.cloud.calls("EnsureLoadBalancer") - asked;
     assert!(asked <= 150 / 5 + 5, "{asked} calls in two and a half hours");
@@ -60,7 +60,7 @@ async fn reminders_of_refusal_cause_no_extra_calls() {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(30_081);
     });
     world.eventually_ingress("web", &["203.0.113.1"]).await;
-    is_told_no_more(&world, words).await;
+    is_no_longer_emitted(&world, words).await;
 }
 
 // Behaviour: S10
@@ -82,7 +82,7 @@ async fn reminder_of_retried_failure_repeats_first_text() {
     }
     world.cloud.edit(|state| state.errors.clear());
     world.eventually_ingress("web", &["203.0.113.1"]).await;
-    is_told_no_more(&world, words).await;
+    is_no_longer_emitted(&world, words).await;
 }
 
 // Behaviour: S10
@@ -92,11 +92,11 @@ async fn invalid_annotation_is_reported_while_it_lasts() {
     world.service(service("web").port(80).annotation("lb.cloudadapter.dev/nonsense", "1"));
     let words = "lb.cloudadapter.dev/nonsense";
     world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
-    is_told_for_two_hours(&world, words).await;
+    is_emitted_for_two_hours(&world, words).await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), 0);
     world.change("web", |service| service.metadata.annotations = None);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
-    is_told_no_more(&world, words).await;
+    is_no_longer_emitted(&world, words).await;
 }
 
 // Behaviour: S9
@@ -107,10 +107,10 @@ async fn long_creation_is_re_emitted() {
     world.service(service("web").port(80));
     let words = "Ensuring load balancer";
     world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
-    is_told_for_two_hours(&world, words).await;
+    is_emitted_for_two_hours(&world, words).await;
     world.cloud.edit(|state| state.pending = 0);
     world.eventually_ingress("web", &["203.0.113.1"]).await;
-    is_told_no_more(&world, words).await;
+    is_no_longer_emitted(&world, words).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn deleted_service_gets_no_reminders() {
     let words = "lb.cloudadapter.dev/nonsense";
     world.eventually("an Event is emitted", |world| reported(world, words) == 1).await;
     world.kube.delete::<Service>(&ObjectName::namespaced("default", "web"));
-    is_told_no_more(&world, words).await;
+    is_no_longer_emitted(&world, words).await;
 }
 
 /// The adapter was unreachable and now refuses the Service, so the first condition is over.
@@ -138,6 +138,6 @@ async fn past_condition_is_not_re_emitted() {
     let (before, now) = ("10 of 10 are in use", "spec.ports[0].nodePort: is taken");
     world.eventually("the Service is refused", |world| reported(world, now) == 1).await;
     assert_eq!(reported(&world, before), 1);
-    is_told_for_two_hours(&world, now).await;
+    is_emitted_for_two_hours(&world, now).await;
     assert_eq!(reported(&world, before), 1, "{:?}", world.events());
 }

@@ -113,9 +113,9 @@ mod tests {
             fails.store(away, Ordering::Relaxed);
             assert_eq!(telling.export(Vec::new()).await.is_err(), away);
         }
-        let told = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
-        assert_eq!(told.matches("Traces cannot be sent").count(), 2, "{told}");
-        assert_eq!(told.matches("connection refused").count(), 2, "{told}");
-        assert_eq!(told.matches("Traces are sent again; the collector is reachable").count(), 1, "{told}");
+        let logged = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
+        assert_eq!(logged.matches("Traces cannot be sent").count(), 2, "{logged}");
+        assert_eq!(logged.matches("connection refused").count(), 2, "{logged}");
+        assert_eq!(logged.matches("Traces are sent again; the collector is reachable").count(), 1, "{logged}");
     }
 }

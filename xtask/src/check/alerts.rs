@@ -117,7 +117,7 @@ mod tests {
             guide: String::new(),
             pages: vec![("B".to_owned(), "## Meaning\n".to_owned()), ("C".to_owned(), String::new())],
         };
-        let told = faults(&bad).join("\n");
+        let found = faults(&bad).join("\n");
         for words in [
             "A has no annotation",
             "no case `A fires`",
@@ -127,7 +127,7 @@ mod tests {
             "B.md has the headings",
             "C.md belongs to no alert",
         ] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(found.contains(words), "{words}: {found}");
         }
         assert_eq!(faults(&Texts::default()).len(), 1);
     }

@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn row_without_a_test_and_test_without_a_row_are_reported() {
         let known = known(&[("lease::a", &["S1", "S3"])]);
-        let told = faults(&rows(TABLE), &known);
-        assert_eq!(told.len(), 2, "{told:?}");
+        let found = faults(&rows(TABLE), &known);
+        assert_eq!(found.len(), 2, "{found:?}");
         assert!(
-            told[0].starts_with("no test names S2")
-                && told[1] == "lease::a names S3, a row that does not exist"
+            found[0].starts_with("no test names S2")
+                && found[1] == "lease::a names S3, a row that does not exist"
         );
         assert_eq!(faults(&["S1", "S1"], &known)[0], "the page has S1 twice");
         assert_eq!(faults(&[], &Known::default()), ["no table has rows such as `S1`"]);

@@ -44,7 +44,7 @@ const ENUM: &str = "enum Reason {";
 const PREFIX: &str = "REASON_";
 
 /// Fails with each reason that the page does not explain, and with each explained reason that does not exist.
-pub(crate) fn are_told() -> anyhow::Result<()> {
+pub(crate) fn are_explained() -> anyhow::Result<()> {
     let root = cargo::root();
     let read =
         |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
@@ -59,8 +59,8 @@ pub(crate) fn are_told() -> anyhow::Result<()> {
     let unlisted = differences("Events", &said, &listed);
     let cure = "add an example to the test `events_are_in_the_reference`, then run `cargo xtask metrics`";
     ensure!(unlisted.is_empty(), "{REFERENCE}: {cure}:\n  {}", unlisted.join("\n  "));
-    let mut faults = differences("Events", &said, &told(&page, EVENTS));
-    faults.extend(differences("the contract", &of_contract(&read(CONTRACT)?), &told(&page, ERRORS)));
+    let mut faults = differences("Events", &said, &explained(&page, EVENTS));
+    faults.extend(differences("the contract", &of_contract(&read(CONTRACT)?), &explained(&page, ERRORS)));
     ensure!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
     Ok(())
 }
@@ -98,7 +98,7 @@ fn of_contract(proto: &str) -> BTreeSet<String> {
 }
 
 /// Returns the code spans in the first column of the tables below a heading.
-fn told(page: &str, heading: &str) -> BTreeSet<String> {
+fn explained(page: &str, heading: &str) -> BTreeSet<String> {
     let below = page.lines().skip_while(|line| line.trim() != heading).skip(1);
     first_cells(below.take_while(|line| !line.starts_with("## "))).collect()
 }
@@ -109,16 +109,17 @@ fn first_cells<'a>(lines: impl Iterator<Item = &'a str>) -> impl Iterator<Item =
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned)
 }
 
-fn differences(whose: &str, said: &BTreeSet<String>, told: &BTreeSet<String>) -> Vec<String> {
+fn differences(whose: &str, said: &BTreeSet<String>, explained: &BTreeSet<String>) -> Vec<String> {
     let missing =
-        said.difference(told).map(|reason| format!("does not explain {reason}, a reason of {whose}"));
-    let gone = told.difference(said).map(|reason| format!("explains {reason}, which is unknown to {whose}"));
+        said.difference(explained).map(|reason| format!("does not explain {reason}, a reason of {whose}"));
+    let gone =
+        explained.difference(said).map(|reason| format!("explains {reason}, which is unknown to {whose}"));
     missing.chain(gone).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{differences, is_product, of_contract, of_events, told};
+    use super::{differences, explained, is_product, of_contract, of_events};
 
     #[test]
     fn reasons_are_found_where_events_are_made() {
@@ -135,8 +136,8 @@ mod tests {
     fn unexplained_and_obsolete_reasons_are_reported() {
         let proto = "enum Other {\n  REASON_X = 1;\n}\nenum Reason {\n  // REASON_NO\n  REASON_A_B = 0;\n  REASON_C = 1;\n}\nREASON_D = 1;\n";
         let page = "## Events\n| `X` | |\n## Reasons of the adapter\n| reason | |\n| --- | --- |\n| `C`, `OLD` | `not this` |\ntext `nor this`\n## End\n| `E` | |\n";
-        let told = told(page, "## Reasons of the adapter");
+        let explained = explained(page, "## Reasons of the adapter");
         let expected = ["does not explain A_B, a reason of it", "explains OLD, which is unknown to it"];
-        assert_eq!(differences("it", &of_contract(proto), &told), expected);
+        assert_eq!(differences("it", &of_contract(proto), &explained), expected);
     }
 }

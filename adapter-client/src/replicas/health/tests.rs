@@ -45,7 +45,7 @@ struct Shared(Arc<Mutex<Replica>>);
 impl Shared {
     async fn serving() -> Self {
         let replica = Replica {
-            health: Some(told(tonic_health::ServingStatus::Serving).await),
+            health: Some(reporting(tonic_health::ServingStatus::Serving).await),
             vanished: watch::Sender::new(false),
             connections: watch::Sender::new(0),
             servers: JoinSet::new(),
@@ -101,7 +101,7 @@ impl Shared {
     }
 }
 
-async fn told(status: tonic_health::ServingStatus) -> HealthReporter {
+async fn reporting(status: tonic_health::ServingStatus) -> HealthReporter {
     let health = HealthReporter::new();
     health.set_service_status(SERVICE, status).await;
     health
@@ -146,7 +146,7 @@ async fn a_replica_that_stopped_serving_becomes_a_standby() {
     let replica = Shared::serving().await;
     let (mut history, _tasks) = replica.follow();
     assert_eq!(history.recv().await.unwrap(), "serves");
-    replica.is_followed_by(Some(told(tonic_health::ServingStatus::NotServing).await));
+    replica.is_followed_by(Some(reporting(tonic_health::ServingStatus::NotServing).await));
     assert_eq!(history.recv().await.unwrap(), "does not serve");
 }
 

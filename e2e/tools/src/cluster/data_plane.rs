@@ -25,7 +25,7 @@ type Table = BTreeMap<String, String>;
 pub async fn run() {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = String::new();
+    let mut last_said = String::new();
     loop {
         looks.tick().await;
         // While the cloud does not answer, the desired routes are unknown, so all routes stay.
@@ -34,9 +34,9 @@ pub async fn run() {
             Err(error) => Err(error.context("cannot read the routes of the cloud, so all routes are kept")),
         };
         let now = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
-        if now != told {
+        if now != last_said {
             say(if now.is_empty() { "routes are in sync again" } else { &now });
-            told = now;
+            last_said = now;
         }
     }
 }

@@ -20,7 +20,7 @@ impl Connection {
         let mut driving = JoinSet::new();
         // An error of the connection also appears at its streams.
         driving.spawn(async move {
-            let _told_by_streams = connection.await.is_ok();
+            let _reported_by_streams = connection.await.is_ok();
         });
         Self { send, _driving: driving }
     }
