@@ -131,7 +131,7 @@ impl Term {
         let this = self.clone();
         match self.duty.wait_for(|duty| !this.is(duty)).await {
             Ok(duty) => refusal(&duty),
-            Err(_nobody_left_to_tell) => refusal(&Duty::Draining),
+            Err(_sender_is_gone) => refusal(&Duty::Draining),
         }
     }
 

@@ -67,7 +67,7 @@ impl Describe for Mirrors {
         };
         let found = self.find(&node);
         let listed = self.instances.is_synced();
-        let apart = listed && matches!(found, Found::Nothing) && is_nobodys(&node);
+        let apart = listed && matches!(found, Found::Nothing) && is_without_instance(&node);
         let (wanted, cloud) = match &found {
             Found::Nothing if apart => (vec![not_looked_for(&node)], Vec::new()),
             Found::One(instance) => (as_it_says(instance), vec![shown(instance)]),
@@ -88,7 +88,7 @@ fn asked(node: &Node) -> Vec<String> {
 }
 
 /// Whether nothing suggests that the node has an instance in this cloud.
-fn is_nobodys(node: &Node) -> bool {
+fn is_without_instance(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }
 

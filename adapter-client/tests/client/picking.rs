@@ -29,7 +29,7 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
 }
 
 /// A call waits for a leader until its deadline.
-async fn nobody_leads(channel: &AdapterChannel) {
+async fn no_replica_leads(channel: &AdapterChannel) {
     let start = Instant::now();
     while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
         assert!(start.elapsed() < Duration::from_secs(10), "a leader is found each time");
@@ -53,7 +53,7 @@ async fn a_planned_hand_over_fails_no_call() {
         for (from, to) in [(&a, &b), (&b, &a)] {
             load.answers(20).await;
             from.lead(false).await;
-            nobody_leads(&channel).await;
+            no_replica_leads(&channel).await;
             to.lead(true).await;
             let calls = to.calls();
             until("the new leader is called", || to.calls() > calls).await;
@@ -68,7 +68,7 @@ async fn a_killed_leader_fails_no_call() {
     let load = Load::start(&channel);
     load.answers(20).await;
     drop(a);
-    nobody_leads(&channel).await;
+    no_replica_leads(&channel).await;
     assert_eq!(b.calls(), 0, "a standby is not called");
     b.lead(true).await;
     load.answers(20).await;

@@ -229,8 +229,8 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
 fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
     let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
     let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
-    let nobody = route.state() == RouteState::Blackhole && there.provider_id.is_empty();
-    nobody && address(there).is_some_and(|at| address(hop) == Some(at))
+    let without_target = route.state() == RouteState::Blackhole && there.provider_id.is_empty();
+    without_target && address(there).is_some_and(|at| address(hop) == Some(at))
 }
 
 fn to(route: &Route) -> Option<IpNet> {
@@ -339,7 +339,7 @@ mod tests {
                 false,
                 false,
             ),
-            ("nobody's", Some(unmanaged("i-2")), upsert("a", d, "i-1"), Outcome::Conflict, false, false),
+            ("unmanaged", Some(unmanaged("i-2")), upsert("a", d, "i-1"), Outcome::Conflict, false, false),
             (
                 "untagged, to the same target",
                 Some(unmanaged("i-1")),

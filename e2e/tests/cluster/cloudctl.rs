@@ -112,12 +112,12 @@ async fn without_rights(bed: &Bed) -> anyhow::Result<()> {
     let account = format!("--serviceaccount={NAMESPACE}:default");
     let args = ["create", "rolebinding", "looks", "--role=looks", &account, "--namespace", NAMESPACE];
     bed.kubectl(&args).await?;
-    let nobody = kubeconfig(bed, "default").await?;
-    let code = until::<StatusReport>(&nobody, &["status"], |it| {
+    let pods_only = kubeconfig(bed, "default").await?;
+    let code = until::<StatusReport>(&pods_only, &["status"], |it| {
         let forbidden =
             it.missing.iter().filter(|it| it.why.contains("needs get and create on pods/portforward"));
         forbidden.count() == 5 && it.missing.iter().any(|it| it.source == "leases")
     });
     ensure!(code.await? == 1, "something is missing");
-    show(&nobody, &["status"]).await
+    show(&pods_only, &["status"]).await
 }

@@ -183,8 +183,8 @@ async fn tokens(bed: &Bed, container: &Container) -> anyhow::Result<()> {
     for namespace in [NAMESPACE, "default"] {
         let list = ["auth", "can-i", "--list", "--no-headers", "--namespace", namespace];
         let all = rights_listed(&bed.kubectl_as(&as_itself, &list).await?)?;
-        let nobody = ["--as", "system:serviceaccount:kube-system:nobody"];
-        let basic = rights_listed(&bed.kubectl(&[&list[..], &nobody].concat()).await?)?;
+        let unprivileged = ["--as", "system:serviceaccount:kube-system:unprivileged"];
+        let basic = rights_listed(&bed.kubectl(&[&list[..], &unprivileged].concat()).await?)?;
         ensure!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not a subset of {all:?}");
         let (own, wanted) = (all.difference(&basic).cloned().collect(), wanted(name, namespace)?);
         let (more, less) = (missing(&wanted, &own), missing(&own, &wanted));

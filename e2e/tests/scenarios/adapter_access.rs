@@ -44,12 +44,12 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
     }
 
     // A known caller without permission.
-    let create = ["create", "serviceaccount", "nobody", "--namespace", "kube-system"];
+    let create = ["create", "serviceaccount", "unprivileged", "--namespace", "kube-system"];
     bed.cluster.control_plane.kubectl(&create).await.unwrap();
-    let nobody = bed.token("nobody", &[ours]).await.unwrap();
-    let refused = get_info(&door.port(&mut bed, Some(nobody)), &door.cluster).await.unwrap_err();
+    let unprivileged = bed.token("unprivileged", &[ours]).await.unwrap();
+    let refused = get_info(&door.port(&mut bed, Some(unprivileged)), &door.cluster).await.unwrap_err();
     assert_eq!(judged(&refused), FORBIDDEN, "{refused}");
-    assert!(refused.message.contains("kube-system:nobody"), "{refused}");
+    assert!(refused.message.contains("kube-system:unprivileged"), "{refused}");
     let token = bed.token("cloud-node-controller", &[ours]).await.unwrap();
     let node = door.port(&mut bed, Some(token));
     for refused in [

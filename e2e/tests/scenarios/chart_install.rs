@@ -287,12 +287,13 @@ pub(super) async fn control_plane() -> ControlPlane {
 /// The rights of a user beyond those of a ServiceAccount without any binding.
 async fn granted(control_plane: &ControlPlane, user: &str, namespace: &str) -> BTreeSet<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client(), "kube-system");
-    let nobody = from_value(json!({ "metadata": { "name": "nobody" } })).unwrap();
-    if accounts.get_opt("nobody").await.unwrap().is_none() {
-        accounts.create(&PostParams::default(), &nobody).await.unwrap();
+    let unprivileged = from_value(json!({ "metadata": { "name": "unprivileged" } })).unwrap();
+    if accounts.get_opt("unprivileged").await.unwrap().is_none() {
+        accounts.create(&PostParams::default(), &unprivileged).await.unwrap();
     }
     let all = rights(control_plane, user, namespace).await.unwrap();
-    let basic = rights(control_plane, "system:serviceaccount:kube-system:nobody", namespace).await.unwrap();
+    let basic =
+        rights(control_plane, "system:serviceaccount:kube-system:unprivileged", namespace).await.unwrap();
     assert!(!basic.is_empty() && basic.is_subset(&all), "{basic:?} is not a subset of {all:?}");
     all.difference(&basic).cloned().collect()
 }

@@ -188,7 +188,7 @@ async fn unknown_names(bed: &Bed) {
     for (what, name, expected) in [
         ("service", "wrong1", "similar names: wrong"),
         ("service", "default/kubernetes", "type is ClusterIP"),
-        ("node", "nobody", "no object has this name"),
+        ("node", "missing", "no object has this name"),
     ] {
         let said = cloudctl(bed, &["explain", what, name]).await;
         assert!(said.code == 1 && said.out.contains(expected), "{said:#?}");
@@ -198,10 +198,10 @@ async fn unknown_names(bed: &Bed) {
 /// Pages are read without the API server. What needs the API server is reported as missing, with the reason.
 async fn without_rights(bed: &Bed) {
     let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
-    let account = json!({ "metadata": { "name": "nobody" } });
+    let account = json!({ "metadata": { "name": "unprivileged" } });
     accounts.create(&PostParams::default(), &serde_json::from_value(account).unwrap()).await.unwrap();
-    let nobody = kubeconfig_of(bed, "nobody").await;
-    let said = cloudctl_as(bed, &nobody, &["status", "-o", "json"]).await;
+    let unprivileged = kubeconfig_of(bed, "unprivileged").await;
+    let said = cloudctl_as(bed, &unprivileged, &["status", "-o", "json"]).await;
     let report: StatusReport = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.code, report.adapters.len(), report.controllers.len()), (1, 1, 3), "{said:#?}");
     let missing: Vec<_> = report.missing.iter().map(|it| format!("{}: {}", it.source, it.why)).collect();
@@ -213,7 +213,7 @@ async fn without_rights(bed: &Bed) {
         report.shards.iter().all(|it| it.holder.is_some()),
         "the replicas report the holders: {report:#?}"
     );
-    let said = cloudctl_as(bed, &nobody, &["explain", "service", "wrong"]).await;
+    let said = cloudctl_as(bed, &unprivileged, &["explain", "service", "wrong"]).await;
     assert!(said.code == 1 && said.out.contains("waits for"), "{said:#?}");
     assert!(said.out.contains("events: events is forbidden"), "{said:#?}");
 }
@@ -341,8 +341,8 @@ async fn orphans_are_shown_and_deleted_on_request() {
     as_on_the_page(&bed, "cloudctl orphans", 0).await;
     let left = report.orphans.iter().find(|it| it.key == "default/left").unwrap();
 
-    let said = cloudctl(&bed, &["orphans", "--delete", "nobodys", "--yes"]).await;
-    assert!(said.code == 1 && said.out.contains("UID nobodys"), "{said:#?}");
+    let said = cloudctl(&bed, &["orphans", "--delete", "unknown-uid", "--yes"]).await;
+    assert!(said.code == 1 && said.out.contains("UID unknown-uid"), "{said:#?}");
     let said = cloudctl(&bed, &["orphans", "--delete", &left.uid]).await;
     assert!(said.code == 2 && said.err.contains("--yes"), "{said:#?}");
     let said = cloudctl(&bed, &["orphans", "--delete", &left.uid, "--yes", "--timeout", "60s"]).await;

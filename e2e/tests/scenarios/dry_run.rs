@@ -33,7 +33,7 @@ async fn dry_run_changes_nothing_and_its_plan_is_executed_later() {
     assert_eq!(bed.cluster.cloud.counts().await.unwrap().writes, 0);
     for name in CONTROLLERS {
         assert_eq!(
-            bed.writes_of(name, mark, "nobody").unwrap(),
+            bed.writes_of(name, mark, "unknown").unwrap(),
             [],
             "{name} wrote nothing, no Events either"
         );

@@ -131,7 +131,7 @@ async fn what_cannot_be_asked(bed: &mut Bed) {
     let pod = &*bed.cluster.pods.get("service-controller").unwrap();
     let form = pod.page("/explain?key=web").await.unwrap_err().to_string();
     assert!(form.contains("400") && form.contains("expected NAMESPACE/NAME of a Service"), "{form}");
-    let unknown = pod.page("/explain?key=default/nobody").await.unwrap_err().to_string();
+    let unknown = pod.page("/explain?key=default/unknown").await.unwrap_err().to_string();
     assert!(unknown.contains("404") && unknown.contains("\"known\":false"), "{unknown}");
     assert_eq!(pod.http_status(Method::POST, "/explain").await.unwrap(), 405, "the page is read-only");
 }

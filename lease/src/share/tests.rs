@@ -155,13 +155,13 @@ fn shares<'a>(seats: &'a [View], refused: &'a BTreeMap<String, Instant>) -> Shar
 
 #[tokio::test(start_paused = true)]
 async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
-    let (now, nobody) = (Instant::now(), BTreeMap::new());
+    let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let later = now + timing().retry;
     for (holders, due) in
         [(["", "you", "you", "me"], true), (["", "you", "me", "she"], true), (["", "me", "me", "you"], false)]
     {
         let seats = views(holders, now);
-        let shares = shares(&seats, &nobody);
+        let shares = shares(&seats, &none_refused);
         assert_eq!(shares.take(0, now), if due { Take::Now } else { Take::From(later) }, "{holders:?}");
         assert_eq!(shares.take(0, later), Take::Now, "{holders:?}");
         assert_ne!(shares.take(1, now), Take::Now, "held: {holders:?}");
@@ -170,27 +170,27 @@ async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_released_seat_is_reserved_for_its_new_holder() {
-    let (now, nobody) = (Instant::now(), BTreeMap::new());
+    let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let latest = now + 2 * timing().retry;
     for (to, take) in [("me", Take::Now), ("you", Take::From(latest))] {
         let mut seats = views(["", "you", "you"], now);
         seats[0].released = true;
         seats[0].wish = Some((to.to_owned(), now));
-        assert_eq!(shares(&seats, &nobody).take(0, now), take, "{to}");
-        assert_eq!(shares(&seats, &nobody).take(0, latest), Take::Now, "{to}");
+        assert_eq!(shares(&seats, &none_refused).take(0, now), take, "{to}");
+        assert_eq!(shares(&seats, &none_refused).take(0, latest), Take::Now, "{to}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_with_two_fewer_seats_asks_for_its_share() {
-    let (now, nobody) = (Instant::now(), BTreeMap::new());
+    let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let asked =
         |holders, refused: &BTreeMap<_, _>| shares(&views::<6>(holders, now), refused).asks(now).len();
-    assert_eq!(asked(["you"; 6], &nobody), 3);
-    assert_eq!(asked(["you", "you", "you", "she", "she", "she"], &nobody), 2);
-    assert_eq!(asked(["you", "you", "you", "you", "me", "me"], &nobody), 1);
-    assert_eq!(asked(["you", "you", "you", "me", "me", "she"], &nobody), 0);
-    assert_eq!(asked(["", "", "", "you", "you", "you"], &nobody), 0, "the free seats are enough");
+    assert_eq!(asked(["you"; 6], &none_refused), 3);
+    assert_eq!(asked(["you", "you", "you", "she", "she", "she"], &none_refused), 2);
+    assert_eq!(asked(["you", "you", "you", "you", "me", "me"], &none_refused), 1);
+    assert_eq!(asked(["you", "you", "you", "me", "me", "she"], &none_refused), 0);
+    assert_eq!(asked(["", "", "", "you", "you", "you"], &none_refused), 0, "the free seats are enough");
     let refused = BTreeMap::from([("you".to_owned(), now + timing().retry)]);
     assert_eq!(asked(["you"; 6], &refused), 0);
     assert_eq!(asked(["you", "you", "you", "you", "she", "she"], &refused), 1);
@@ -198,28 +198,28 @@ async fn a_replica_with_two_fewer_seats_asks_for_its_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seat_requested_by_another_replica_is_not_requested() {
-    let (now, nobody) = (Instant::now(), BTreeMap::new());
+    let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let mut seats = views(["you", "you"], now);
     for seat in &mut seats {
         seat.wish = Some(("she".to_owned(), now));
     }
-    assert!(shares(&seats, &nobody).asks(now).is_empty());
+    assert!(shares(&seats, &none_refused).asks(now).is_empty());
     for seat in &mut seats {
         seat.free_from = Some(now + 3 * timing().duration);
     }
-    assert_eq!(shares(&seats, &nobody).asks(now + timing().duration).len(), 1);
+    assert_eq!(shares(&seats, &none_refused).asks(now + timing().duration).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_seat_is_granted_to_replicas_with_two_fewer() {
-    let (now, nobody) = (Instant::now(), BTreeMap::new());
+    let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let granted = |holders: [&str; 6], wishes: [&str; 3], later: Duration| {
         let mut seats = views(holders, now);
         for (seat, by) in seats.iter_mut().zip(wishes) {
             seat.wish = Some((by.to_owned(), now));
             seat.free_from = Some(now + 9 * timing().duration);
         }
-        let shares = shares(&seats, &nobody);
+        let shares = shares(&seats, &none_refused);
         (0..6).filter_map(|at| Some((at, shares.grant(at, now + later)?.to_owned()))).collect::<Vec<_>>()
     };
     let grant = |at, to: &str| (at, to.to_owned());

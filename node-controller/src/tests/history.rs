@@ -150,7 +150,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
 }
 
 /// Returns the number of deleted nodes.
-async fn nobody_goes_without_a_proof(history: &[(u64, Moment)]) -> usize {
+async fn deletions_without_proof_fail(history: &[(u64, Moment)]) -> usize {
     let mut world = World::new();
     // `mass_loss` tests the brake.
     world.settings.lifecycle.limits.share = 100;
@@ -187,7 +187,7 @@ pub(super) fn in_paused_time<T>(test: impl Future<Output = T>) -> T {
 #[test]
 fn history_with_a_proof_deletes_the_node() {
     let history = [(10, Moment::Ends(1)), (60, Moment::Passes)];
-    assert_eq!(in_paused_time(nobody_goes_without_a_proof(&history)), 1);
+    assert_eq!(in_paused_time(deletions_without_proof_fail(&history)), 1);
 }
 
 proptest! {
@@ -198,6 +198,6 @@ proptest! {
     fn no_history_deletes_a_node_without_a_proof(
         history in prop::collection::vec((1_u64..60, moment()), 1..40),
     ) {
-        in_paused_time(nobody_goes_without_a_proof(&history));
+        in_paused_time(deletions_without_proof_fail(&history));
     }
 }

@@ -91,7 +91,7 @@ async fn happens(world: &World, lost: &mut BTreeSet<usize>, moment: Moment) {
 }
 
 /// Returns the number of nodes deleted in the end.
-async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Moment)]) -> usize {
+async fn deletions_while_many_are_lost_fail(n_lost: usize, history: &[(u64, Moment)]) -> usize {
     let world = running(NODES).await;
     let mut lost: BTreeSet<usize> = (0..n_lost).collect();
     for n in &lost {
@@ -113,7 +113,7 @@ async fn nobody_goes_while_there_is_a_crowd(n_lost: usize, history: &[(u64, Mome
 #[test]
 fn held_nodes_are_deleted_once_few_enough() {
     let history = [(10, Moment::Ready(0)), (20, Moment::Passes)];
-    assert_eq!(in_paused_time(nobody_goes_while_there_is_a_crowd(4, &history)), 3);
+    assert_eq!(in_paused_time(deletions_while_many_are_lost_fail(4, &history)), 3);
 }
 
 proptest! {
@@ -125,6 +125,6 @@ proptest! {
         n_lost in MAY_GO + 1..=NODES,
         history in prop::collection::vec((1_u64..400, moment()), 1..25),
     ) {
-        in_paused_time(nobody_goes_while_there_is_a_crowd(n_lost, &history));
+        in_paused_time(deletions_while_many_are_lost_fail(n_lost, &history));
     }
 }

@@ -41,8 +41,8 @@ impl Failure {
     /// Whether the failed upload also answers a caller that has waited for the set `id` since `since`. This is the case if the upload was
     /// of the same set, or if the cause affects all sets.
     fn is_about(&self, id: &str, since: Instant) -> bool {
-        let nobody = matches!(self.error.reason, Reason::OutcomeUnknown | Reason::VendorUnavailable);
-        self.at >= since && (self.id == id || nobody || concerns_all(self.error.reason))
+        let no_answer = matches!(self.error.reason, Reason::OutcomeUnknown | Reason::VendorUnavailable);
+        self.at >= since && (self.id == id || no_answer || concerns_all(self.error.reason))
     }
 }
 

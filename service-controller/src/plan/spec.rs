@@ -58,7 +58,7 @@ impl<'a> Checked<'a> {
         let mut listeners = Listeners::of(service, &wishes);
         refusals.append(&mut listeners.refusals);
         let probe = or_note(probe(service, &wishes.health), &mut refusals);
-        refusals.extend(nobody_adopts(&wishes));
+        refusals.extend(incomplete_adoption(&wishes));
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -237,7 +237,7 @@ fn value<T: Clone + Default>(wish: Option<&Wish<T>>) -> T {
 
 /// Refuses an ID without `adopt`. If the ID were ignored, a second load balancer would be created. Refuses `adopt: shared` without an ID
 /// for the same reason.
-fn nobody_adopts(wishes: &Wishes) -> Option<Refusal> {
+fn incomplete_adoption(wishes: &Wishes) -> Option<Refusal> {
     let (id, adopt) = (&wishes.id, &wishes.adopt);
     match (id, adopt.as_ref().map(|wish| wish.value)) {
         (Some(id), None | Some(Adopt::None)) => Some(id.given.refusal(format!(

@@ -136,7 +136,7 @@ fn addresses_have_the_order_of_requested_families() {
     let ip = |text: &str| Some(load_balancer_address::Value::Ip(text.to_owned()));
     assert_eq!(addresses, [ip("2001:db8::1"), ip("198.18.0.1")]);
     assert_eq!(summary.addresses[0].ip_mode(), IpMode::Vip);
-    assert_eq!((summary.key, summary.owner), (None, None), "nobody's");
+    assert_eq!((summary.key, summary.owner), (None, None), "no owner");
 }
 
 #[test]

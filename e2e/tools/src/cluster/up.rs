@@ -47,7 +47,7 @@ pub struct Cloud {
 pub async fn up(layout: &Layout, order: &Order) -> anyhow::Result<()> {
     needs::root()?;
     layout.check()?;
-    nobody_elses(layout)?;
+    refuse_another_cluster(layout)?;
     write(Path::new(HOME_FILE), &format!("{}\n", layout.home.display()))?;
     let begin = Instant::now();
     let plugins = needs::programs()?;
@@ -228,7 +228,7 @@ impl Work<'_> {
 }
 
 /// Refuses to start if another user's cluster exists. That cluster is in another folder, but its namespaces have the same names.
-fn nobody_elses(layout: &Layout) -> anyhow::Result<()> {
+fn refuse_another_cluster(layout: &Layout) -> anyhow::Result<()> {
     let there = layout.of_what_runs().home;
     ensure!(
         there == layout.home,

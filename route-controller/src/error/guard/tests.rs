@@ -114,8 +114,8 @@ async fn after_a_start_one_removal_is_allowed_and_of_too_many_none() {
     let mut guard = Guard::new(GRACE, Limits { share: 30, number: 20, window: WINDOW }, begin);
     guard.judge(&mut plan(6, unasked(3)), nodes, begin);
     assert_eq!(judged(&mut guard, plan(6, unasked(3)), nodes, at(10)), (0, 3, None));
-    let nobody = Nodes { n_listed: 0, deleted: &none };
-    assert_eq!(judged(&mut guard, plan(6, unasked(1)), nobody, at(10)), (0, 1, None), "no node is listed");
+    let no_nodes = Nodes { n_listed: 0, deleted: &none };
+    assert_eq!(judged(&mut guard, plan(6, unasked(1)), no_nodes, at(10)), (0, 1, None), "no node is listed");
 }
 
 #[tokio::test(start_paused = true)]

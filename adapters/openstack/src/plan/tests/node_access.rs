@@ -448,7 +448,7 @@ async fn only_initial_unmarked_rules_are_removed() {
         json!({ "id": id, "name": group_name("c-1"), "description": group_description("c-1"), "created_at": MADE_AT,
             "security_group_rules": rules })
     };
-    let group = of_ours("filled-by-nobody", json!([any("given", MADE_AT), hers]));
+    let group = of_ours("without-rules-of-the-cluster", json!([any("given", MADE_AT), hers]));
     cloud.cloud.store().lists.get_mut(GROUPS).expect("there").1.push(group);
     cloud.opened(&desired).await;
     assert_eq!(cloud.rules().expect("a group"), ["null null null", "tcp 30080 10.0.0.0/24"]);

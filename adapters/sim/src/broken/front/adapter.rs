@@ -15,13 +15,13 @@ impl Front {
         if !self.is(Fault::StatusAsksTheVendor) {
             return;
         }
-        let nobody =
+        let unknown =
             InstanceRef { r#ref: Some(Ref::NodeName("status".to_owned())), ..InstanceRef::default() };
         let context = context.map(|context| RequestContext {
             max_staleness: Some(prost_types::Duration::default()),
             ..context
         });
-        let question = BatchGetInstancesRequest { context, refs: vec![nobody] };
+        let question = BatchGetInstancesRequest { context, refs: vec![unknown] };
         // Only the call matters, not its result.
         drop(self.instances().batch_get_instances(beside(request, question)).await);
     }

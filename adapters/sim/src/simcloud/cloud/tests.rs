@@ -278,6 +278,6 @@ fn token_of_another_project_is_forbidden() {
     }
     assert_eq!(ask(&mut testbed, Operation::GetProject, "theirs").body["project"], "other");
     assert_eq!(ask(&mut testbed, Operation::ListInstances, "theirs").status, StatusCode::FORBIDDEN);
-    assert_eq!(ask(&mut testbed, Operation::GetProject, "nobody's").status, StatusCode::UNAUTHORIZED);
+    assert_eq!(ask(&mut testbed, Operation::GetProject, "unknown").status, StatusCode::UNAUTHORIZED);
     assert!(!format!("{:?}", testbed.cloud).contains("theirs"));
 }

@@ -118,7 +118,11 @@ pub(crate) async fn operator_who_writes() -> Status {
 
 pub(crate) async fn without_a_token() -> Status {
     let guarded = Guarded::start().await;
-    guarded.info().get_info(GetInfoRequest { context: Some(context()) }).await.expect_err("nobody")
+    guarded
+        .info()
+        .get_info(GetInfoRequest { context: Some(context()) })
+        .await
+        .expect_err("the caller is unknown")
 }
 
 pub(crate) async fn old_token() -> Status {
