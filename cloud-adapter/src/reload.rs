@@ -80,7 +80,7 @@ where
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match self.look() {
+            match self.read_again() {
                 None => (),
                 Some(Ok(value)) => {
                     report(Ok(&value));
@@ -92,7 +92,7 @@ where
     }
 
     /// Reads the files once. `None`: the contents did not change.
-    fn look(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
+    fn read_again(&mut self) -> Option<Result<Arc<T>, ReloadError<E>>> {
         // The files are small and in memory, so a blocking read is acceptable.
         let contents = read(&self.paths);
         let seen = match &contents {

@@ -25,7 +25,7 @@ use crate::{
 /// Maximum interval between status reports.
 const REPORT_EVERY: Duration = Duration::from_secs(15);
 /// Minimum interval between reports of values that change continuously, such as a recovering rate.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The packages that are served, newest first.
 const CONTRACT_VERSIONS: [&str; 1] = ["cloudadapter.v1alpha1"];
 
@@ -149,7 +149,7 @@ impl<D: Driver> Reporter<D> {
         let due = Instant::now() + REPORT_EVERY;
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => (),
+                () = tokio::time::sleep(CHECK_EVERY) => (),
                 Ok(()) = self.health.changed() => (),
                 Ok(()) = self.duty.changed() => (),
             }

@@ -19,8 +19,8 @@ const FOLDERS: [&str; 2] = ["examples", "helm"];
 /// The beginning of a line on a page, which shows that the command is expected to fail.
 const REFUSAL: &str = "Error:";
 /// Read-only commands. They are repeated until they print what the page shows, because a reader types more slowly.
-const LOOKS: [&str; 3] = ["cloudctl explain ", "cloudctl status", "curl --silent "];
-const KUBECTL_LOOKS: [&str; 5] = ["get", "describe", "logs", "auth", "cloud"];
+const READ_COMMANDS: [&str; 3] = ["cloudctl explain ", "cloudctl status", "curl --silent "];
+const KUBECTL_READS: [&str; 5] = ["get", "describe", "logs", "auth", "cloud"];
 const NAMESPACE: &str = "kube-system";
 /// The folder of installed programs, as with `cargo install`: commands of pages add programs to it.
 const BIN: &str = ".cargo/bin";
@@ -181,8 +181,8 @@ impl Command {
     fn only_looks(&self) -> bool {
         let words = self.text.split_whitespace().filter(|word| !word.starts_with('-') && *word != NAMESPACE);
         match words.take(2).collect::<Vec<_>>().as_slice() {
-            ["kubectl", verb] => KUBECTL_LOOKS.contains(verb),
-            _ => LOOKS.iter().any(|look| self.text.starts_with(look)),
+            ["kubectl", verb] => KUBECTL_READS.contains(verb),
+            _ => READ_COMMANDS.iter().any(|command| self.text.starts_with(command)),
         }
     }
 }

@@ -12,33 +12,33 @@ use crate::seconds;
 pub const WITHIN: Duration = seconds(60);
 
 /// The time between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Calls `look` until it returns a value.
+/// Calls `check` until it returns a value.
 ///
-/// While the condition does not hold, `look` returns an error with its observation; the last such error is the cause of the returned error.
-/// The deadline also ends a call of `look` that hangs.
-pub async fn eventually<T, Look>(
+/// While the condition does not hold, `check` returns an error with its observation; the last such error is the cause of the returned error.
+/// The deadline also ends a call of `check` that hangs.
+pub async fn eventually<T, Check>(
     what: &str,
     deadline: Duration,
-    mut look: impl FnMut() -> Look,
+    mut check: impl FnMut() -> Check,
 ) -> anyhow::Result<T>
 where
-    Look: Future<Output = anyhow::Result<T>>,
+    Check: Future<Output = anyhow::Result<T>>,
 {
     let end = Instant::now() + deadline;
     let mut last_seen = anyhow!("the condition was not checked");
     loop {
-        match timeout_at(end, look()).await {
+        match timeout_at(end, check()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => last_seen = seen,
             Err(_) => last_seen = last_seen.context("the last check got no answer; the check before it"),
         }
-        if Instant::now() + LOOK_EVERY >= end {
+        if Instant::now() + CHECK_EVERY >= end {
             let text = format!("condition not met within {deadline:?}: {what}; last seen");
             return Err(last_seen.context(text));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
 }
 
@@ -52,10 +52,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn value_is_returned_when_available() {
-        let mut looks = 0;
+        let mut checks = 0;
         let value = eventually("three checks were made", Duration::from_secs(1), || {
-            looks += 1;
-            let seen = looks;
+            checks += 1;
+            let seen = checks;
             async move {
                 ensure!(seen == 3, "{seen}");
                 Ok(seen)

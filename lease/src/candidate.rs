@@ -68,7 +68,7 @@ struct Ours {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read the Lease.
-    Look,
+    Read,
     /// Acquire the lease.
     Acquire(Acquisition),
     /// Renew the lease.
@@ -171,7 +171,7 @@ impl Candidate {
             (Some(held), Some(seen)) => self.keep(held, seen, now),
             (None, Some(seen)) => self.stand_by(seen, may_take, now),
             (_, None) if now < self.next_read => Action::Wait(self.next_read),
-            (_, None) => Action::Look,
+            (_, None) => Action::Read,
         }
     }
 
@@ -325,7 +325,7 @@ impl Candidate {
         } else if seen.current {
             Action::Renew { version: seen.record.version.clone() }
         } else {
-            Action::Look
+            Action::Read
         }
     }
 
@@ -339,7 +339,7 @@ impl Candidate {
                 version: (!seen.missing).then(|| seen.record.version.clone()),
             })
         } else if now >= self.next_read {
-            Action::Look
+            Action::Read
         } else {
             Action::Wait(if seen.current && may_take { self.next_read.min(from) } else { self.next_read })
         }

@@ -102,7 +102,7 @@ impl Elector {
             };
             self.publish();
             match act {
-                Act::Step(Action::Look) => self.read().await,
+                Act::Step(Action::Read) => self.read().await,
                 Act::Step(Action::Acquire(acquisition)) => self.acquire(acquisition).await,
                 Act::Step(Action::Renew { version }) => self.renew(&version, &Notes::new()).await,
                 Act::Step(Action::Lost(why)) => {

@@ -465,7 +465,7 @@ impl Member {
     fn stand_by(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Act {
         if now >= self.read_from && table.leases.get(self.at).is_some_and(LeaseState::is_read_due) {
             self.read_from = now + table.timing.retry;
-            return Act::Step(Action::Look);
+            return Act::Step(Action::Read);
         }
         if let Some(act) = self.ask(table, candidate, now) {
             return act;

@@ -99,7 +99,7 @@ impl ShardElector {
                 self.board.leave();
             }
             match self.beyond() {
-                Beyond::Look(more) => {
+                Beyond::Observe(more) => {
                     watching.extend(
                         more.map(|at| self.elector(at, Gate::default()).0.run(release.clone()).boxed()),
                     );
@@ -130,14 +130,14 @@ impl ShardElector {
                 return Beyond::Same;
             }
             table.leases.resize(extent.into(), LeaseState::default());
-            Beyond::Look(known..extent)
+            Beyond::Observe(known..extent)
         })
     }
 }
 
 /// The Leases that must be observed in addition to those of this division.
 enum Beyond {
-    Look(std::ops::Range<u16>),
+    Observe(std::ops::Range<u16>),
     Forget,
     Same,
 }

@@ -36,7 +36,7 @@ use crate::plan::{
 const RESYNC: Duration = crate::plan::memory::LAG;
 
 /// Interval at which the controller checks whether all load balancers are removed.
-const LOOK_EACH: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How Services are interpreted, according to the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Mirrors {
         self.services.synced().await;
         let held = |service: &Arc<Service>| service.role() == Role::Cleanup && service.class != Class::Lost;
         while self.services.read(|all| all.values().any(held)) {
-            sleep(LOOK_EACH).await;
+            sleep(CHECK_EVERY).await;
         }
     }
 

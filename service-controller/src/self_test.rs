@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 /// The first argument that selects this command.
 pub(crate) const COMMAND: &str = "self-test";
-const LOOK_EACH: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// Create a Service of type LoadBalancer, wait for its address, delete it, and wait until it is gone. SIGTERM and SIGINT also delete the
 /// Service.
@@ -183,7 +183,7 @@ async fn until<T>(timeout: Duration, mut look: impl AsyncFnMut() -> anyhow::Resu
             Err(error) if Instant::now() >= deadline => {
                 return Err(error.context(format!("after {:.0} s", timeout.as_secs_f64())));
             }
-            Err(_not_yet) => sleep(LOOK_EACH).await,
+            Err(_not_yet) => sleep(CHECK_EVERY).await,
             done => return done,
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         let (client, args) = (kube.client(), args());
         let controller = async {
             loop {
-                sleep(LOOK_EACH).await;
+                sleep(CHECK_EVERY).await;
                 let waits = |service: &Service| address(service).is_err();
                 if kube.get::<Service>(&name).as_ref().is_some_and(waits) {
                     kube.put::<Service>(testing::service(NAME).ingress("192.0.2.1"));
@@ -242,7 +242,7 @@ mod tests {
         let (kube, name) = (FakeKube::new(), ObjectName::namespaced("default", NAME));
         let there = || kube.get::<Service>(&name).is_some();
         let terminated = async {
-            sleep(LOOK_EACH * 4).await;
+            sleep(CHECK_EVERY * 4).await;
             assert!(there(), "it waits for its address");
         };
         let ended = test(&kube.client(), &args(), terminated).await.unwrap_err().to_string();

@@ -97,7 +97,7 @@ impl Keys {
             return Ok(keys);
         }
         if last.as_ref().is_none_or(|last| last.at.elapsed() >= AT_MOST) {
-            self.look(&mut last).await;
+            self.refresh(&mut last).await;
         }
         let failed = last.as_ref().and_then(|last| last.answer.as_ref().err());
         match (self.current.borrow().clone(), failed) {
@@ -112,7 +112,7 @@ impl Keys {
     /// Fetches the keys periodically; never returns.
     pub async fn keep_fresh(&self) {
         loop {
-            self.look(&mut *self.last.lock().await).await;
+            self.refresh(&mut *self.last.lock().await).await;
             let failed = self.last.lock().await.as_ref().is_none_or(|last| last.answer.is_err());
             tokio::time::sleep(pause(self.source.every(), failed)).await;
         }
@@ -121,7 +121,7 @@ impl Keys {
     /// Fetches the keys now.
     pub async fn fetch(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
-        self.look(&mut last).await;
+        self.refresh(&mut last).await;
         let failed = last.as_ref().and_then(|last| last.answer.as_ref().err());
         failed.map_or(Ok(()), |why| Err(why.clone()))
     }
@@ -131,7 +131,7 @@ impl Keys {
     }
 
     /// Reads the source. An unusable answer does not change the known keys.
-    async fn look(&self, last: &mut Option<Attempt>) {
+    async fn refresh(&self, last: &mut Option<Attempt>) {
         let known = last.take().and_then(|last| last.answer.ok());
         let answer = match self.source.fetch().await {
             Ok(found) if known.as_ref() == Some(&found) => Ok(found),

@@ -26,7 +26,7 @@ use crate::reload::{Follow, ReloadError};
 /// does not advance while the host is suspended, and does not follow changes of the wall clock.
 const RENEW: Duration = Duration::from_hours(authority::LIFE_HOURS / 2);
 /// Interval between checks of the certificate's age, and between retries.
-const LOOK: Duration = Duration::from_mins(1);
+const CHECK_EVERY: Duration = Duration::from_mins(1);
 
 /// Source of the server's certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Tls {
         let renew = async {
             let mut issued = sources.borrow().read_at;
             loop {
-                let changed = tokio::time::timeout(LOOK, sources.changed()).await.is_ok();
+                let changed = tokio::time::timeout(CHECK_EVERY, sources.changed()).await.is_ok();
                 let source = Arc::clone(&sources.borrow_and_update());
                 if !changed && !source.is_due(issued, wall()) {
                     continue;

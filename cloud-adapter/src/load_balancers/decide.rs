@@ -46,7 +46,7 @@ pub(crate) enum Decision<D, S> {
     /// Wait for the vendor.
     Wait(String),
     /// The observation shows no load balancer, but does not prove absence: observe again.
-    Look,
+    Observe,
     /// No action is left.
     End(End<D>),
 }
@@ -130,7 +130,7 @@ fn absent<D, S>(
         targets.extend(candidates.inherited()?);
     }
     Ok(match (targets.is_empty(), fresh) {
-        (true, false) => Decision::Look,
+        (true, false) => Decision::Observe,
         (true, true) => Decision::End(End::Absent),
         (false, _) => {
             let (mut steps, mut refusal) = (Vec::new(), None);
@@ -196,7 +196,7 @@ impl<A: Driver> Wish<'_, A> {
                     self.check_grants(self.was_made_for_it(record).then_some(record))?;
                     self.converge(record, Recreate::Never)
                 }
-                (None, false) => Ok(Decision::Look),
+                (None, false) => Ok(Decision::Observe),
                 (None, true) => {
                     let text = format!("spec.load_balancer_id: load balancer {id} to share does not exist");
                     Err(AdapterError::new(Reason::ResourceGone, text))
@@ -210,7 +210,7 @@ impl<A: Driver> Wish<'_, A> {
                 self.check_grants(Some(&record))?;
                 self.converge(&record, Recreate::Never)
             }
-            Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Decision::Look),
+            Adopted::Nothing | Adopted::Missing(_) if !fresh => Ok(Decision::Observe),
             Adopted::Missing(id) => {
                 let text = format!("known.vendor_ids: load balancer {id} to adopt does not exist");
                 Err(AdapterError::new(Reason::ResourceGone, text))
@@ -218,7 +218,7 @@ impl<A: Driver> Wish<'_, A> {
             Adopted::Nothing => {
                 self.check_grants(None)?;
                 match self.creation(self.former)? {
-                    steps if steps.is_empty() => Ok(Decision::Look),
+                    steps if steps.is_empty() => Ok(Decision::Observe),
                     steps => Ok(Decision::Create(steps)),
                 }
             }

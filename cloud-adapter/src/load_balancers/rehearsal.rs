@@ -88,7 +88,7 @@ pub fn next_action<D: Driver>(
         | Decision::Write(steps)
         | Decision::Remove(steps)
         | Decision::Replace(_, steps) => steps.into_iter().next().map_or(NextAction::Wait, NextAction::Write),
-        Decision::Wait(_) | Decision::Look => NextAction::Wait,
+        Decision::Wait(_) | Decision::Observe => NextAction::Wait,
         Decision::End(End::Present(_) | End::Absent) => NextAction::Done,
     })
 }

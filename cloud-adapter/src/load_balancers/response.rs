@@ -90,7 +90,7 @@ pub(super) fn dry_ensure<D, S>(
         | Decision::Remove(_)
         | Decision::Replace(..)
         | Decision::Wait(_)
-        | Decision::Look => EnsureLoadBalancerResponse {
+        | Decision::Observe => EnsureLoadBalancerResponse {
             state: LoadBalancerState::Pending.into(),
             steps: u32::try_from(plan.len()).unwrap_or(u32::MAX),
             conditions: waits_for(next),
@@ -130,7 +130,7 @@ pub(super) fn dry_delete<D, S>(
         | Decision::Remove(_)
         | Decision::Replace(..)
         | Decision::Wait(_)
-        | Decision::Look => LoadBalancerState::Deleting,
+        | Decision::Observe => LoadBalancerState::Deleting,
     };
     let conditions = waits_for(next);
     DeleteLoadBalancerResponse { state: state.into(), retry_after: None, cost, plan, conditions }
@@ -143,7 +143,7 @@ fn waits_for<D, S>(next: &Decision<D, S>) -> Vec<LoadBalancerCondition> {
         | Decision::Write(_)
         | Decision::Remove(_)
         | Decision::Replace(..)
-        | Decision::Look
+        | Decision::Observe
         | Decision::End(_) => Vec::new(),
     }
 }

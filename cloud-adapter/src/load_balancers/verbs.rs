@@ -202,7 +202,7 @@ impl<D: Driver> Service<D> {
             | Decision::Write(steps)
             | Decision::Remove(steps)
             | Decision::Replace(_, steps) => steps.iter().map(planned).collect(),
-            Decision::Wait(_) | Decision::Look | Decision::End(_) => Vec::new(),
+            Decision::Wait(_) | Decision::Observe | Decision::End(_) => Vec::new(),
         };
         Ok((next, steps))
     }

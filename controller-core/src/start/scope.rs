@@ -28,7 +28,7 @@ use crate::{
 /// the annotation.
 const ANNOTATION: &str = "cloudadapter.dev/scope";
 /// Interval of checks whether the annotation was removed, and of retries after a failed request to the API server.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const CHECK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) struct Keeper {
     pub(super) guard: ScopeGuard,
@@ -71,7 +71,7 @@ impl Keeper {
             tokio::select! {
                 () = changes => (),
                 _gains = gains.next() => (),
-                () = sleep(LOOK_AGAIN), if waits => (),
+                () = sleep(CHECK_AGAIN_AFTER), if waits => (),
             }
         }
     }

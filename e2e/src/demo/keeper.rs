@@ -17,7 +17,7 @@ use super::report::{Report, Running};
 use super::stage::Stage;
 
 /// Interval between checks; short enough for a waiting user.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The pause before the first restart.
 const FIRST_PAUSE: Duration = seconds(1);
 /// Longest pause. A kubelet waits up to five minutes, but here a user is waiting.
@@ -61,7 +61,7 @@ impl Keeper {
                     stage.output.print(&report);
                 }
             }
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
         }
     }
 }

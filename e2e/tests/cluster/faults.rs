@@ -96,9 +96,9 @@ fn a_minute_without_the_api_server_loses_nothing() {
         e2e_tools::cluster::stop(bed.layout(), "kube-apiserver").await?;
         bed.step("the API server is down");
         let before = served(&bed.cloud).await?;
-        let mut looks = interval(seconds(1));
+        let mut ticks = interval(seconds(1));
         while down.elapsed() < MINUTE {
-            looks.tick().await;
+            ticks.tick().await;
             ensure!(of(1)? == processes, "a process has ended after {:?}", down.elapsed());
             let now = served(&bed.cloud).await?;
             let kept = before.iter().all(|(name, vips)| vips.is_empty() || now.get(name) == Some(vips));

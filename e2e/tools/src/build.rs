@@ -15,7 +15,7 @@ use crate::recipe::Recipe;
 /// The prefix of the names of build directories. The holder of the lock may remove directories of an interrupted build.
 const WORK: &str = ".build-";
 /// The interval at which a running build is polled.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The number of lines of the compiler's output in an error.
 const TAIL_LINES: usize = 20;
 
@@ -89,7 +89,7 @@ fn wait(mut child: Child, progress: &mut dyn Progress) -> io::Result<bool> {
             return Ok(status.success());
         }
         progress.tick(start.elapsed());
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(CHECK_EVERY);
     }
 }
 

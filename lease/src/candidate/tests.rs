@@ -49,7 +49,7 @@ async fn a_free_lease_is_taken_at_once_in_a_new_term() {
         (released(4), acquire(5, Some("4.0"))),
     ] {
         let mut free = candidate(now);
-        assert_eq!(free.decide(now), Action::Look);
+        assert_eq!(free.decide(now), Action::Read);
         free.saw(now, Some(found.clone()));
         assert_eq!(free.decide(now), wanted, "{found:?}");
     }
@@ -77,7 +77,7 @@ async fn a_lease_that_goes_back_in_time_is_taken_once_it_expired() {
         let mut standby = candidate(begin);
         standby.saw(begin, Some(record(Some("b"), 4, 0)));
         standby.saw(begin + SECOND, Some(found.clone()));
-        assert!(matches!(standby.decide(begin + 10 * SECOND), Action::Look | Action::Wait(_)), "{found:?}");
+        assert!(matches!(standby.decide(begin + 10 * SECOND), Action::Read | Action::Wait(_)), "{found:?}");
         let Action::Acquire(taken) = standby.decide(begin + 11 * SECOND) else { panic!("{found:?}") };
         assert_eq!((taken.transitions, taken.after), (transitions + 1, 4), "{found:?}");
     }
@@ -90,7 +90,7 @@ async fn an_old_observation_creates_no_lease() {
     fresh.saw(begin, None);
     // Another client may have created and deleted the Lease again.
     let now = begin + 12 * SECOND;
-    assert_eq!(fresh.decide(now), Action::Look);
+    assert_eq!(fresh.decide(now), Action::Read);
     fresh.saw(now, None);
     assert_eq!(fresh.decide(now + SECOND), Action::Wait(now + 2 * SECOND));
 }
@@ -197,7 +197,7 @@ async fn a_refused_renewal_is_followed_by_a_read_and_a_retry() {
     let mut leader = leader(begin);
     let now = begin + 2 * SECOND;
     leader.failed(now, now);
-    assert_eq!(leader.decide(now), Action::Look);
+    assert_eq!(leader.decide(now), Action::Read);
     let edited = Record { version: "edited".into(), ..record(Some("a"), 5, 1) };
     leader.saw(now, Some(edited));
     assert_eq!(leader.decide(now), Action::Renew { version: "edited".into() });
@@ -219,7 +219,7 @@ async fn without_api_server_a_leader_keeps_its_term_until_expiry() {
                 leader.failed(now, now + SECOND);
                 now += SECOND;
             }
-            Action::Look => {
+            Action::Read => {
                 calls += 1;
                 leader.saw_nothing(now);
                 now += SECOND;

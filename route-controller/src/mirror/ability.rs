@@ -22,7 +22,7 @@ const MARKS: &str = "routes.ownership-tags";
 /// Interval of requests to an adapter that has no routes, or whose routes cannot be watched yet. The adapter answers from memory.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Interval of requests to a working adapter, since another version may replace it at any time.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
+const CHECK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 /// Interval of requests to an adapter that does not answer.
 const ASK_SOON: Duration = Duration::from_secs(2);
 
@@ -78,7 +78,8 @@ impl Mirrors {
             match known {
                 // `self` owns the sender: waiting fails only when the process stops.
                 Some(Ability::Unmarked | Ability::Marked) if links.borrow().is_up() => {
-                    let _down = timeout(LOOK_AGAIN, links.wait_for(|link| !link.is_up())).await.is_err();
+                    let _down =
+                        timeout(CHECK_AGAIN_AFTER, links.wait_for(|link| !link.is_up())).await.is_err();
                 }
                 Some(Ability::Unmarked | Ability::Marked) => {
                     let _up = timeout(ASK_AGAIN, links.wait_for(Link::is_up)).await.is_err();

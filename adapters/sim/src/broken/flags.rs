@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::Fault;
 
 /// Pause between two checks of the configuration file.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The flags as the faulty adapter interprets them.
 pub(crate) fn change(fault: Fault, mut options: Options) -> Options {
@@ -75,7 +75,7 @@ pub(crate) fn follow(fault: Fault, options: &Options) -> std::io::Result<()> {
             let good =
                 |text: std::io::Result<String>| text.is_ok_and(|text| Config::parse(&text, &[]).is_ok());
             while good(std::fs::read_to_string(&path)) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_EVERY).await;
             }
             end();
         });

@@ -225,15 +225,15 @@ async fn certificates_are_renewed_after_a_suspend() {
     let tls = Tls::start(files(&dir, Some(&["cloud-adapter"])), wall).expect("good");
     let mut current = tls.current();
     let script = async {
-        tokio::time::sleep(LOOK * 3).await;
+        tokio::time::sleep(CHECK_EVERY * 3).await;
         assert!(!current.has_changed().expect("runs"), "no renewal is due");
         // The monotonic clock does not advance in this time.
         AHEAD.set(DAY * 2);
-        tokio::time::sleep(LOOK + Duration::from_secs(1)).await;
+        tokio::time::sleep(CHECK_EVERY + Duration::from_secs(1)).await;
         assert!(current.has_changed().expect("runs"));
         let fresh = Arc::clone(&current.borrow_and_update());
         seen(&fresh, &ca, "cloud-adapter").await.expect("trusted");
-        tokio::time::sleep(LOOK * 3).await;
+        tokio::time::sleep(CHECK_EVERY * 3).await;
         assert!(!current.has_changed().expect("runs"), "the certificate is renewed only once");
     };
     tokio::select! {

@@ -81,14 +81,14 @@ impl InstanceLookup for Source {
             return Err(error);
         }
         let there = self.there.lock().unwrap();
-        let look = |id: &String| {
+        let look_up = |id: &String| {
             if there.contains(&format!("p-{id}")) {
                 Lookup::Found(instance(&format!("p-{id}")))
             } else {
                 Lookup::Gone
             }
         };
-        Ok(Some(ids.iter().map(look).collect()))
+        Ok(Some(ids.iter().map(look_up).collect()))
     }
 }
 

@@ -213,9 +213,9 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
                 }
                 return State::Ending { result: Ok(end), not_before };
             }
-            Decision::Look if fresh => return no_step(now),
-            Decision::Look if proof > now => return self.wait_unless_stuck(self.sure_reads(), now),
-            Decision::Look => return State::Observing { not_before: proof, polls: false },
+            Decision::Observe if fresh => return no_step(now),
+            Decision::Observe if proof > now => return self.wait_unless_stuck(self.sure_reads(), now),
+            Decision::Observe => return State::Observing { not_before: proof, polls: false },
             Decision::Wait(waits_for) => return self.wait_unless_stuck(waits_for, now),
             Decision::Create(steps) => (steps, WriteKind::Create),
             Decision::Write(steps) => (steps, WriteKind::Change),

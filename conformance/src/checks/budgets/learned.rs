@@ -14,7 +14,7 @@ const BURST: u32 = 10;
 /// Largest fraction of throttled calls after the rate has settled. Not zero, because the adapter probes higher rates from time to time.
 const THROTTLED_MAX: f64 = 0.05;
 /// Number of throttled calls that is always tolerated, even if the total number of calls is small.
-const LOOKS_MAX: f64 = 2.0;
+const ALWAYS_TOLERATED: f64 = 2.0;
 /// Smallest fraction of the allowed rate that must be used. Most adapters use more; the tolerance is for busy hosts.
 const USED_MIN: f64 = 0.5;
 
@@ -49,7 +49,7 @@ pub(super) async fn settles(cx: &Context) -> Verdict {
         all.len(),
         count(&all) - self::passed(&all)
     ));
-    let learned = throttled <= (THROTTLED_MAX * count(&settled)).max(LOOKS_MAX);
+    let learned = throttled <= (THROTTLED_MAX * count(&settled)).max(ALWAYS_TOLERATED);
     expect::that(learned, "after some time the vendor throttles few calls", || settled.to_string())?;
     let used = passed / (allowed * timings.load.as_secs_f64());
     expect::that(used >= USED_MIN, "the adapter uses the rate that the vendor allows", || {

@@ -8,7 +8,7 @@ pub(super) const SHARDS: usize = 8;
 /// Default of --leader-elect-lease-duration.
 pub(super) const LEASE_SECONDS: f64 = 15.0;
 /// Default of --leader-elect-retry-period, at which the other replicas check for an expired Lease.
-const LOOK_SECONDS: f64 = 2.0;
+const RETRY_SECONDS: f64 = 2.0;
 /// Seconds for a single Service.
 const PASS_SECONDS: f64 = 3.0;
 /// Minimum number of vendor writes for a Service: the load balancer, its port with the members, and the tag that marks it as complete.
@@ -118,7 +118,7 @@ pub(super) fn judge(steps: &[Interval], killed: &Killed) -> Vec<Target> {
     let (writes, all) = steps.iter().fold((0, 0), |(writes, all), step| {
         (step.writes.saturating_add(writes), least(step.services).saturating_add(all))
     });
-    let within = LEASE_SECONDS + LOOK_SECONDS + PASS_SECONDS;
+    let within = LEASE_SECONDS + RETRY_SECONDS + PASS_SECONDS;
     targets.extend([
         Target::count("vendor writes (minimum: 3 per Service)", writes, all),
         Target::at_most(

@@ -29,9 +29,9 @@ const LEASES: &str = "/registry/leases/";
 /// The maximum number of operations per transaction. The default limit of etcd is 128.
 const AT_ONCE: usize = 100;
 /// The number of consecutive checks without new keys, ten per second, after which the API server has created all its objects.
-const QUIET_LOOKS: usize = 10;
+const QUIET_CHECKS: usize = 10;
 /// The number of consecutive checks without a difference after which the content counts as restored.
-const STILL_LOOKS: usize = 2;
+const STILL_CHECKS: usize = 2;
 /// The deadline. Restoring usually takes one or two seconds; the rest is for a busy host.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -56,13 +56,13 @@ impl Content {
     /// Waits until the API server has created its own objects.
     pub(super) async fn settled(url: &str) -> anyhow::Result<Self> {
         let etcd = Etcd { url: url.to_owned(), http: Http::new()? };
-        let looks = Mutex::new(Looks::default());
+        let checks = Mutex::new(Checks::default());
         eventually("the API server has created its own objects", SETTLED_WITHIN, || async {
             let now = etcd.entries().await?;
-            looks.lock().unwrap_or_else(PoisonError::into_inner).settles(now)
+            checks.lock().unwrap_or_else(PoisonError::into_inner).settles(now)
         })
         .await?;
-        let at_first = looks.into_inner().unwrap_or_else(PoisonError::into_inner).last;
+        let at_first = checks.into_inner().unwrap_or_else(PoisonError::into_inner).last;
         Ok(Self { etcd, at_first })
     }
 
@@ -75,9 +75,9 @@ impl Content {
             for chunk in orders.chunks(AT_ONCE) {
                 self.etcd.call("kv/txn", &json!({ "success": chunk })).await?;
             }
-            let looks = if orders.is_empty() { still.load(Relaxed) + 1 } else { 0 };
-            still.store(looks, Relaxed);
-            ensure!(looks == STILL_LOOKS, "{} keys differed from the initial content", orders.len());
+            let checks = if orders.is_empty() { still.load(Relaxed) + 1 } else { 0 };
+            still.store(checks, Relaxed);
+            ensure!(checks == STILL_CHECKS, "{} keys differed from the initial content", orders.len());
             Ok(())
         })
         .await
@@ -86,19 +86,19 @@ impl Content {
 
 /// The keys that each check has found.
 #[derive(Debug, Default)]
-struct Looks {
+struct Checks {
     last: Entries,
     quiet: usize,
 }
 
-impl Looks {
+impl Checks {
     /// Returns an error while an expected key is missing, or while there are new keys.
     fn settles(&mut self, now: Entries) -> anyhow::Result<()> {
         self.quiet = if orders(&self.last, &now).is_empty() { self.quiet + 1 } else { 0 };
         self.last = now;
         let missing = LATE.iter().find(|key| !self.last.contains_key(**key));
         ensure!(missing.is_none(), "missing key {missing:?}");
-        ensure!(self.quiet >= QUIET_LOOKS, "{} consecutive checks found no new keys", self.quiet);
+        ensure!(self.quiet >= QUIET_CHECKS, "{} consecutive checks found no new keys", self.quiet);
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ impl Etcd {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entries, Entry, LATE, Looks, QUIET_LOOKS, json, orders};
+    use super::{Checks, Entries, Entry, LATE, QUIET_CHECKS, json, orders};
 
     fn entries(all: &[(&str, &str)]) -> Entries {
         let entry = |key: &str, value: &str| Entry { key: format!("<{key}>"), value: value.to_owned() };
@@ -167,10 +167,10 @@ mod tests {
     #[test]
     fn content_settles_without_missing_and_new_keys() {
         let late = LATE.map(|key| (key, "1"));
-        let mut looks = Looks::default();
-        assert!((0..=QUIET_LOOKS).all(|_| looks.settles(entries(&late[..2])).is_err()), "a key is missing");
-        assert!((0..QUIET_LOOKS).all(|_| looks.settles(entries(&late)).is_err()), "the last key is new");
-        looks.settles(entries(&late)).unwrap();
-        looks.settles(entries(&[&late[..], &[("more", "1")]].concat())).unwrap_err();
+        let mut checks = Checks::default();
+        assert!((0..=QUIET_CHECKS).all(|_| checks.settles(entries(&late[..2])).is_err()), "a key is missing");
+        assert!((0..QUIET_CHECKS).all(|_| checks.settles(entries(&late)).is_err()), "the last key is new");
+        checks.settles(entries(&late)).unwrap();
+        checks.settles(entries(&[&late[..], &[("more", "1")]].concat())).unwrap_err();
     }
 }

@@ -16,18 +16,18 @@ use crate::cluster::wait::say;
 /// The routing protocol number that marks the routes of this module in the kernel.
 const PROTOCOL: &str = "99";
 /// The maximum time from the creation of a route in the cloud until pods can use it.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const CHECK_EVERY: Duration = Duration::from_millis(200);
 
 /// Routes of a namespace: from destination to next hop.
 type Table = BTreeMap<String, String>;
 
 /// Applies routes until the process is killed. Call this inside the fabric.
 pub async fn run() {
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(CHECK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_said = String::new();
     loop {
-        looks.tick().await;
+        ticks.tick().await;
         // While the cloud does not answer, the desired routes are unknown, so all routes stay.
         let done = match cloud::state().await {
             Ok(state) => apply(&wanted(&state)),

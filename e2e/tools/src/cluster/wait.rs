@@ -7,7 +7,7 @@ use anyhow::{anyhow, bail};
 use tokio::time::{Instant, sleep};
 
 /// The time between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Time limit of a wait. The slowest condition, a node's first report, takes 2 s; the limit is higher because the host may be busy.
 const WITHIN: Duration = Duration::from_secs(90);
 /// The interval of progress lines during a wait.
@@ -52,7 +52,7 @@ pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> an
             tell_at = Instant::now() + TELL_EVERY;
             say(&format!("  ... {:.0} s until {what}; now: {}", begin.elapsed().as_secs_f64(), short(&seen)));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
 }
 

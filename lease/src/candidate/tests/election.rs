@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 enum Call {
-    Look,
+    Read,
     Write(Option<String>, Box<Record>),
 }
 
@@ -159,7 +159,7 @@ impl Election {
                 process.candidate.resign();
                 self.after(Duration::ZERO, Event::Wake(at));
             }
-            Action::Look => self.call(at, Call::Look),
+            Action::Read => self.call(at, Call::Read),
             Action::Renew { version } if self.chance(50) == 0 => {
                 let process = &mut self.processes[at];
                 let held = process.record();
@@ -205,7 +205,7 @@ impl Election {
 
     fn arrive(&mut self, flight: Flight, call: Call) {
         let answer = match call {
-            Call::Look => Ok(self.lease.clone()),
+            Call::Read => Ok(self.lease.clone()),
             Call::Write(version, record) => {
                 if self.lease.as_ref().map(|lease| &lease.version) == version.as_ref() {
                     self.versions += 1;

@@ -215,6 +215,6 @@ async fn twenty_pending_services_share_their_listings() {
         assert_eq!(bench.adapter.ensured(request).await.state(), LoadBalancerState::Active);
     }
     assert_eq!(bench.cloud.counts().writes, 60);
-    let looks = bench.cloud.count(Operation::ListLoadBalancers);
-    assert!(looks < 60, "{looks} listings for 20 Services with 3 writes each");
+    let listings = bench.cloud.count(Operation::ListLoadBalancers);
+    assert!(listings < 60, "{listings} listings for 20 Services with 3 writes each");
 }

@@ -92,8 +92,8 @@ fn observing_rows(now: Instant) -> Vec<(TestTask, &'static str, TestEvent)> {
         ),
         (task(now), "the cloud is still changing the load balancer", decided(busy(), now)),
         (stuck, "the cloud has been changing it for more than 15 minutes", decided(busy(), now)),
-        (task(now), "only a later observation can prove absence", decided(Decision::Look, later)),
-        (task(now), "an observation now can prove absence", decided(Decision::Look, now)),
+        (task(now), "only a later observation can prove absence", decided(Decision::Observe, later)),
+        (task(now), "an observation now can prove absence", decided(Decision::Observe, now)),
         (task(now), "the observation may show the state before the last write", Event::Outdated),
         (
             task(now),
@@ -155,7 +155,7 @@ fn event_of_another_state_ends_the_task() {
     let events = || {
         let written = Event::Written(Outcome::Accepted);
         let failed = failed(Fault::Quota);
-        let observed = decided(Decision::Look, now);
+        let observed = decided(Decision::Observe, now);
         [
             observed,
             Event::Outdated,
@@ -258,7 +258,7 @@ fn newer_order_polls_again_with_the_first_delay() {
 #[test]
 fn proven_absence_without_a_step_is_an_error() {
     let now = start();
-    let event = Observation { decision: Decision::Look, proof: now, fresh: true, vendor_ids: Vec::new() };
+    let event = Observation { decision: Decision::Observe, proof: now, fresh: true, vendor_ids: Vec::new() };
     let task = after([Event::Observed(event)], now);
     let State::Ending { result: Err(error), .. } = &task.state else { panic!("{task:?}") };
     assert_eq!(error.reason, Reason::Internal);
@@ -333,7 +333,7 @@ fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
                 5 => Decision::Replace(former(), vec!["remove", "create"]),
                 6 if fresh => Decision::End(End::Absent),
                 _ if fresh => Decision::Create(vec!["create"]),
-                _ => Decision::Look,
+                _ => Decision::Observe,
             };
             Event::Observed(Observation { decision, proof, fresh, vendor_ids: Vec::new() })
         }
