@@ -77,11 +77,8 @@ async fn a_waiting_node_has_an_event_and_follows_the_cloud() {
         .register(&bed.client())
         .await
         .unwrap();
-    let message = bed.wait_for_event("Node", "astray", "ProvidedNodeIPInvalid").await.unwrap();
-    assert!(
-        message.contains("alpha.kubernetes.io/provided-node-ip") && message.contains("192.0.2.77"),
-        "{message}"
-    );
+    let said = bed.wait_for_event("Node", "astray", "ProvidedNodeIPInvalid").await.unwrap();
+    assert!(said.contains("alpha.kubernetes.io/provided-node-ip") && said.contains("192.0.2.77"), "{said}");
     let waiting = bed.nodes().get("astray").await.unwrap();
     assert!(is_uninitialised(&waiting) && provider_id(&waiting).is_none(), "{waiting:?}");
     let annotation = json!({ "alpha.kubernetes.io/provided-node-ip": one.addresses[0].address });
