@@ -12,10 +12,11 @@ use tonic::Code;
 
 use crate::plan::{Fact, Operation, Refusal, as_it_is::port, memory::Topic, refused::Refused};
 
-/// Fallback delay. Normally all Services are requeued when the adapter's capabilities arrive.
+/// Delay before the next try for a Service while the adapter was never reached. Usually the arrival of the adapter's capabilities requeues
+/// all Services earlier.
 const ADAPTER_AWAY: Duration = Duration::from_secs(10);
 
-/// Grace period before an adapter outage is reported. A short one is usually a restart.
+/// Grace period before an adapter outage is reported. A short outage is usually a restart.
 const OUTAGE_GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(10);
 
 /// HTTP statuses of the API server that may differ on the next try: not found, timeout, conflict, gone, too many requests. Such an error is
@@ -27,7 +28,7 @@ const PASSES: [u16; 5] = [404, 408, 409, 410, 429];
 pub(crate) enum Reporting {
     /// Another replica has a newer fence. This process stops, without an Event for each Service.
     Stop,
-    /// The adapter is away for a short time.
+    /// The adapter has been away for less than the grace period, which is not reported.
     Quiet,
     /// Another part of the controller reports the error if it lasts.
     Elsewhere,
@@ -57,7 +58,6 @@ pub(crate) enum Error {
         call: &'static str,
         /// The step that the call belongs to.
         step: Operation,
-        /// The cause.
         source: AdapterError,
     },
     /// Error from the API server or from the connection to it.
@@ -65,7 +65,6 @@ pub(crate) enum Error {
     ApiServer {
         /// The failed operation, as a verb phrase.
         call: &'static str,
-        /// The cause.
         source: kube_api::Error,
     },
 }
@@ -129,8 +128,8 @@ impl Error {
         }
     }
 
-    /// What the adapter refused, if this error refuses the requested settings. The fixed fields include ports that another user of the load
-    /// balancer occupies.
+    /// Returns what the adapter refused. `None`: this error refuses no settings. [`Refused::fixed`] also has the port fields if all refused
+    /// fields are ports that another user of the load balancer occupies.
     pub(crate) fn refused(&self) -> Option<Refused> {
         let Self::Adapter { source, .. } = self else { return None };
         if !self.refuses_settings() {
@@ -215,8 +214,8 @@ impl Error {
         }
     }
 
-    /// Identifies an error, to find out whether the last error was the same. Texts of retried errors vary (delays, request IDs), so only
-    /// the reason counts; for errors that wait for a user the whole text counts.
+    /// Identifies an error, to find out whether the previous round failed with the same error. Texts of retried errors vary (delays,
+    /// request IDs), so only the reason counts; for errors that only a user can fix the whole text counts.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::AdapterAway(_) => "adapter away".to_owned(),
@@ -224,7 +223,7 @@ impl Error {
                 format!("{} {}", source.reason.word(), gist(&source.message))
             }
             Self::ApiServer { source, .. } if self.is_reported() => format!("{self}: {:?}", source.status()),
-            // The errors of a failing API server vary from call to call.
+            // The text without the cause, because the causes vary from call to call while the API server fails.
             Self::ApiServer { .. } => self.to_string(),
             Self::Refused(_) | Self::WithoutLoadBalancers | Self::Adapter { .. } => self.text(),
         }
@@ -350,7 +349,7 @@ mod tests {
         }
     }
 
-    /// The delay survives the transport for every step: a removal with the finalizer, a removal without it, nodes.
+    /// The adapter's delay arrives unchanged through gRPC, whichever step failed: an ensure, an update of nodes, or a deletion.
     // Behaviour: W17
     #[test]
     fn delay_of_adapter_is_respected_for_every_step() {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl ServiceId {
-    /// The key of the Service as all controllers use it.
+    /// The Service in the form in which the ledger of every controller identifies an object.
     pub(crate) fn object(&self) -> Object {
         let name = ObjectName::namespaced(&self.namespace, &self.name);
         Object { name, uid: self.uid.clone() }

@@ -166,7 +166,7 @@ impl Mirrors {
         if self.has_load_balancers() == Some(false) { Ok(()) } else { self.cloud.readiness() }
     }
 
-    /// Load balancers under a Service's key. `None`: the adapter has not listed them yet.
+    /// The load balancers whose owner tag has this UID. `None`: the adapter has not listed the load balancers yet.
     pub(crate) fn balancers(&self, uid: &str) -> Option<Vec<Balancer>> {
         self.cloud.is_synced().then(|| {
             self.cloud.read(|items| {

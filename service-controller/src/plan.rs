@@ -57,7 +57,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) defaults: &'a Defaults,
     /// Capabilities of the adapter. `None`: the adapter was never reached.
     pub(crate) features: Option<&'a Features>,
-    /// Load balancers in the cache under the Service's key. `None`: the cache is not synced.
+    /// The load balancers in the cache whose owner tag names the Service. `None`: the cache is not synced.
     pub(crate) cloud: Option<&'a [Balancer]>,
     /// Time since the start of the process.
     pub(crate) now: Duration,
@@ -93,7 +93,7 @@ impl fmt::Display for Refusal {
 pub(crate) enum Operation {
     /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
-    /// Updating the backends after a change of nodes; with the names of the new nodes.
+    /// Updating the backends after a change of nodes; with the nodes after the change.
     Hosts(Hosts),
     /// Deleting a load balancer that no Service uses any more.
     LeftOver,
@@ -141,9 +141,10 @@ pub(crate) enum Fact {
 /// Why the adapter is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The memory is empty, and the cache shows a load balancer that serves. Probably nothing needs to be done.
+    /// The adapter has confirmed nothing yet, but the status has an address, and the cache shows a serving load balancer or is not synced.
+    /// Probably nothing needs to be done.
     FirstLook,
-    /// The memory is empty, and the cache shows no active load balancer.
+    /// The adapter has confirmed nothing yet, and the status has no address or the cache shows no serving load balancer.
     Missing,
     /// The settings differ from the confirmed ones.
     Changed,
@@ -203,7 +204,7 @@ pub(crate) enum Action {
     Delete(Takeover),
     /// Removes the finalizer and empties the status, in one write.
     Release,
-    /// Drops the memory. The load balancer is gone, and the finalizer and the status belong to another controller.
+    /// Drops the memory of the Service. The load balancer is gone, and the finalizer and the status belong to another controller.
     Forget,
 }
 
@@ -353,7 +354,8 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 }
 
 fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    // The user wrote the finalizer, so only the key proves ownership: a load balancer with the right name may belong to another cluster.
+    // The user wrote the finalizer, so only the UID in the owner tag proves ownership: a load balancer with the right name may belong to
+    // another cluster.
     let by_key = service.class == Class::Lost && service.holder == Holder::Author && !memory.created;
     let takeover = if by_key { Takeover::None } else { Takeover::wished(service, facts.defaults) };
     removal(takeover, Action::Release, memory, facts)
@@ -362,9 +364,9 @@ fn cleanup(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
 /// Plans for a Service of another controller's class. Nothing changes unless the tags of a load balancer prove that this controller owns
 /// that load balancer.
 ///
-/// If the status has the load balancer's address, or a hostname instead of addresses, the load balancer serves traffic. Then only the flags
-/// changed, and the load balancer is kept as long as the Service exists. Otherwise the load balancer is older than the Service's class, and
-/// is deleted; the finalizer and the status belong to the other controller.
+/// If the status has the load balancer's address, or a hostname instead of addresses, the load balancer serves traffic. In that case only
+/// this controller's flags changed, and the load balancer is kept as long as the Service exists. Otherwise the load balancer is older than
+/// the Service's class, and is deleted; the finalizer and the status belong to the other controller.
 fn of_another(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
     let is_there = |it: &&Balancer| it.state != State::Deleting && !memory.is_gone(it);
     let there = || facts.cloud.unwrap_or_default().iter().filter(is_there);
@@ -399,7 +401,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 /// Whether this controller may remove the finalizer of a Service that no longer has a class.
 ///
 /// All load balancer controllers use the same finalizer. If the user wrote the finalizer with the Service, as in a manifest, no other
-/// controller depends on it, and a deletion by key finds what this controller created.
+/// controller depends on it, and a deletion by the Service's UID finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
     memory.may_own(facts.cloud) || (service.holder == Holder::Author && !memory.other_class.with_finalizer)
 }

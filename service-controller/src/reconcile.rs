@@ -370,7 +370,7 @@ impl Reconciler {
                 emitted = memory.reported.report(error.topic(), &error.name(), error.fact(), now);
             }
         }
-        // A reminder repeats the text of an earlier Event.
+        // If a reminder is due, the emitted Event repeats the text of an earlier Event.
         ledger.record_wait(&object, &explain::failing(error, emitted == Some(error.fact())));
         self.executor.emit(id, &emitted);
         error.again()

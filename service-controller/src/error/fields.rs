@@ -79,7 +79,7 @@ fn said(key: Key) -> String {
     format!("annotation {key}")
 }
 
-/// The annotation that sets the field for a port. A cluster default would apply to all ports.
+/// The annotation that sets this field of a listener.
 fn of_port(field: &str) -> Option<Key> {
     // Drops the index of a list entry.
     Some(match field.split('[').next()? {

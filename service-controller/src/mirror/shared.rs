@@ -300,8 +300,8 @@ impl Mirrors {
 
     fn know(&self, features: Features) {
         self.shared.features.send_replace(Some(Arc::new(features)));
-        // Services that need no new capability are requeued, too, because some wait for the adapter and would otherwise wait for their
-        // backoff.
+        // All Services are requeued, even those that need no new capability: a Service that waits for the adapter would otherwise wait
+        // until its backoff ends.
         self.wake_all();
     }
 }

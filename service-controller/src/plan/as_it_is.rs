@@ -46,7 +46,8 @@ pub(super) fn families_of(there: &[IpAddr], asked: &[Family]) -> Vec<Family> {
 
 /// Sets these fields to the values of the existing load balancer. `None`: a value is not known.
 ///
-/// `good`: the last valid settings, which are the best source. `families_of` sets the families, because the source ranges depend on them.
+/// `good`: the last valid settings, which are the best source. The caller has already set the families with `families_of`, because the
+/// source ranges depend on the families.
 pub(super) fn keep(
     spec: &mut LoadBalancerSpec,
     fixed: &BTreeSet<String>,
@@ -97,14 +98,14 @@ fn keep_one(spec: &mut LoadBalancerSpec, field: &str, there: &[IpAddr]) -> Optio
         FAMILIES => (),
         "spec.requested_addresses" => {
             // The existing addresses are requested by value, so that addresses reserved by the user are not released. If the user requested
-            // none, none is set.
+            // no address, no address is set.
             let kept = |asked: &String| {
                 let family = Family::of(asked.parse().ok()?);
                 there.iter().find(|address| Family::of(**address) == family).map(ToString::to_string)
             };
             spec.requested_addresses = spec.requested_addresses.iter().filter_map(kept).collect();
         }
-        // There are only two schemes, so the existing load balancer has the other one.
+        // There are only two schemes, so the existing load balancer has the scheme that was not requested.
         "spec.scheme" => {
             let other = if spec.scheme() == Scheme::Internal { Scheme::Internet } else { Scheme::Internal };
             spec.set_scheme(other);

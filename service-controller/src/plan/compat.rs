@@ -22,8 +22,8 @@ pub(crate) enum Compat {
 }
 
 impl Compat {
-    /// The field manager of that controller's writes to Services. Its load balancers are adopted, and its finalizers are treated as this
-    /// controller's own.
+    /// The field manager of the other controller's writes to Services. The other controller's load balancers are adopted, and the other
+    /// controller's finalizers are treated as this controller's own.
     pub(crate) fn manager(self) -> &'static str {
         match self {
             Self::Openstack => "openstack-cloud-controller-manager",

@@ -23,7 +23,7 @@ const HEALTH_PATH: &str = "/healthz";
 pub(crate) struct Probe {
     /// `None`: the driver chooses the health check.
     pub(crate) check: Option<HealthCheck>,
-    /// Names the setting if the health check uses HTTP.
+    /// The setting that requires HTTP, if the health check uses HTTP.
     pub(crate) field: String,
 }
 

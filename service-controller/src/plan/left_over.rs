@@ -88,7 +88,7 @@ pub(crate) enum Check {
     Done(Vec<Fact>, Option<Duration>),
     /// The cache may lag behind, or more Services may disappear.
     Wait(Duration),
-    /// The adapter asked not to be called.
+    /// The adapter must not be called for this time, as it requested.
     Hold(Duration),
     /// Get the Service from the API server, then [`judge`].
     Verify,
@@ -99,9 +99,9 @@ pub(crate) enum Check {
 pub(crate) enum Verdict {
     /// Delete it now, if the deletion brake allows that. If the deletion fails, this step is reported.
     Remove { step: Operation, braked: bool },
-    /// Delete it if the deletion brake allows that and no Service has the UID in its tags.
+    /// Delete it if the deletion brake allows that and no Service has the UID in the load balancer's tags.
     RemoveOrphan,
-    /// Delete it without the brake, because a user released it, unless a Service has the UID in its tags.
+    /// Delete it without the brake, because a user released it, unless a Service has the UID in the load balancer's tags.
     RemoveReleased,
     /// Report it, and check it again after this time, if a time is given.
     Report(Option<Duration>),
@@ -308,8 +308,8 @@ mod tests {
     }
 
     proptest! {
-        /// For every history, a load balancer that is needed or belongs to another controller is kept, even if it was released, and nothing
-        /// is deleted without a release or a proof.
+        /// In every history, a load balancer is kept if it is needed or belongs to another controller, even if it was released. Nothing is
+        /// deleted without a release or a proof.
         // Behaviour: S17
         #[test]
         fn nothing_is_deleted_without_proof(

@@ -145,7 +145,7 @@ impl Memory {
         }
     }
 
-    /// Begins a round. `reminded`: when conditions were re-emitted since the last round.
+    /// Begins a round. `reminded`: the times at which Events of lasting conditions were re-emitted since the last round.
     pub(crate) fn begin_round(&mut self, reminded: impl Iterator<Item = Duration>) {
         self.reported.begin_round(reminded, self.is_degraded());
     }
@@ -157,7 +157,7 @@ impl Memory {
         let other = &mut self.other_class;
         other.with_finalizer = service.finalizer && (other.with_finalizer || is_other);
         let Some(cloud) = cloud else { return };
-        // A removal in progress would change the result.
+        // After a removal has begun, an empty or partial cache no longer shows whether the load balancer served the Service.
         if !matches!(self.state, State::Removing { .. } | State::Removed) {
             other.serving = is_other && cloud.iter().any(|it| service.shows(&it.ingress));
             // The load balancer is gone, so the fact that this process created it no longer decides about the finalizer.
@@ -221,7 +221,8 @@ impl Memory {
         }
     }
 
-    /// The memory as of a call to the adapter, published to other workers that count load balancers.
+    /// The memory as it will be after the next call to the adapter. It is published before the call, for other workers that count load
+    /// balancers.
     pub(crate) fn with_created(&self) -> Self {
         Self { created: true, ..self.clone() }
     }

@@ -267,7 +267,7 @@ pub(crate) struct Service {
     pub(crate) ports: Vec<Port>,
     /// Errors of the entries of `spec.ports` that cannot be parsed.
     pub(crate) unread_ports: Vec<Refusal>,
-    /// The node ports of those entries.
+    /// The node ports of the entries of `spec.ports` that cannot be parsed.
     pub(crate) unread_node_ports: Vec<u16>,
     pub(crate) node_ports: NodePorts,
     pub(crate) families: Vec<Family>,

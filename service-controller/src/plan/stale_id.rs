@@ -22,8 +22,8 @@ pub(crate) fn noted(service: &Service) -> Option<&str> {
     service.annotations.get(&id).map(String::as_str)
 }
 
-/// Removes an obsolete ID, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: load balancers in the cache under
-/// the Service's key.
+/// Removes an obsolete ID, and adds a message about it. `gone`: the ID that the adapter refused. `cloud`: the load balancers in the cache
+/// whose owner tag names the Service.
 pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[Balancer]>) -> Service {
     let Some(id) = noted(&service).map(str::to_owned) else { return service };
     let is_there = |it: &&Balancer| !matches!(it.state, State::Deleting | State::Absent);

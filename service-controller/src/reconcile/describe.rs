@@ -1,4 +1,4 @@
-//! Describes the state of a Service from the caches at that moment.
+//! Describes the state of a Service from the caches at the time of the request.
 
 use controller_core::{
     events::bounded,
@@ -34,7 +34,7 @@ impl Describe for Reconciler {
         self.mirrors.services.read(|all| all.values().map(|service| service.id.object()).collect())
     }
 
-    /// Without load balancer support, the adapter has no listing to wait for.
+    /// Whether all caches are listed. An adapter without load balancer support has no listing to wait for.
     fn listed(&self) -> bool {
         let mirrors = &self.mirrors;
         let both = mirrors.services.is_synced() && mirrors.nodes.is_synced();
@@ -56,8 +56,8 @@ impl Describe for Reconciler {
         Seen { wanted, cloud, unseen: false, apart }
     }
 
-    /// Load balancers that were released or whose removal is not finished. A restart must not hide them from callers that wait for the
-    /// removal. Load balancers that were not reported yet have no `since`.
+    /// Load balancers without a Service that were released, or that the ledger has. After a restart the ledger is empty, but callers that
+    /// wait for the removal must still see released load balancers. A load balancer that was not reported yet has no `since`.
     fn orphans(&self) -> Vec<Orphan> {
         let orphan = |(id, vendor_ids): (ServiceId, Vec<String>)| {
             let released = self.mirrors.release(&id) == Release::Given;

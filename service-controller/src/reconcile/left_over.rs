@@ -152,7 +152,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports a release whose name does not match the tags. This takes precedence over the reason why the load balancer is kept.
+    /// Reports a release whose name does not match the tags. This report replaces the report of why the load balancer is kept.
     fn refuse(&self, id: &ServiceId, memory: &mut Memory, given: String) {
         let (name, now) = (given.clone(), self.started.elapsed());
         let refused = Fact::ReleaseRefused(given, id.clone());

@@ -248,7 +248,8 @@ async fn refused_port_is_named_by_service_index() {
     world.eventually_events(&[reported]).await;
 }
 
-/// The load balancer that has the address is deleted. Until then, the Service that requests the address keeps its own, or waits.
+/// The load balancer that has the address is deleted. Until then, the Service that requests the address keeps its old address, or waits
+/// without one.
 #[tokio::test(start_paused = true)]
 async fn released_address_is_requested_at_once() {
     for had_another in [false, true] {
@@ -283,7 +284,7 @@ async fn released_address_is_requested_at_once() {
     }
 }
 
-/// A contract without the load balancer service: the watch is always refused.
+/// The adapter does not implement the load balancer service of the contract, so it always refuses the watch.
 #[tokio::test(start_paused = true)]
 async fn adapter_without_watch_is_asked_for_capabilities() {
     let world = World::new();
@@ -299,7 +300,7 @@ async fn adapter_without_watch_is_asked_for_capabilities() {
     assert!(world.cloud.calls("WatchLoadBalancers") <= 2);
 }
 
-/// Another client writes the same status each time.
+/// Another client overwrites the status after each write of the controller.
 // Behaviour: S19
 #[tokio::test(start_paused = true)]
 async fn contested_status_is_rewritten_ever_slower() {
@@ -321,7 +322,7 @@ async fn contested_status_is_rewritten_ever_slower() {
     world.eventually_ingress_of("web").await;
 }
 
-/// Another client removes the finalizer each time. The load balancer still follows the nodes.
+/// Another client removes the finalizer after each write of the controller. The load balancer still follows the nodes.
 // Behaviour: S16
 #[tokio::test(start_paused = true)]
 async fn contested_finalizer_is_rewritten_ever_slower() {

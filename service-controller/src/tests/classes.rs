@@ -198,7 +198,7 @@ async fn serving_load_balancer_is_kept_when_class_flag_changes() {
     assert!(world.cloud.read(|state| state.load_balancers.is_empty()));
 }
 
-/// With this annotation, the status shows the hostname instead of the addresses.
+/// With the annotation `hostname`, the status shows the hostname instead of the addresses.
 #[tokio::test(start_paused = true)]
 async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
     let other = Classes { own: Some("example.com/public".to_owned()), unclassed: false };
@@ -210,7 +210,7 @@ async fn load_balancer_behind_hostname_is_kept_when_class_is_lost() {
         world.service(service("web").port(80).annotation(&key, "web.example.com"));
         world.eventually_ingress("own", &["own.example.com"]).await;
         world.eventually_ingress("web", &["web.example.com"]).await;
-        // An operator that changes the classes may also remove the flag.
+        // An operator that changes the classes may also remove the flag `--compat`.
         let world = world.stop().await.classes(other.clone()).without_compat().started().await;
         let reported = |world: &World| {
             world.events().iter().filter(|it| it.contains("LoadBalancerClassChanged")).count()
@@ -232,7 +232,7 @@ fn written_by(service: &mut Service, manager: &str) {
     service.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
 }
 
-/// A Service that never was a load balancer and has the finalizer in its manifest.
+/// A Service that never had the type LoadBalancer and has the finalizer in its manifest.
 fn with_finalizer(manager: &str) -> Service {
     let mut web = service("web").port(80).of_type("ClusterIP").finalizer(FINALIZER).build();
     written_by(&mut web, manager);

@@ -54,7 +54,7 @@ async fn openstack_annotations_are_translated_and_reported_once() {
     world.stop().await;
 }
 
-/// The former cloud controller manager records the ID on every Service and never removes it.
+/// The former cloud controller manager records the ID of its load balancer on every Service and never removes the ID.
 // Behaviour: SF12
 #[tokio::test(start_paused = true)]
 async fn adopted_load_balancer_is_recreated_when_gone() {
@@ -79,7 +79,7 @@ async fn adopted_load_balancer_is_recreated_when_gone() {
     let failed = |world: &World| world.events().iter().any(|it| it.contains("SyncLoadBalancerFailed"));
     assert!(reported(&world) == 1 && !failed(&world), "{:?}", world.events());
 
-    // After a restart the cache shows the existing load balancer. The adapter would refuse the ID of another one.
+    // After a restart the cache shows the existing load balancer. The adapter would refuse the ID of another load balancer.
     let (made, asks) = (ids(&world), world.cloud.calls("EnsureLoadBalancer"));
     let world = world.restart().await;
     world.quiet().await;

@@ -44,7 +44,7 @@ struct Cost {
     deletes: u32,
     infos: u32,
     reads: u32,
-    /// Sum over all Services, or all nodes.
+    /// Number of list requests for Services and for Nodes.
     lists: u32,
     writes: u32,
     events: u32,
@@ -245,7 +245,7 @@ async fn node_change_costs_one_set_per_selector_and_one_call_per_service() {
     let before = Cost::so_far(&world);
     (0..50).for_each(|n| edge(&format!("e{n}")));
     world.quiet().await;
-    // The Events of earlier reports are counted up.
+    // Repeated Events only increase the count of the earlier Events.
     let want = Cost { puts: 2, ensures: 6, events: 3, ..NOTHING };
     assert_eq!(Cost::so_far(&world).since(before), want, "50 nodes that all select");
 

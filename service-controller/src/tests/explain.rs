@@ -320,7 +320,7 @@ async fn explain_names_selector_without_nodes() {
     world.quiet().await;
     let nodes = |world: &World| world.explained("web").wanted.pop().unwrap_or_default();
     assert_eq!(nodes(&world), "0 nodes: no node matches node-selector zone=mars");
-    // A node that matches but must not serve is a different cause.
+    // A node that matches the selector but is excluded is a different cause.
     let excluded = node("m").provider_id("sim://r1/m").at("10.0.0.7").label("zone", "mars");
     let excluded = excluded.label("node.kubernetes.io/exclude-from-external-load-balancers", "");
     world.kube.put::<Node>(excluded);

@@ -258,7 +258,7 @@ async fn immutable_address_does_not_block_node_updates_after_restart() {
     world.stop().await;
 }
 
-/// Replacement settings that the adapter refuses, too, and fields for which none can be derived.
+/// The adapter also refuses the replacement settings, or no replacement can be derived for the fields.
 // Behaviour: S27
 #[tokio::test(start_paused = true)]
 async fn unknown_immutable_field_is_reported_once_and_retried_rarely() {
@@ -327,7 +327,7 @@ async fn occupied_port_is_omitted_after_restart() {
             node_port: Some(30_443),
             ..ports[0].clone()
         };
-        // In the contract this listener follows the other one.
+        // The controller sorts the listeners, so this port becomes the second listener in the request.
         ports.insert(0, other);
     });
     let taken = AdapterError::field("spec.listeners[1].port", "tcp/443 is taken by Service shop/api");

@@ -53,7 +53,8 @@ async fn load_balancer_without_node_ports_is_kept_without_members() {
     world.node("a").service(service("web").port(80));
     world.eventually_ingress("web", &["203.0.113.1"]).await;
     world.quiet().await;
-    // A user that does not want node ports writes this. The controller refuses it, and the API server releases the node ports.
+    // A user that does not want node ports sets this field to false. The controller refuses the setting, and the API server releases the
+    // node ports.
     world.change("web", |service| {
         service.spec.as_mut().unwrap().allocate_load_balancer_node_ports = Some(false);
         moved(service, 0, 0);

@@ -164,7 +164,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!((reported(&world), world.cloud.calls("EnsureLoadBalancer")), (1, before));
 
-    // The same holds after a restart. A new Service still gets a load balancer, as in a cluster without nodes.
+    // After a restart the backends are kept, too. A new Service still gets a load balancer, as in a cluster without nodes.
     let world = world.restart().await;
     world.service(service("new").port(80));
     world.eventually_ingress_of("new").await;
@@ -186,7 +186,7 @@ async fn empty_node_list_keeps_backends_and_is_reported() {
     world.eventually_events(&[none]).await;
 }
 
-/// Each change of a node by itself, reverted where that is possible.
+/// Each change that affects whether a node is a target is tested alone, and reverted where that is possible.
 // Behaviour: SN3, W22
 #[tokio::test(start_paused = true)]
 async fn every_change_of_target_status_is_followed() {

@@ -123,7 +123,7 @@ async fn deleted_service_gets_no_reminders() {
     is_no_longer_emitted(&world, words).await;
 }
 
-/// The adapter was unreachable and now refuses the Service, so the first condition is over.
+/// The adapter was unreachable and now refuses the Service, so the outage must not be reported again.
 #[tokio::test(start_paused = true)]
 async fn past_condition_is_not_re_emitted() {
     let world = World::start().await;

@@ -66,7 +66,7 @@ async fn remove_all_deletes_load_balancers_and_keeps_services() {
     assert_eq!(world.finalizers("theirs"), [FINALIZER], "the finalizer belongs to another controller");
 }
 
-/// The Job's pod is stopped when its node is drained: the Job must not count as complete.
+/// The pod of the Job that removes all load balancers is stopped when its node is drained: the Job must not count as complete.
 #[tokio::test(start_paused = true)]
 async fn stopped_remove_all_fails() {
     let world = World::start().await;

@@ -122,7 +122,7 @@ async fn work_of_lost_shard_writes_nothing() {
     world.eventually_ingress_of("web").await;
 }
 
-/// Another replica with a newer fence was active although this process holds the shard. Its other shards are not affected.
+/// Another replica with a newer fence was active although this process holds the shard. The other shards of this process are not affected.
 #[tokio::test(start_paused = true)]
 async fn newer_fence_in_one_shard_does_not_end_process() {
     let world = World::new();

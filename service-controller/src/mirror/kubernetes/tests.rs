@@ -96,7 +96,7 @@ fn class_decides_which_controller_manages_service() {
     let ours = |class: &str| Class::Ours(Some(class.to_owned()));
     let (unclassed, any) = (|| Class::Ours(None), Class::Others);
     let rows = [
-        // Columns: its own class, whether it manages Services without a class, class of the Service, result
+        // Columns: the controller's own class, whether the controller manages Services without a class, class of the Service, result
         (None, true, None, unclassed()),
         (None, true, Some(""), any.clone()),
         (None, true, Some("a/b"), any.clone()),
@@ -141,7 +141,7 @@ fn finalizer_owner_follows_from_managed_fields() {
     let (own, plain, occm) =
         ("service-controller a/b", "service-controller", "openstack-cloud-controller-manager");
     let rows: [Row<'_>; 11] = [
-        // Columns: own classes, managers of the finalizer, managers of the status, whether the finalizer is its own
+        // Columns: own classes, managers of the finalizer, managers of the status, whether the finalizer counts as this controller's
         ("unknown", Classes::default(), &[], &[], false),
         ("this controller", Classes::default(), &[plain], &[plain], true),
         ("this controller, and no address was written", Classes::default(), &[plain], &[], true),

@@ -101,7 +101,7 @@ pub(crate) const TABLE: [Row; 31] = [
     Row { old: "loadbalancer.openstack.org/node-selector", becomes: Setting("node-selector", selector) },
 ];
 
-/// Whether a key belongs to that controller, known or not.
+/// Whether the key belongs to openstack-cloud-controller-manager, even if the table does not have the key.
 pub(crate) fn is_own(key: &str) -> bool {
     key.starts_with(PREFIX) || key == INTERNAL
 }
@@ -188,8 +188,8 @@ fn whole_seconds(value: &str) -> Value {
         .ok_or_else(|| format!("{value:?} milliseconds are not a whole number of seconds"))
 }
 
-/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax plus operators, which that controller does not
-/// support. As with `key`, an empty value matches any value. Empty entries are ignored.
+/// Converts `key=value` and `key`, separated by commas. Label selectors have the same syntax plus operators, which
+/// openstack-cloud-controller-manager does not support. As with `key`, an empty value matches any value. Empty entries are ignored.
 fn selector(value: &str) -> Value {
     let entry = |entry: &str| {
         let (key, value) = entry.split_once('=').unwrap_or((entry, ""));

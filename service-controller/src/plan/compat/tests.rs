@@ -227,7 +227,7 @@ fn untranslatable_annotations_are_refused_with_replacement() {
     "#);
 }
 
-/// The table's old and new keys, as in the first two columns of the page.
+/// The page docs/clouds/openstack.md has the old and new keys in the first two columns of its table.
 #[test]
 fn openstack_page_lists_each_key_and_translation() {
     let columns = |row: &Row| {

@@ -26,8 +26,8 @@ pub(crate) struct Confirmed {
     pub(crate) ingress: Vec<Ingress>,
     listeners: Vec<String>,
     backends: Backends,
-    /// What the cache showed at that time. Because the cache may lag behind, the same difference causes no further call before [`LAG`] is
-    /// over.
+    /// What the cache showed at the time of the confirmation. Because the cache may lag behind, the same difference causes no further call
+    /// before [`LAG`] is over.
     seen: Option<Vec<Balancer>>,
     /// Time of the confirmation, since the start of the process.
     at: Duration,

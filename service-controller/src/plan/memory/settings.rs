@@ -53,9 +53,9 @@ struct Narrowed {
     /// The Service's preferences when the adapter refused them.
     families: Vec<Family>,
     policy: FamilyPolicy,
-    /// The adapter's capabilities at that time.
+    /// The adapter's capabilities when it refused the second family.
     features: Features,
-    /// The cache has shown a load balancer since then. The cache does not show a load balancer that is not adopted yet.
+    /// The cache has shown a load balancer since the refusal. The cache does not show a load balancer that is not adopted yet.
     shown: bool,
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum Event<'a> {
     },
     /// The orphan with these IDs is kept.
     OrphanKept(&'a str),
-    /// The adapter is called now. `retry`: the adapter refused the same settings before.
+    /// The controller is about to call the adapter for an ensure. `retry`: the adapter refused the same settings in an earlier call.
     EnsureCalled {
         ask: &'a Ask,
         retry: bool,
@@ -90,7 +90,7 @@ pub(crate) enum Event<'a> {
     },
     /// The adapter refused the requested settings, and other settings are in force.
     FellBack,
-    /// The adapter is called now.
+    /// The controller is about to call the adapter for a deletion.
     DeleteCalled {
         now: Duration,
     },
@@ -123,7 +123,7 @@ pub(crate) enum Effect {
     Progress { budget: Option<String> },
     /// The work in progress ended.
     End,
-    /// Emit an Event about this failure, unless it is known.
+    /// Emit an Event about this failure, unless the failure was reported already.
     Problem(Operation, String),
     /// The problems of this topic are over.
     Resolve(Topic),
@@ -133,7 +133,7 @@ pub(crate) enum Effect {
     CountFailure,
     /// Show on the status page what the adapter waits for.
     ShowWait(String),
-    /// Drop everything else that is known about the Service, except the writes to it.
+    /// Drop the rest of the memory of the Service, except the writes to the Service.
     Reset,
     /// When to continue. Without this effect: at once.
     Next(NextPass),

@@ -144,7 +144,7 @@ fn adapter_sets_delay_of_next_call() {
     );
 }
 
-/// The Events that follow from answers at these times (in seconds), each of which reports a wait for this budget.
+/// The Events that follow from these answers of the adapter. Each answer has its time in seconds and the bucket that it waits for, if any.
 fn reported(memory: &mut Memory, answers: &[(u64, Option<&str>)]) -> Vec<Fact> {
     let heard = answers.iter().flat_map(|(at, budget)| {
         let ask = Ask { at: Duration::from_secs(*at), ..ask(Why::Missing) };
@@ -278,7 +278,7 @@ fn removed_backends_are_detected_once_cache_caught_up() {
     assert_eq!(drift(&memory, &shown(6), now), None);
     memory.observe(&service, Some(&shown(6)), now);
 
-    // Or the adapter answers that everything is in sync: then the number in the cache is right.
+    // If the adapter answers that everything is in sync, the number in the cache is right, too.
     answered(&mut memory, &ask(Why::Drift(String::new())), worked(0), Some(&shown(7)));
     memory.observe(&service, Some(&shown(7)), now);
     assert_eq!(drift(&memory, &shown(7), now + LAG), None);
@@ -398,7 +398,7 @@ fn narrowing_needs_a_mere_preference() {
     assert_eq!(memory.settings.family(), None, "the next load balancer is created with both families");
 }
 
-/// The refusal applies to this adapter, this load balancer and this Service.
+/// The refusal of the second family holds for one adapter, one load balancer and one Service.
 #[test]
 fn narrowing_ends_when_inputs_change() {
     let ((service, both), features) = (prefers_two(), Features::from([name::DUAL_STACK]));
@@ -483,7 +483,8 @@ fn only_refused_settings_are_replaced_and_only_once() {
     assert!(!memory.replace(&bad.wanted.shape, |_| Some(replaced())), "it was tried");
 }
 
-/// A load balancer of another controller's Service is still this controller's own while the cache shows it.
+/// A load balancer that this controller created remains its own after the Service got another controller's class, as long as the cache
+/// shows the load balancer.
 #[test]
 fn created_load_balancer_is_remembered_under_another_class() {
     let (mut memory, other) = (Memory::default(), Service { class: Class::Others, ..service() });

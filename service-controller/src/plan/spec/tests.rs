@@ -105,7 +105,7 @@ fn app_protocol_is_passed_on_only_if_set() {
         assert_eq!(shape(word).spec.listeners[0].app_protocol, word);
     }
     assert_ne!(shape("http").digest, shape("https").digest);
-    // Decoded from bytes as a contract without such a field would send them.
+    // An empty field is not encoded, so the digest is that of a specification without this field.
     assert_eq!(shape("").digest, "7f8154459a44ffb98a5a3cb05f7ede38");
 }
 

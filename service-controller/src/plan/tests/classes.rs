@@ -11,7 +11,7 @@ fn foreign_class_is_never_changed() {
     }
 }
 
-/// The load balancer was created before the Service had this class: its address is no longer in the status.
+/// The load balancer was created before the Service got another controller's class: the load balancer's address is no longer in the status.
 #[test]
 fn foreign_class_loses_only_tagged_load_balancer() {
     let mut world = World::with(service());
@@ -95,7 +95,7 @@ fn service_without_class_is_released_only_if_owned() {
     }
 }
 
-/// The fact that this process created something before the Service had that class is not a proof of ownership.
+/// The fact that this process created something before the Service got another controller's class is not a proof of ownership.
 #[test]
 fn formerly_owned_service_of_foreign_class_is_not_released() {
     let mut world = World::with(service());

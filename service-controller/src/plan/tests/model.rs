@@ -55,8 +55,8 @@ struct Truth {
     another_needs_it: bool,
     /// The controller created something for this Service.
     made: bool,
-    /// As far as the controller could know when the class was removed, its load balancer was left or just deleted, or the Service was its
-    /// own. Then it cleans up, even if another controller is involved.
+    /// When the API server removed the class, the controller could know one of these facts: its load balancer was left or just deleted, or
+    /// it managed the Service. The controller then cleans up, even if another controller is involved.
     ours_was_left: bool,
 }
 
@@ -191,7 +191,7 @@ impl World {
         self.service.class = self.class_of_former();
     }
 
-    /// The class that the API server leaves when the Service is no longer a load balancer.
+    /// The class that the controller derives for a Service whose type is no longer LoadBalancer.
     pub(super) fn class_of_former(&self) -> Class {
         let Truth { finalizer_is_ours, status_is_others, .. } = self.truth;
         if finalizer_is_ours && !status_is_others { Class::Ours(None) } else { Class::Lost }
@@ -208,7 +208,7 @@ impl World {
         (self.truth.status_is_others, self.truth.another_needs_it) = (true, true);
     }
 
-    /// Removes the finalizer.
+    /// The other controller removes the finalizer.
     pub(super) fn another_leaves(&mut self) {
         if std::mem::take(&mut self.truth.another_needs_it) {
             self.service.finalizer = false;
@@ -288,7 +288,7 @@ impl World {
         self.memory = memory;
     }
 
-    /// Nothing is deleted if it is needed, serves, or may belong to another controller.
+    /// No load balancer is deleted if it is needed, serves, or may belong to another controller.
     fn assert_proven(&self, plan: &Plan) {
         let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         let goes = has(|action| matches!(action, Action::Delete(_)));
@@ -313,7 +313,7 @@ impl World {
         );
         let released = has(|action| *action == Action::Release);
         let Truth { another_needs_it, status_is_others, ours_was_left, .. } = self.truth;
-        // A Service with a class of this controller belongs to it, and so does a Service whose status shows its load balancer.
+        // This controller manages a Service that has one of its classes or whose status shows one of its load balancers.
         let of_ours = matches!(self.service.class, Class::Ours(_));
         let needed = another_needs_it && status_is_others && !ours_was_left && !of_ours;
         assert!(!(released && needed), "the other controller needs the finalizer\n{plan}");

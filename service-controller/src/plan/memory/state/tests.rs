@@ -57,7 +57,7 @@ fn shown() -> Vec<Balancer> {
     }]
 }
 
-/// A step of a test. The same names are in the table.
+/// An event of a test. The table of transitions uses the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Observed { shown: bool },
@@ -99,7 +99,7 @@ const KINDS: [(Kind, &str); 21] = [
     (Kind::Forgotten, "Another controller keeps the finalizer"),
 ];
 
-/// Calls `then` with the event of this kind. Answers belong to an ensure that compares.
+/// Calls `then` with the event of this kind. An answer belongs to an ensure that only compares ([`Why::FirstLook`]).
 fn with_event<T>(kind: Kind, now: Duration, then: impl FnOnce(Event<'_>) -> T) -> T {
     let (seen, step) = (shown(), Operation::Sync);
     let cloud = |shown| if shown { &seen[..] } else { &[] };
@@ -177,7 +177,7 @@ fn is_possible(kind: Kind, state: &State) -> bool {
         matches!(state, State::Unknown | State::Ensuring(_) | State::Settled(_) | State::Updating(..));
     match kind {
         Kind::Ensured(_) | Kind::FellBack => ensures,
-        // The Service was observed before.
+        // The adapter is called only after the Service was observed, which ends the state `Orphaned`.
         Kind::Compare | Kind::Build { .. } | Kind::UpdateNodes => !matches!(state, State::Orphaned(_)),
         Kind::Deleted(_) => matches!(state, State::Removing { .. }),
         Kind::OrphanKept => matches!(state, State::Orphaned(_)),
@@ -289,7 +289,7 @@ proptest! {
             prop_assert!(history.deletions <= 1, "one Event for each deletion");
             prop_assert!(count(|it| matches!(it, Effect::Next(_))) <= 1);
             prop_assert!(count(|it| matches!(it, Effect::CountUpdate(_) | Effect::CountFailure)) <= 1);
-            // Only answers have effects each time.
+            // If the event is repeated, only an answer may have effects again.
             let (_, again) = with_event(kind, now, |event| step(after.clone(), &event));
             let is_call = is_possible(kind, &after) && !matches!(kind, Kind::Ensured(_) | Kind::Deleted(_));
             let repeated = again.iter().any(|it| !matches!(it, Effect::Resolve(_)));
@@ -298,7 +298,7 @@ proptest! {
         }
     }
 
-    /// Without an event, a settled Service stays settled, whatever led there: the cache shows the same, and no Event is emitted.
+    /// While the cache shows the same, a settled Service stays settled and emits no Event, whichever events led to that state.
     #[test]
     fn settled_service_stays_settled(
         kinds in prop::collection::vec(0..KINDS.len(), 0..32),
