@@ -87,7 +87,7 @@ fn asked(node: &Node) -> Vec<String> {
     }]
 }
 
-/// Whether nothing suggests that the node has an instance in this cloud.
+/// Whether the node has no provider ID and no taint of a new node, so that probably no instance of this cloud belongs to the node.
 fn is_without_instance(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }

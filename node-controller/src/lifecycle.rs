@@ -65,7 +65,7 @@ const AT_ONCE: usize = 10;
 /// Name of the deletion brake on the status pages.
 const BRAKE: &str = "node deletions";
 /// Number of witnesses: known instances that are queried together with the instance that the cloud does not show. There are two, since one
-/// of them may be deleted at that moment.
+/// of the two may be deleted during the query.
 const WITNESSES: usize = 2;
 
 /// Periods and limits; each of them is a flag.

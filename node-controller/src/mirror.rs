@@ -31,7 +31,7 @@ use crate::{
 
 /// Resolution of creation times.
 const CREATION_UNIT: SignedDuration = SignedDuration::from_secs(1);
-/// Age above which the cache of the cloud is not used to decide about the end of a node.
+/// Maximum age of the cache of the cloud at which the cache counts as recent ([`View::Fresh`]).
 const NEW_NODE_AGE: Duration = Duration::from_mins(5);
 /// The effect of the shutdown taint.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";

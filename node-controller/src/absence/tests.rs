@@ -47,7 +47,7 @@ impl World {
         self.ledger.keep([(&subject(), shown)].into_iter(), self.at(at));
     }
 
-    /// The node is not a candidate for a moment.
+    /// For a moment, the node is not a candidate for deletion.
     fn forget(&mut self, at: u64) {
         self.ledger.keep([].into_iter(), self.at(at));
     }
@@ -287,7 +287,7 @@ fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1_u64..60, 1 => 60_u64..700]
 }
 
-/// The reference: absences without other answers in between, with the times of the requests in seconds.
+/// The reference: the times, in seconds, of the requests whose answers reported the absence, since the last other answer or sign of life.
 #[derive(Debug, Default)]
 struct Row(Vec<u64>);
 

@@ -26,7 +26,7 @@ use crate::{events::about, plan::Node};
 const ACTION: &str = "Delete";
 /// Interval after which an Event is re-emitted while its condition lasts.
 const REMIND: Duration = Duration::from_hours(1);
-/// The cloud returned an error. Errors with the same gist count as one condition, since errors come and go.
+/// The cloud returned an error. Errors whose texts differ only in words with digits count as one condition.
 const FAILED: &str = "CloudProviderFailed";
 /// The brake has tripped.
 const TRIPPED: &str = "NodeDeletionBrakeTripped";

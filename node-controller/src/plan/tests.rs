@@ -78,7 +78,7 @@ impl Instance {
     }
 }
 
-/// Returns the same instance with these extra labels.
+/// Returns the labels with `more` added.
 fn with<K: AsRef<str>, V: AsRef<str>>(labels: &Pairs, more: impl IntoIterator<Item = (K, V)>) -> Pairs {
     let mut all: BTreeMap<String, String> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

@@ -38,7 +38,7 @@ async fn brake_holds_all_nodes_and_reports_each_once() {
     let n_events = events.iter().filter(held).count();
     assert!((5..=6).contains(&n_events), "each hour: {n_events}");
 
-    // One node less is gone, and the number of the other nodes is allowed.
+    // One of the four nodes is ready again, and the brake allows the deletion of three nodes.
     world.set_ready("n0", "True");
     eventually("the other nodes are deleted", || world.n_deletions() == 3).await;
 }

@@ -169,7 +169,7 @@ fn rows() -> Vec<Row> {
                     }
                 })
             },
-            // At once, and after 1 s, 2 s, 4 s and so on up to 256 s, for all nodes together.
+            // The calls are made at once, and after 1 s, 2 s, 4 s and so on up to 256 s. All nodes share each call.
             10,
             0,
             5,
@@ -244,7 +244,7 @@ fn rows() -> Vec<Row> {
                 }
                 at_once(|| ())
             },
-            // At once, and after 5 s, 10 s, 20 s and so on up to 300 s, for all nodes together.
+            // The calls are made at once, and after 5 s, 10 s, 20 s and so on up to 300 s. All nodes share each call.
             8,
             0,
             5,
@@ -265,7 +265,7 @@ fn rows() -> Vec<Row> {
                 (0..10).for_each(|n| lose(world, n));
                 at_once(|| ())
             },
-            // Asked twice, and renewed every 5 minutes.
+            // The cloud is asked twice, and the proof is renewed every 5 minutes.
             4,
             0,
             11,

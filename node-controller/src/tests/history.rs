@@ -58,7 +58,7 @@ struct Observation {
     server: bool,
 }
 
-/// A node in the reference, which knows everything.
+/// What is true of a node, including facts that the controller cannot observe.
 #[derive(Debug)]
 struct Truth {
     name: String,
@@ -152,7 +152,7 @@ async fn happens(world: &mut World, truths: &mut [Truth; NODES], moment: Moment,
 /// Returns the number of deleted nodes.
 async fn deletions_without_proof_fail(history: &[(u64, Moment)]) -> usize {
     let mut world = World::new();
-    // `mass_loss` tests the brake.
+    // This test switches the brake off. The module `mass_loss` tests the brake.
     world.settings.lifecycle.limits.share = 100;
     world.settings.lifecycle.limits.window = Duration::from_secs(1);
     let mut truths: [Truth; NODES] = std::array::from_fn(Truth::new);

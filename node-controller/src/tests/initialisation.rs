@@ -132,7 +132,7 @@ async fn older_label_follows_the_current_one_without_a_cloud() {
     let world = initialised().await;
     world.cloud.away(true);
     sleep(Duration::from_mins(1)).await;
-    // The node's instance is still in the cache, which decides.
+    // The cache still has the node's instance, so the cloud's label replaces the user's label.
     set_label(&world.kube, ZONE, Some("by-hand"));
     eventually("the cloud's value takes precedence", || world.label("a", ZONE).as_deref() == Some("north-1"))
         .await;

@@ -382,8 +382,8 @@ async fn unavailable_api_server_only_delays() {
     eventually("the node is deleted", || !world.exists("n1")).await;
 }
 
-/// The bound in the README counts from when the node is not ready and its instance is not listed; here the cloud can prove the absence only
-/// after this time.
+/// The bound in the README counts from the moment when the node is not ready and its instance is not listed. For the time `unproven_for`
+/// after this moment, the cloud cannot prove the absence.
 fn bound(unproven_for: Duration) -> Duration {
     let settings = SETTINGS.lifecycle;
     2 * unproven_for + Duration::from_secs(5) + settings.confirm_after + 2 * settings.period

@@ -55,8 +55,8 @@ fn moment() -> impl Strategy<Value = Moment> {
     ]
 }
 
-/// Returns the nodes that the brake holds. The reference knows only signs of life, not proofs: the controller must find out that a node has
-/// shown a sign of life and is lost again.
+/// Applies an event. A sign of life removes the node from `lost`, and no event adds the node again, because the reference ignores proofs of
+/// absence.
 async fn happens(world: &World, lost: &mut BTreeSet<usize>, moment: Moment) {
     let name = |n: usize| format!("n{n}");
     match moment {

@@ -79,7 +79,7 @@ async fn replicas_share_the_deletion_limit() {
     let (_second, _running) = replica(&world.kube, &world.cloud, [2, 3]);
     tokio::time::sleep(world::WARM).await;
     let of = first.shards();
-    // One node is in a shard of each replica.
+    // Each replica has one of the two lost nodes in its shards.
     let lost = [[0, 1], [2, 3]].map(|shards| (0..N_NODES).find(|n| shards.contains(&of.of(&uid(*n)))));
     let lost = lost.map(|n| format!("n{}", n.expect("one of the nodes")));
     lost.iter().for_each(|name| world.lose(name));

@@ -19,12 +19,13 @@ fn nodes(names: &[&str]) -> Vec<Arc<Node>> {
     names.iter().map(|name| Arc::new(trim_node(&node(name).build()))).collect()
 }
 
-/// Judges this number of nodes, of which these are gone.
+/// Returns the input of the gate for `n_nodes` nodes. The instances of the nodes `names` are gone.
 fn gone(names: &[&str], n_nodes: usize) -> BrakeInput {
     held(names, &[], n_nodes)
 }
 
-/// Judges this number of nodes, of which these are gone and those were held before.
+/// Returns the input of the gate for `n_nodes` nodes. The instances of the nodes `proven` are gone, and the brake held the nodes `held`
+/// before.
 fn held(proven: &[&str], held: &[&str], n_nodes: usize) -> BrakeInput {
     let these: BTreeSet<&str> = proven.iter().chain(held).copied().collect();
     let others: Vec<String> = (these.len()..n_nodes).map(|n| format!("other{n}")).collect();
