@@ -46,7 +46,8 @@ const QUEUE_NAME: &str = "Routes";
 /// The CIDRs for which the controller also watches routes of other owners.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// How long a deleted node is remembered if no route to it is listed. The route that was created last may not be listed yet.
+/// How long a deleted node is remembered if no route to it is listed. A route that was created shortly before the deletion may not be
+/// listed yet.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// The caches of Nodes and routes, with trimmed objects.

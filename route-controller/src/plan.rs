@@ -177,7 +177,8 @@ impl Plan {
             if good.holder.is_some_and(|holder| holder != node.uid) {
                 self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
-            // Only routes with other keys are removed. A second route with the same key stays, since a removal by key would be ambiguous.
+            // Only routes that were created for other nodes are removed. A second route for the same node stays: both have the same key, so
+            // a removal by key would be ambiguous.
             let others = known.iter().filter(|other| other.ours && other.holder != good.holder);
             self.removals.extend(others.map(Known::replaced));
             return;
@@ -258,7 +259,8 @@ impl<'a> Table<'a> {
 
 impl Known<'_> {
     /// Returns a route of this cluster with the right next hop, preferably the node's own route. A route for an earlier node on the same
-    /// instance serves as well: its key cannot be changed in place, and a replacement would lose packets.
+    /// instance serves as well: its key has the UID of the earlier node and cannot be changed in place, and a replacement would lose
+    /// packets.
     fn that_serves<'a, 'b>(known: &'a [Known<'b>], node: &Node, via: &NextHop) -> Option<&'a Known<'b>> {
         let good = || known.iter().filter(|known| known.ours && known.leads_to(via));
         good().find(|known| known.holder == Some(&node.uid)).or_else(|| good().next())
@@ -272,8 +274,8 @@ impl Known<'_> {
         if self.route.state == State::Active { RouteState::Ready } else { RouteState::Open }
     }
 
-    /// Whether creating the claim's route replaces this route, because both have the same key. Only a key stored in the cloud counts, since
-    /// the adapter does not know a key that was inferred from the instance.
+    /// Whether creating the claim's route replaces this route, because both have the same key (the node's UID and the destination). Only a
+    /// key stored in the cloud counts, since the adapter does not know a key that was inferred from the instance.
     fn is_replaced_by(&self, claim: &Claim) -> bool {
         self.route.node_uid.as_ref() == Some(&claim.node_uid)
     }

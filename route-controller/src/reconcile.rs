@@ -197,7 +197,7 @@ impl Reconciler {
         self.executor.metrics.passes.inc();
         if let Err(missing) = self.mirrors.readiness() {
             debug!(%missing, "Waiting until the caches are complete");
-            // If the adapter does not support routes, no Event says that nodes wait for it.
+            // No Event reports that nodes wait for an adapter that does not support routes.
             if self.mirrors.ability() == Some(Ability::None) {
                 self.ledger.replace_findings(BTreeMap::new(), |_| true);
                 self.record_seen(&self.mirrors.nodes());
@@ -393,7 +393,7 @@ impl Reconciler {
         }
     }
 
-    /// Logs each route once while it exists. Gauges count them.
+    /// Logs each route of another owner once while the route exists. Gauges count these routes.
     fn report_foreign(&self, memory: &mut Memory, foreign: &[Foreign]) {
         self.executor.metrics.foreign(foreign);
         for Foreign { vendor_id, to, via, owner } in foreign {

@@ -155,8 +155,7 @@ impl Attempts {
         creation.instead_of.iter().map(outcome).find(|outcome| **outcome != Outcome::Done)
     }
 
-    /// Returns when the next action comes due. `None`: no action is delayed. Overdue actions do not count, since they wait for something
-    /// else.
+    /// Returns when the next action comes due. `None`: no action is delayed. Overdue actions do not count, since no delay holds them back.
     pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
         let later = self.entries.values().map(|attempt| attempt.not_before).filter(|at| *at > now);
         Some(later.min()?.saturating_duration_since(now))

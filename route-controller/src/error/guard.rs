@@ -33,7 +33,7 @@ const NAMED: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Guard {
     grace: Duration,
-    /// Time since which no node needs a route, by the vendor's ID.
+    /// Time since which no node needs a route, by the vendor's ID of the route.
     unasked: BTreeMap<String, Instant>,
     /// Removals that a brake has allowed. The brake does not count their retries again.
     let_go: BTreeSet<String>,
@@ -110,7 +110,7 @@ impl Guard {
         self.missing = Brake::new(limits, now);
     }
 
-    /// Returns a copy without the routes.
+    /// Returns a copy without the state of the routes. The brakes are kept.
     pub(crate) fn forgetful(&self) -> Self {
         let unknown = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let (unasked, let_go, heirs) = unknown;

@@ -306,7 +306,7 @@ pub(crate) fn settled(nodes: &[Node], routes: &[Route]) -> Plan {
     settled_with(nodes, routes, &Record::default())
 }
 
-/// Like the function above, with the record of earlier passes.
+/// Like [`settled`], with the record of earlier passes.
 #[track_caller]
 pub(crate) fn settled_with(nodes: &[Node], routes: &[Route], record: &Record) -> Plan {
     let first = plan(nodes, routes, &cluster(), Some(record));

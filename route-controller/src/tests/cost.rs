@@ -151,7 +151,8 @@ fn many_go(world: &World) {
     go(world, &(0..MANY).map(|n| format!("m{n}")).collect::<Vec<_>>());
 }
 
-/// The instances are deleted, too, so that any number of routes may be removed at once.
+/// Deletes the nodes. Their routes become black holes, as if the instances were deleted, too, so that any number of routes may be removed
+/// at once.
 fn go(world: &World, nodes: &[String]) {
     world.cloud.edit(|state| {
         for route in state.routes.values_mut() {
@@ -203,7 +204,7 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
     eventually("the record is stored", || world.kept().len() == 60).await;
     settle().await;
     let before = world.spent();
-    // The maximum number of removals at once while the instances exist.
+    // While the instances exist, at most 18 of the 60 routes may be removed at once.
     (0..18).for_each(|n| world.delete(&format!("n{n}")));
     settle().await;
     assert_eq!((world.routes().len(), world.kept().len()), (42, 42));
@@ -214,7 +215,8 @@ async fn deleted_nodes_cost_one_more_write_without_owner_tags() {
 // Behaviour: P34
 #[tokio::test(start_paused = true)]
 async fn refused_route_is_retried_with_backoff_and_reported_once() {
-    // Within 20 minutes: after 1 s, 2 s, 4 s and so on up to 256 s, which is 511 s, then every 300 s; or every 300 s from the beginning.
+    // Within 20 minutes, the retries are after 1 s, 2 s, 4 s and so on up to 256 s, which is 511 s, and then every 300 s. For `VendorQuota`
+    // they are every 300 s from the beginning.
     for (reason, n_tries) in [(Reason::Internal, 12), (Reason::VendorQuota, 4)] {
         let mut world = World::with_nodes(1).await;
         let before = world.spent();

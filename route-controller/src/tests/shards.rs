@@ -134,7 +134,7 @@ async fn replica_without_shards_reads_the_record_again() {
     tokio::time::sleep(Duration::from_mins(2)).await;
     second.take(3);
     first.give(3, LASTS);
-    // The second replica does not observe this.
+    // No pass of the second replica observes the following changes, because the second replica holds no shard.
     world.put(ready(&name, "10.244.7.0/24"));
     world.put_route(unmarked("late", "10.244.7.0/24", Some(&name)));
     eventually("the route is recorded", || world.kept().len() == 2).await;

@@ -230,9 +230,9 @@ fn look() -> impl Strategy<Value = Observation> {
 }
 
 proptest! {
-    /// In any history, no route is removed before it was unneeded for the grace period, and no route to an existing instance of a missing
-    /// node while no node is listed. Within a window, such removals, and those of deleted nodes, never exceed the maximum number and
-    /// percentage.
+    /// In any history, no route is removed before it was unneeded for the grace period. While no node is listed, no route that leads to an
+    /// existing instance is removed because its node is missing. Within a window, the routes removed for missing nodes, and those removed
+    /// for deleted nodes, never exceed the maximum number and percentage.
     #[test]
     fn no_route_is_removed_without_a_cause(looks in vec(look(), 1..40)) {
         let (mut guard, mut now) = guard();
