@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_smaller_limit_counts_and_one_deletion_is_allowed() {
         let cases = [
-            // share, number, total, allowance
+            // Columns: share, number, total, allowance.
             (30, 50, 100, 30),
             (30, 50, 1000, 50),
             (30, 50, 10, 3),
@@ -247,7 +247,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any sequence of requests and restarts, the deletions within a window never exceed the limits.
+        /// For any sequence of requests and restarts, the number of deletions within a window is bounded, although a restart loses the past
+        /// deletions.
         #[test]
         fn no_window_has_more_deletions_than_allowed(
             share in 1_usize..=100,

@@ -2,8 +2,8 @@
 //! same text.
 //!
 //! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, which is written at most every
-//! 10 s. Repeats in between are counted and written at the end of this interval. Lasting conditions are re-emitted every half hour
-//! ([`Reminders`]) and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and
+//! 10 s. Repeats within this interval (the quiet time) are counted and written at its end. Lasting conditions are re-emitted every half
+//! hour ([`Reminders`]) and counted in the same way. Writes are rate limited, Warnings first; notices that exceed the queue are dropped and
 //! counted.
 //!
 //! Events have the fields that Kubernetes' own controllers set (`count`, `lastTimestamp`, `source`) and that exporters and scripts read;
@@ -199,7 +199,7 @@ pub struct Writer {
 /// The reason why the writer wakes up.
 enum Wakeup {
     Message(Box<Message>),
-    /// The quiet time of a repeated notice is over.
+    /// The quiet time of a repeated notice's Event is over.
     Overdue,
     /// All recorders have been dropped.
     End,

@@ -209,7 +209,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// For a controller whose queue has one key per object.
+    /// Creates the sources for a controller whose queue has one key per object.
     pub fn of_each<K: ObjectKey>(
         kind: Kind,
         objects: Arc<dyn Describe>,
@@ -220,7 +220,7 @@ impl Sources {
         Self { kind, objects, ledgers, queue: places, link: Box::new(|| Link::Starting), rehearse: None }
     }
 
-    /// For a controller that compares all objects in one pass, under one key.
+    /// Creates the sources for a controller that compares all objects in one pass, under one key.
     pub fn of_all<K: Key>(
         kind: Kind,
         objects: Arc<dyn Describe>,

@@ -37,8 +37,8 @@ impl Again {
             | Reason::OwnedByOther
             | Reason::StaleFence
             | Reason::ImmutableField => Self::OnChange,
-            // The caller uploads an unknown set and repeats the call. If the set is still unknown after that, an immediate retry does not
-            // help.
+            // The caller uploads a backend set that the adapter does not know, and repeats the call. If the set is still unknown after
+            // that, an immediate retry does not help.
             Reason::CallerForbidden
             | Reason::CallerUnauthenticated
             | Reason::Internal

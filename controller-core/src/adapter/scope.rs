@@ -79,13 +79,14 @@ impl ScopeGuard {
         });
     }
 
-    /// Returns the other provider ID of the same instance, according to the adapter's region.
+    /// Returns the other form of the provider ID: with the adapter's region, or without a region. `None`: there is only one form, or the
+    /// region is not known.
     #[must_use]
     pub fn other_form(&self, provider_id: &str) -> Option<String> {
         provider_id::other_form(provider_id, &self.0.borrow().region)
     }
 
-    /// Declares that the scope is stored. Nothing is changed until the stored scope has been read.
+    /// Declares that the scope is kept on a Lease. Nothing is changed until the kept scope has been read.
     pub(crate) fn is_kept(&self) {
         self.0.send_modify(|state| state.known = Known::Unread);
     }

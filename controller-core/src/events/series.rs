@@ -10,7 +10,8 @@ use super::{Message, Notice, REMIND};
 /// Time without repeats after which a notice gets a new Event. Longer than the interval of reminders, so that reminders are counted in one
 /// Event; shorter than the lifetime of Events.
 const WINDOW: Duration = REMIND.saturating_add(Duration::from_mins(15));
-/// Minimum interval between two writes of an Event. Repeats within the interval are counted and written together at its end.
+/// The quiet time: the minimum interval between two writes of an Event. Repeats within the interval are counted and written together at its
+/// end.
 pub(super) const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of remembered series. Above the limit, the series without repeats for the longest time is dropped.
 const MAX: usize = 4096;

@@ -239,7 +239,7 @@ impl Ledger {
         Some((entry.since, entry.waits.map(|waits| waits.text)))
     }
 
-    /// Returns what an object waits for, except for the end of a dry run.
+    /// Returns what an object waits for. `None`: the object waits for nothing, or only until a controller runs without `--dry-run`.
     #[must_use]
     pub fn problem(&self, object: &Object) -> Option<Waits> {
         self.get(object)?.waits.filter(|waits| waits.topic != DRY_RUN)

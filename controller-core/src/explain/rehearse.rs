@@ -121,7 +121,7 @@ impl Explain {
     }
 
     /// Returns how many objects in the shards of this replica were reconciled, and how many exist. While a listing is incomplete, the
-    /// second number is one higher.
+    /// second number is one higher, so that the two numbers differ.
     fn count_seen(&self) -> Result<(u64, u64), Unexplained> {
         let (Identity { shards, .. }, sources) = (self.identity()?, self.sources()?);
         let mut all = sources.objects.all();

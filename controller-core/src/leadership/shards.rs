@@ -149,8 +149,8 @@ impl Shards {
         self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Returns a fence for the current pass. The fence orders its requests after all earlier ones, including those of earlier holders of
-    /// the shard.
+    /// Returns a fence for the current pass. The adapter orders requests with this fence after all earlier requests, including those of
+    /// earlier holders of the shard.
     #[must_use]
     pub fn fence(&self) -> Fence {
         HERE.try_with(ShardPass::fence).unwrap_or_else(|_outside| {

@@ -283,7 +283,7 @@ mod tests {
             ..ObjectReference::default()
         };
         let (beating, beats) = watch::channel(Instant::now());
-        // A sender whose value does not change any more.
+        // Without its sender, the time of the last heartbeat does not change any more.
         drop(beating);
         let seat = Seat::over("cloud-node-controller", leadership, beats);
         (sender, Term::of_candidate(seat, lease, "me".to_owned(), TEN))
@@ -362,7 +362,7 @@ mod tests {
         tokio::pin!(waits);
         assert!(futures::poll!(waits.as_mut()).is_pending());
         tokio::time::advance(TEN).await;
-        // No update reports this.
+        // No update of the leadership reports that the Lease has expired.
         assert!(!term.is_running());
         assert!(term.readiness().is_err());
         sender.send_replace(follower("me"));

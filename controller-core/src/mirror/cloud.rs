@@ -29,7 +29,8 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Number of consecutive short-lived watches that count as an outage. A single broken watch does not count, because the adapter may be in
-/// the process of being replaced. An attempt that fails slowly has delivered nothing.
+/// the process of being replaced. The lifetime counts from the first confirmed content, so an attempt that fails late without any content
+/// is short-lived, too.
 const SHORT_LIVED: u32 = 3;
 /// Lifetime of a watch that resets the count.
 const STEADY: Duration = Duration::from_secs(10);
@@ -126,7 +127,8 @@ impl ScopeGuard {
         mirror: &Mirror<String, T>,
         read: impl FnOnce() -> R,
     ) -> Result<R, AdapterError> {
-        // The adapter's scope is known before a mirror shows any of its content; the mirror's own scope is known only afterwards.
+        // If the adapter moves to another scope during `read`, the second check fails: this guard learns the new scope before the mirror
+        // shows any content of that scope. The mirror's own scope changes only afterwards.
         self.may_show(mirror.scope().as_deref())?;
         let content = read();
         self.may_change()?;

@@ -39,7 +39,7 @@ where
                 }
             }
         };
-        // Changes between two reads are not observed.
+        // Until the next successful read, the object may change unnoticed, so it counts as missing.
         observe(None);
         if !std::mem::replace(&mut broken, true) {
             warn!(kind = %kind, name, error, "Cannot read the object; treating the object as missing");

@@ -285,7 +285,8 @@ impl<K: Ord + Clone> State<K> {
 
     /// Returns how long a key has been due without any key being taken.
     pub(super) fn stalled(&self, now: Instant) -> Option<Duration> {
-        // The oldest key that arrived after the last turn is the first of its lane, unless an older key waits.
+        // If all waiting keys arrived after the last turn, the first key of each lane is the oldest key of that lane. Otherwise the first
+        // key arrived before the last turn, and the time counts from that turn.
         let firsts = [self.ready.first(), self.all.first()].into_iter().flatten();
         let ready = firsts.filter_map(|key| self.added.get(key)).map(|it| it.since);
         let due = ready.chain(self.next_due()).min()?;

@@ -79,7 +79,7 @@ pub struct State {
     pub routes: BTreeMap<String, Route>,
     /// How many ensure and delete calls answer PENDING or DELETING before the next call completes.
     pub pending: u32,
-    /// The retry delay in such answers. `None`: 2 s.
+    /// The retry delay in answers with PENDING or DELETING. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,
     /// The answer of `GetInfo`.
     pub info: GetInfoResponse,

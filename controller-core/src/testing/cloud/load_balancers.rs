@@ -87,7 +87,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Waits for the time that the test has set.
+    /// Counts the call as in progress, and waits for the time that the test has set.
     async fn new(shared: &Arc<Shared>, rpc: &'static str, key: Option<&LoadBalancerKey>) -> Self {
         let owner = key.map(|key| key.owner_uid.clone()).unwrap_or_default();
         let slow = {
@@ -145,7 +145,7 @@ fn ensure(
     };
     let pending = state.pending > 0;
     state.pending = state.pending.saturating_sub(1);
-    // The load balancer to be shared exists, whichever it is.
+    // The fake assumes that a load balancer to be shared exists.
     let shared = Some(&spec.load_balancer_id).filter(|id| !id.is_empty());
     let vendor_id = shared.cloned().unwrap_or_else(|| format!("lb-{}", key.owner_uid));
     let before =

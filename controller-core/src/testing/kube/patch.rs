@@ -24,7 +24,7 @@ impl Refusal {
 const MERGED: [(&str, &str); 2] = [("addresses", "type"), ("conditions", "type")];
 /// Lists of strings that a strategic merge patch merges.
 const UNITED: [&str; 1] = ["finalizers"];
-/// The prefix of such a list's name in a patch, for the values to remove.
+/// The prefix of the name of a list of strings in a patch. The list under the prefixed name contains the values to remove.
 const TAKEN_OUT: &str = "$deleteFromPrimitiveList/";
 
 /// Returns the object after the patch. A patch of the status subresource changes only status and metadata, a patch of the object everything

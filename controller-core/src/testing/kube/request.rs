@@ -43,7 +43,7 @@ impl Target {
         let mut namespace = None;
         let mut name = segments.next();
         if plural == "namespaces" {
-            // A path that continues names objects in the namespace.
+            // If the path continues after a namespace, the path names objects in that namespace.
             if let Some(of_namespace) = segments.next() {
                 (namespace, name, plural) = (name, segments.next(), of_namespace);
             }
