@@ -119,7 +119,7 @@ impl OrphansReport {
     }
 }
 
-/// Whether this may not be an orphan: the controller's cache may still get its Service.
+/// Whether `orphan` may still have a Service, because the controller's cache may not show the Service yet.
 const fn is_doubted(orphan: &Orphan) -> bool {
     orphan.since.is_none() && !orphan.released
 }

@@ -36,7 +36,7 @@ pub(crate) struct Found {
 /// Why there is no release to read.
 #[derive(Debug)]
 pub(crate) enum NotFound {
-    /// The user has to choose one.
+    /// Several releases match, and the user has to name one of them.
     Usage(Usage),
     Missing(Missing),
 }

@@ -20,7 +20,7 @@ use crate::{
 
 /// If an object is out of sync for this long, the report lists it as not well.
 const LONG_WAIT: SignedDuration = SignedDuration::from_mins(5);
-/// Maximum number of such objects that are named for each controller.
+/// Maximum number of objects with a long wait that are named for each controller.
 const MAX_NAMED: usize = 3;
 
 /// The status of the adapter and the controllers.
@@ -147,7 +147,7 @@ fn shards(
         let shard = |lease| Some(of_lease(component, release.shard(component, lease)?, lease, now));
         let mut of_leases: Vec<Shard> = leases.iter().filter_map(shard).collect();
         of_leases.sort_by_key(|it| it.shard);
-        // Leases of a former number of shards may still exist; they need no holder.
+        // If the number of shards was reduced, Leases of the removed shards may still exist. Such a Lease needs no holder.
         of_leases.retain(|it| said.is_none_or(|said| it.shard < said) || it.holder.is_some());
         for shard in 0..said.unwrap_or_default() {
             let holder = its().find(|it| it.page.held.contains(&shard)).map(|it| it.process.clone());

@@ -30,13 +30,13 @@ fn two((more, unit): (i64, &str), (less, part): (i64, &str)) -> String {
     if less == 0 { format!("{more}{unit}") } else { format!("{more}{unit} {less}{part}") }
 }
 
-/// Formats the time since then. A time in the future counts as now, because clocks differ.
+/// Formats the time since `at`. A time in the future counts as now, because clocks differ.
 pub(crate) fn age(now: Timestamp, at: Timestamp) -> String {
     let seconds = now.duration_since(at).max(SignedDuration::ZERO).as_secs_f64();
     duration(seconds.round())
 }
 
-/// Formats the time until then.
+/// Formats the time until `at`.
 pub(crate) fn until(now: Timestamp, at: Timestamp) -> String {
     age(at, now)
 }

@@ -1,7 +1,7 @@
 //! Decides which planned writes to the API server only add something. The writes are recognised by the texts of this repository's
 //! controllers (`*/src/reconcile/rehearse.rs`); any other text counts as a change.
 
-/// Prefixes of writes that set fields of an uninitialised node.
+/// Prefix of the write that sets the fields of an uninitialised node.
 const INITIALISE: &str = "initialise ";
 /// Prefix of the write that replaces the addresses of a node.
 const ADDRESSES: &str = "addresses ";
@@ -21,7 +21,7 @@ pub(super) fn of(lines: &[String]) -> Vec<(&str, bool)> {
 }
 
 fn adds(line: &str, is_new: bool) -> bool {
-    // If the Service waits for an address, its status is still empty.
+    // These writes only add something. The status of a Service that waits for an address is still empty.
     let always = [
         INITIALISE,
         "add the finalizer ",

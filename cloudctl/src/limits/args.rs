@@ -58,7 +58,6 @@ impl SimulateArgs {
 /// A cluster, a cloud, and the limits on vendor calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    /// Number of nodes.
     pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
     pub(crate) services: u32,

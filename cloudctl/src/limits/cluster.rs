@@ -89,7 +89,8 @@ pub(crate) struct Cluster {
     balancers: Vec<Balancer>,
     /// Number of load balancers that are not in sync.
     out_of_sync: usize,
-    /// Number of those load balancers that users wait for, as opposed to nodes.
+    /// Number of load balancers that the adapter has begun to converge and that users wait for. All other load balancers wait only for a
+    /// new node.
     awaited: usize,
     pub(crate) starts: bool,
     starting: Vec<Operation>,

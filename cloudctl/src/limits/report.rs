@@ -24,7 +24,6 @@ const IN_FLIGHT: u32 = 16;
 pub(crate) struct Report {
     /// The cloud whose calls were simulated.
     pub(crate) cloud: Cloud,
-    /// Number of nodes.
     pub(crate) nodes: u32,
     /// Number of Services of type LoadBalancer, with one port each.
     pub(crate) services: u32,
@@ -84,7 +83,6 @@ pub(crate) struct Bound {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CallCount {
-    /// The name of the family.
     pub(crate) family: &'static str,
     /// Number of calls that change nothing.
     pub(crate) reads: u32,
@@ -96,9 +94,7 @@ pub(crate) struct CallCount {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClassWait {
-    /// The name of the class.
     pub(crate) class: &'static str,
-    /// Number of calls.
     pub(crate) calls: usize,
     /// How long the calls waited in the queue.
     pub(crate) wait: Quantiles,
@@ -108,7 +104,6 @@ pub(crate) struct ClassWait {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BucketUse {
-    /// The name of the bucket.
     pub(crate) bucket: String,
     /// The rate of the bucket, in calls per second.
     pub(crate) rate: f64,
@@ -124,7 +119,6 @@ pub(crate) struct BucketUse {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Users {
-    /// Number of Services.
     pub(crate) services: u32,
     /// How long each call of these Services waited in the queue.
     pub(crate) wait: Quantiles,
@@ -146,7 +140,6 @@ pub(crate) struct Steady {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FamilyShare {
-    /// The name of the family.
     pub(crate) family: &'static str,
     /// Number of calls in an average hour.
     pub(crate) calls_per_hour: f64,

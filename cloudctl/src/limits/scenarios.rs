@@ -27,7 +27,7 @@ const WITHIN: [Duration; 5] = [
     Duration::from_mins(1),
 ];
 
-/// The simulated events that end. Each begins with a new cluster.
+/// The results of the simulated events that end. Each event begins with a new cluster.
 struct Results {
     bootstrap: Scenario,
     users: Option<Users>,
@@ -97,7 +97,7 @@ fn bootstrap(question: &Question) -> Scenario {
     Scenario::of(&cluster, question)
 }
 
-/// Simulates the same start, during which users create Services. `lasts`: the duration of the start.
+/// Simulates a start like [`bootstrap`], during which users create Services. `lasts`: the duration of the start.
 fn users(question: &Question, lasts: Duration) -> (Option<Users>, Scenario) {
     let users = (1..=USERS).map(|user| lasts * user / (USERS + 1)).collect();
     let mut cluster = Cluster::new(question, &Setup { users, ..beginning(question) });

@@ -23,7 +23,7 @@ pub(crate) struct Tally {
     pub(crate) families: BTreeMap<Family, Calls>,
     /// How long each call waited, by class.
     pub(crate) waits: BTreeMap<Class, Vec<Duration>>,
-    /// How long calls waited for Services that users create during the start, by class.
+    /// How long each call waited that is made for a Service which a user creates during the start.
     pub(crate) user_waits: Vec<Duration>,
     /// Number of calls that were refused and retried later.
     pub(crate) refused: u64,

@@ -78,7 +78,7 @@ impl<E: Clone> World<E> {
         self.push(at, Event::Timer(event));
     }
 
-    /// Returns the next event: an answered call or a timer. `None`: nothing more happens until then.
+    /// Returns the next event: an answered call or a timer. `None`: no event happens before `until`.
     pub(crate) fn next(&mut self, until: Time) -> Option<E> {
         loop {
             let wake = self.send();

@@ -34,7 +34,7 @@ fn the_table_shows_former_services_and_reasons() {
     let young = json!({ "uid": "u-2", "key": "default/new", "vendorIds": ["lb-2", "lb-3"], "since": "2026-01-02T03:04:00Z", "released": true });
     let old = json!({ "uid": "u-1", "key": "default/web", "vendorIds": ["lb-1"], "since": "2026-01-01T03:04:00Z",
         "waitsFor": "It stays until the operator releases it" });
-    // Another replica found it later.
+    // Another replica reports the same orphan with a later time.
     let mut same = old.clone();
     same["since"] = json!("2026-01-02T03:03:00Z");
     let report = report(&session(), vec![page(&json!([young, old]), 0), page(&json!([same]), 2)]);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-/// Replaces each such character of the text by one of the same width.
+/// Replaces each control or bidirectional character of the text by a visible character of the same width.
 pub(super) fn visible(text: &str) -> String {
     text.chars().map(|it| if is_hidden(it) { stand_in(it) } else { it }).collect()
 }
 
-/// Escapes such characters in JSON. Except for line ends, they only occur in strings.
+/// Escapes control and bidirectional characters in JSON. Except for line ends, they only occur in strings.
 pub(super) fn escaped(json: String) -> String {
     let hidden: BTreeSet<char> = json.chars().filter(|it| is_hidden(*it) && *it != '\n').collect();
     hidden.into_iter().fold(json, |text, it| text.replace(it, &format!("\\u{:04x}", u32::from(it))))

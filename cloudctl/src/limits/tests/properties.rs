@@ -19,7 +19,7 @@ fn sizes() -> impl Strategy<Value = ((u32, u32), Cloud, f64, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]
 
-    /// With twice the rate, the latencies of the calls and the number of readers stay the same, except for a poll or two.
+    /// The rate does not change the latencies of the calls and the number of readers, so a higher rate costs at most a poll or two.
     #[test]
     fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
         let (slow, fast) = (report(size, cloud, (rate, burst)), report(size, cloud, (rate * 2.0, burst)));
