@@ -309,7 +309,7 @@ impl Adapter {
     }
 
     /// Replaces `STALE_FENCE` if the request may come from an earlier term of this process. Such a request can arrive after a request from
-    /// a later term of the same process, so the error does not prove that another process writes now.
+    /// a later term of the same process. So the error does not prove that another process writes now.
     fn in_this_term<T>(
         &self,
         fence: Option<Fence>,

@@ -24,8 +24,8 @@ use crate::{
     queue::{Key, Queue},
 };
 
-/// A worker that has processed one key for this time counts as stuck, and so does a queue whose keys no worker has taken for this time.
-/// Every call that a worker makes has a much shorter limit.
+/// A worker that has processed one key for this time counts as stuck. A queue whose keys no worker has taken for this time counts as stuck,
+/// too. Every call that a worker makes has a much shorter limit.
 const STUCK: Duration = Duration::from_mins(5);
 
 type Judge = Box<dyn Fn() -> Result<(), String> + Send + Sync>;

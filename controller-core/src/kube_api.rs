@@ -87,8 +87,8 @@ impl Error {
 
     /// Whether another client wrote first, or a guard in the patch failed: read the current state and decide again.
     ///
-    /// The API server answers 409 for a stale `resourceVersion` or a deletion that names another UID, and 422 without a cause for a JSON
-    /// patch whose `test` failed. A 422 that names invalid fields is a real refusal, except for [`Error::is_about_another`].
+    /// The API server answers 409 for a stale `resourceVersion` or a deletion that names another UID. It answers 422 without a cause for a
+    /// JSON patch whose `test` failed. A 422 that names invalid fields is a real refusal, except for [`Error::is_about_another`].
     #[must_use]
     pub fn is_stale(&self) -> bool {
         match self {

@@ -1,8 +1,8 @@
 //! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove the absence of the instance. Pure:
 //! every time is an argument.
 //!
-//! A single answer proves nothing. A second answer confirms the first if it comes a minimum time later, concerns the same node and
-//! instance, was observed later by the vendor, and no other answer came in between. A proof expires, and is renewed while it is needed.
+//! A single answer proves nothing. A second answer confirms the first if it concerns the same node and instance, comes a minimum time
+//! later, and was observed later by the vendor. No other answer may come in between. A proof expires, and is renewed while it is needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
 //! Remembers each node that was just initialised, until the cache shows the write.
 //!
 //! The watch reports a write shortly after the API server has answered it. If another change triggered a reconcile in between, the
-//! controller would repeat the write, and the API server would refuse the repeated write, because the patch tests the taints.
+//! controller would repeat the write. The API server would refuse the repeated write, because the patch tests the taints.
 
 use std::{
     collections::BTreeMap,

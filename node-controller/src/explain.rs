@@ -87,7 +87,7 @@ fn asked(node: &Node) -> Vec<String> {
     }]
 }
 
-/// Whether the node has no provider ID and no taint of a new node, so that probably no instance of this cloud belongs to the node.
+/// Whether the node has no provider ID and no taint of a new node. Such a node probably has no instance in this cloud.
 fn is_without_instance(node: &Node) -> bool {
     node.provider_id.is_none() && !node.is_uninitialised()
 }

@@ -10,8 +10,8 @@
 //! - [`question`], [`execute`]: make the calls to the cloud and to the API server.
 //! - [`notices`]: emits the Events, once and not in each pass.
 //!
-//! Taints and deletions have separate loops, so that a cloud that answers slowly does not delay the removal of a taint from a node that is
-//! ready again.
+//! Taints and deletions have separate loops: a cloud that answers slowly must not delay the removal of a taint from a node that is ready
+//! again.
 
 mod execute;
 mod gate;

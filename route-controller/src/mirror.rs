@@ -196,8 +196,8 @@ impl Mirrors {
         self.scheme.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns all current routes. If a route leads to a node's instance, the route's provider ID is replaced by the node's form of the ID,
-    /// since the adapter may use another form.
+    /// Returns all current routes. The adapter may use another form of a provider ID than the node. If a route leads to a node's instance,
+    /// the route gets the node's form of the ID.
     pub(crate) fn routes(&self) -> Vec<Arc<Option<Route>>> {
         let routes: Vec<Arc<Option<Route>>> = self.routes.read(|content| content.values().cloned().collect());
         let others = self.other_forms();

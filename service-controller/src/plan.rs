@@ -401,7 +401,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
 /// Whether this controller may remove the finalizer of a Service that no longer has a class.
 ///
 /// All load balancer controllers use the same finalizer. If the user wrote the finalizer with the Service, as in a manifest, no other
-/// controller depends on it, and a deletion by the Service's UID finds what this controller created.
+/// controller depends on the finalizer. A deletion by the Service's UID then finds what this controller created.
 fn is_ours(service: &Service, memory: &Memory, facts: &Facts<'_>) -> bool {
     memory.may_own(facts.cloud) || (service.holder == Holder::Author && !memory.other_class.with_finalizer)
 }

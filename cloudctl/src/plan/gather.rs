@@ -60,7 +60,7 @@ struct Read {
     objects: Vec<Planned>,
 }
 
-/// Reads the holders of the shards first, and then all plans. So a shard that a replica gets in between is still in its plan, and a shard
+/// Reads the holders of the shards first, and then all plans. A shard that a replica gets in between is then still in its plan, and a shard
 /// that no replica held is reported as a gap.
 pub(crate) async fn all(session: &mut Session) -> Gathered {
     let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;

@@ -1,7 +1,6 @@
 //! Keeps the objects that are not in sync, and why. The reconciler writes the entries where it decides, and the status pages read them.
 //!
-//! Only objects that are not in sync are kept, and every text is bounded, so a cluster in which all objects are in sync uses no memory
-//! here.
+//! Only objects that are not in sync are kept, so a cluster in which all objects are in sync uses no memory here. Every text is bounded.
 
 use std::{
     collections::BTreeMap,

@@ -31,8 +31,8 @@ const ROUTE: &str = "Route";
 
 /// Computes what a controller would do, without changing anything.
 pub trait Rehearse: Send + Sync + 'static {
-    /// Returns objects that are not in sync and have no Node or Service any more, such as routes of deleted nodes, with the UID that
-    /// selects their shard.
+    /// Returns objects that are not in sync and have no Node or Service any more, such as routes of deleted nodes. The UID of each object
+    /// selects its shard.
     fn others(&self) -> Vec<Object> {
         Vec::new()
     }

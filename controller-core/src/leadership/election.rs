@@ -1,7 +1,7 @@
 //! Makes this process a candidate for Leases: which Leases, with which identity, through its own client.
 //!
-//! The candidate's requests bypass both the guard against writes outside of a term and the rate limit, since a renewal must not wait for
-//! requests that need the term.
+//! The candidate's requests bypass the rate limit and the guard against writes outside of a term: a renewal must not wait for requests that
+//! need the term.
 
 use anyhow::Context as _;
 use cloud_lease::{Seat, ShardElector};

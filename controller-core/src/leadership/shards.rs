@@ -226,7 +226,8 @@ impl ShardPass {
     }
 
     /// Returns the epoch of the first term since which this process has held the shard without interruption. If this epoch differs from
-    /// that of an earlier pass, another replica may have worked in the shard, so any state that was kept from the earlier pass is invalid.
+    /// that of an earlier pass, another replica may have worked in the shard. Any state that was kept from the earlier pass is then
+    /// invalid.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.since

@@ -25,7 +25,7 @@ const CLUSTER: &str = "kube-system";
 
 /// The term of this process. Cloning gives another handle. A controller starts its work when its term has begun.
 ///
-/// While the Lease cannot be renewed in time, nothing is written. If it turns out later that no other process acquired the Lease, the work
+/// While the Lease cannot be renewed in time, nothing is written. If no other process has acquired the Lease by the next renewal, the work
 /// resumes in a new term, so that an outage of the API server ends no process. Otherwise the process ends. Without an election, the term
 /// lasts as long as the process.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own, but a task that never waits again
-//! (in a deadlock or an endless loop) would not be noticed.
+//! Detects a task that blocks its thread. The calls that a task waits for have time limits of their own. Without this module, a task that
+//! never waits again, in a deadlock or an endless loop, would not be noticed.
 
 use std::{
     future::{Future, poll_fn},

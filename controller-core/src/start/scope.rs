@@ -1,5 +1,5 @@
-//! Stores on the Lease of the first shard in which part of the cloud (the scope) this controller works, and emits an Event when the adapter
-//! works in another part.
+//! Stores in which part of the cloud (the scope) this controller works, as an annotation of the Lease of the first shard. Emits an Event
+//! when the adapter works in another part.
 
 use std::{convert::Infallible, fmt, time::Duration};
 

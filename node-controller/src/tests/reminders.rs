@@ -23,8 +23,8 @@ fn n_emitted(world: &World, reason: &str) -> i32 {
     counts.first().copied().unwrap_or_default()
 }
 
-/// Checks that the Event is emitted at 0, 30, 60, 90 and 120 minutes, each time within two minutes, and that this causes no call and no
-/// write to a Node.
+/// Checks that the Event is emitted at 0, 30, 60, 90 and 120 minutes, each time within two minutes. This must cause no call and no write to
+/// a Node.
 async fn is_re_emitted_for_two_hours(world: &World, reason: &str) {
     let (asked, written) = (world.cloud.calls("BatchGetInstances"), world.kube.writes().len());
     for times in 1..=5 {

@@ -9,7 +9,7 @@ pub(crate) fn trim(route: &contract::Route, cluster_id: &str) -> Option<Route> {
     let destination: ipnet::IpNet = route.destination.parse().ok()?;
     let key = route.key.as_ref();
     let node_uid = key.map(|key| key.node_uid.clone()).filter(|uid| !uid.is_empty());
-    // If an adapter marks a route with another cluster's key as owned by this cluster, the adapter has a defect, which must not cause the
+    // An adapter that marks a route with another cluster's key as owned by this cluster has a defect. That defect must not cause the
     // removal of the route.
     let key_is_ours = key.is_none_or(|key| key.cluster_id.is_empty() || key.cluster_id == cluster_id);
     let owner = match route.owner() {

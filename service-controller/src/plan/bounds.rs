@@ -60,7 +60,7 @@ impl Ports {
     }
 
     /// Returns the port if this Service may use it for health checks. Any other port may belong to another Service or to a process on the
-    /// node, and a health check reaches that port from inside the cloud network.
+    /// node. A health check reaches such a port from inside the cloud network.
     pub(crate) fn for_one(&self, service: &Service, port: u32) -> Result<u32, String> {
         let is_own = service.has_node_port(port) || service.has_health_check_node_port(port);
         let wrong = || {

@@ -1,5 +1,5 @@
-//! Decides what to do about a load balancer of this cluster whose Service is gone, or needs no load balancer and does not have this
-//! controller's finalizer.
+//! Decides what to do about a load balancer of this cluster whose Service is gone, or is no longer managed: the Service needs no load
+//! balancer and does not have this controller's finalizer.
 //!
 //! A Service that is missing in the cache proves nothing. A deletion needs a live answer of the API server and proof of ownership: this
 //! process created the load balancer, or its Service exists and needs none. Any other load balancer is an orphan. The controller reports an

@@ -1,7 +1,7 @@
 //! Listeners of a load balancer: a pure function of the Service's ports and the settings of each.
 //!
-//! A setting for all ports is ignored on ports to which it does not apply (such as the PROXY protocol on UDP), but refused if it applies to
-//! no port. A setting for one port must apply to that port. A cluster default is never refused.
+//! A setting for all ports is ignored on ports to which it does not apply, such as the PROXY protocol on UDP. It is refused if it applies
+//! to no port. A setting for one port must apply to that port. A cluster default is never refused.
 
 use cloud_api_proto::v1alpha1::{
     Listener, Protocol,

@@ -89,9 +89,9 @@ pub(super) fn verdict(service: &Service, wanted: &Wanted, most: usize, present: 
     if exists { Verdict::Grown(members) } else { Verdict::Refused(members.refusal()) }
 }
 
-/// Whether a load balancer has these ports and already had many members. The cache does not show its node selector, and nodes may have been
-/// added while no controller ran, so half of the members suffice as proof. An adapter that reads members only on an ensure reports no
-/// members after its start. In that case, up to four times the limit is accepted.
+/// Whether a load balancer has these ports and already had many members. Half of the members suffice as proof: the cache does not show the
+/// node selector of the load balancer, and nodes may have been added while no controller ran. An adapter that reads members only on an
+/// ensure reports no members after its start. In that case, up to four times the limit is accepted.
 fn is_of(balancer: &Balancer, ports: &[String], members: Members) -> bool {
     let known = balancer.listeners.is_empty() || holds(&balancer.listeners, ports);
     let there = usize::try_from(balancer.backends).unwrap_or(usize::MAX);

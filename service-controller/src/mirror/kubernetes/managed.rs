@@ -29,9 +29,9 @@ pub(super) fn is_held_by_us(meta: &ObjectMeta, reading: &Reading) -> bool {
 
 /// Returns which other client set the finalizer.
 ///
-/// A client counts as a load balancer controller if it set the finalizer through the status subresource, as `k8s.io/cloud-provider` does,
-/// if its name shows its role, or if it wrote addresses. If Services without a class belong to another controller, the finalizer belongs to
-/// that controller, too.
+/// A client counts as a load balancer controller if its name shows its role, or if it wrote addresses. A client that set the finalizer
+/// through the status subresource, as `k8s.io/cloud-provider` does, counts, too. If Services without a class belong to another controller,
+/// the finalizer belongs to that controller, too.
 pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     let finalizer: Vec<&ManagedFieldsEntry> = entries(meta, &finalizer_path()).collect();
     let names: BTreeSet<&str> = finalizer.iter().filter_map(|entry| entry.manager.as_deref()).collect();

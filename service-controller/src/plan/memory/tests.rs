@@ -483,8 +483,8 @@ fn only_refused_settings_are_replaced_and_only_once() {
     assert!(!memory.replace(&bad.wanted.shape, |_| Some(replaced())), "it was tried");
 }
 
-/// A load balancer that this controller created still belongs to this controller after the Service got another controller's class, as long
-/// as the cache shows the load balancer.
+/// If a Service gets another controller's class, this controller still owns the load balancer that it created, as long as the cache shows
+/// the load balancer.
 #[test]
 fn created_load_balancer_is_remembered_under_another_class() {
     let (mut memory, other) = (Memory::default(), Service { class: Class::Others, ..service() });
