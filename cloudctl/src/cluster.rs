@@ -196,7 +196,7 @@ fn rights(what: &str) -> String {
     format!("bind the roles of docs/cloudctl.md{instead}")
 }
 
-/// Explains why the port-forward failed. If the API server refuses the upgrade, its message may be lost.
+/// Explains why the port-forward failed. If the API server refuses the upgrade, the API server's message may be lost.
 fn refused(error: &kube::Error, namespace: &str) -> String {
     let (code, words) = if let kube::Error::Api(status) = error {
         (status.code, status.message.clone())

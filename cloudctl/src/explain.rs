@@ -56,7 +56,7 @@ pub struct ExplainReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OfBudget {
-    /// Queued calls of its controller.
+    /// Queued calls of the controller that manages the object.
     pub queues: Vec<Queue>,
     /// The buckets that the calls wait for, and those that are throttled or paused. Their history is left out.
     pub budgets: Vec<Budget>,

@@ -52,7 +52,7 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) component: Component,
-    /// The name of its pod, or its address.
+    /// The name of the process's pod, or the address of its pages.
     pub(crate) name: String,
     reach: Reach,
 }

@@ -47,7 +47,7 @@ pub struct StatusReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessReport<T> {
-    /// The name of its pod, or its address.
+    /// The name of the process's pod, or the address of its pages.
     pub process: String,
     /// The page.
     pub page: T,

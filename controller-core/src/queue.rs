@@ -209,8 +209,8 @@ impl<K: Key> Queue<K> {
         self.inner.name
     }
 
-    /// Returns how long keys have been due without a worker taking one. Used by the health check for workers that do not start. `None`
-    /// before [`Queue::run`], and while no key is due.
+    /// Returns how long keys have been due without a worker taking any of them. Used by the health check for workers that do not start.
+    /// `None` before [`Queue::run`], and while no key is due.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         self.state().stalled(Instant::now())

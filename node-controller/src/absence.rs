@@ -1,5 +1,5 @@
-//! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove the absence of the instance. Pure:
-//! every time is an argument.
+//! Keeps the cloud's answers about instances that may be gone, and decides whether the answers prove that an instance is gone. Pure: every
+//! time is an argument.
 //!
 //! A single answer proves nothing. A second answer confirms the first if it concerns the same node and instance, comes a minimum time
 //! later, and was observed later by the vendor. No other answer may come in between. A proof expires, and is renewed while it is needed.
@@ -86,7 +86,8 @@ pub(crate) enum Conclusion {
     Foreign,
     /// The cloud reports that the instance is gone.
     Gone {
-        /// Time of the last such answer. An answer that comes too early to confirm an earlier one does not change this time.
+        /// Time of the last answer that reported the instance as gone. An answer that comes too early to confirm an earlier one does not
+        /// change this time.
         last: Instant,
         /// Time of the observation on the adapter's clock.
         observed: Timestamp,

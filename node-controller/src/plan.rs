@@ -263,7 +263,7 @@ fn initialise(node: &Node, instance: &Instance) -> Plan {
 }
 
 /// Plans for an initialised node. A node without a provider ID gets no labels from the cloud: an instance may have the node's name by
-/// coincidence, and a user may have set the labels. Its addresses are updated.
+/// coincidence, and a user may have set the labels. The addresses of such a node are updated.
 fn refresh(node: &Node, instance: &Instance) -> Plan {
     let labels = relabel(match &node.provider_id {
         Some(_) => labels::of_a_known_node(&node.labels, instance),

@@ -1,5 +1,5 @@
-//! The calls that a cloud's driver sends to its vendor for each event, and its default limits. They are copied from the drivers, and tests
-//! compare them.
+//! The calls that a cloud's driver sends to its vendor for each event, and its default limits. The calls and limits are copied from the
+//! drivers, and tests compare them with the drivers.
 
 mod openstack;
 mod sim;

@@ -198,7 +198,7 @@ impl Cluster {
         match what {
             Collection::Instances if self.reached.nodes.is_none() => {
                 self.reached.nodes = Some(now);
-                // The new node joins existing load balancers after this listing; at a start they are listed first.
+                // The new node joins existing load balancers after this listing; at a start, the adapter lists the load balancers first.
                 if !self.starts {
                     self.submit_services();
                 }

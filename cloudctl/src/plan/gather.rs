@@ -23,15 +23,15 @@ const AT_ONCE: usize = 4;
 pub struct Planner {
     /// The controller, such as `service-controller`.
     pub controller: String,
-    /// The name of its pod, or its address.
+    /// The name of the replica's pod, or the replica's address.
     pub process: String,
-    /// Whether it runs with `--dry-run`.
+    /// Whether the replica runs with `--dry-run`.
     pub dry_run: bool,
-    /// Number of objects of its shards that it has reconciled.
+    /// Number of objects in the replica's shards that the replica has reconciled.
     pub looked_at: u64,
-    /// Number of objects of its shards.
+    /// Number of objects in the replica's shards.
     pub of: u64,
-    /// Number of objects of its shards that are not in sync.
+    /// Number of objects in the replica's shards that are not in sync.
     pub objects: u64,
 }
 
@@ -60,8 +60,8 @@ struct Read {
     objects: Vec<Planned>,
 }
 
-/// Reads the holders of the shards first, and then all plans. A shard that a replica gets in between is then still in its plan, and a shard
-/// that no replica held is reported as a gap.
+/// Reads the holders of the shards first, and then all plans. So a shard that a replica acquires between the two reads is in that replica's
+/// plan, and a shard that no replica held is reported as a gap.
 pub(crate) async fn all(session: &mut Session) -> Gathered {
     let pages = session.pages::<ControllerStatus>(&Component::CONTROLLERS, "/status").await;
     let found = |component: &&Component| session.processes.iter().any(|it| it.component == **component);

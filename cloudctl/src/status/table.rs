@@ -187,7 +187,7 @@ fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-/// The objects that wait, of each controller those that have waited longest.
+/// The waiting objects: for each controller, those that have waited longest.
 fn waits(report: &StatusReport, paper: &mut Paper) {
     paper.heading("Waiting objects");
     let mut table = Table::new(&["KIND", "NAME", "FOR", "WAITS FOR"]);

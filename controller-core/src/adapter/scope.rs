@@ -1,7 +1,8 @@
 //! Checks that the adapter works in the part of the cloud (the scope) in which this controller has worked so far.
 //!
 //! An adapter that is started with another project's credentials finds none of this cluster's objects there. So their absence from the
-//! listings proves nothing, and the controller would create duplicates. Therefore it changes nothing until the operator confirms the move.
+//! listings proves nothing, and the controller would create duplicates. Therefore the controller changes nothing until the operator
+//! confirms the move.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::provider_id;
 
-/// Compares the scopes that the adapter reports with the first one. Cloning gives another handle to the same state.
+/// Compares the scopes that the adapter reports with the first reported scope. Cloning gives another handle to the same state.
 #[derive(Clone, Debug, Default)]
 pub struct ScopeGuard(Arc<watch::Sender<State>>);
 

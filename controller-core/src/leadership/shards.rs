@@ -144,7 +144,8 @@ impl Shards {
         HERE.try_with(ShardPass::is_valid).unwrap_or_else(|_outside| self.is_running())
     }
 
-    /// Whether Events may be written now. A stopping process writes its last Events after it has released their shards.
+    /// Whether Events may be written now. A stopping process writes its last Events after it has released the shards of the objects
+    /// concerned.
     pub(crate) fn may_emit(&self) -> bool {
         self.may_write() || self.0.stop.get().is_some_and(CancellationToken::is_cancelled)
     }
@@ -274,7 +275,7 @@ impl ShardPass {
 /// How the shards of a process have changed since the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The process holds the same shards, or none, which may be temporary.
+    /// The process holds the same shards. Or it holds no shard, which may be temporary.
     Same,
     /// The process holds fewer shards, or regained shards that no other process has held in between.
     Other,

@@ -58,7 +58,7 @@ struct Elected {
 
 impl Term {
     /// Creates the term of a process without an election. Its epoch is the next second of the clock, and the term begins with that second.
-    /// So a process that starts after another one has written has a greater epoch, unless the clock is set back.
+    /// So a process that starts after another process has written has a greater epoch, unless the clock is set back.
     ///
     /// The unit is a second, as in an election. A finer unit would give greater epochs than any election, and no process with
     /// `--leader-elect` could take over from this process.
@@ -253,7 +253,7 @@ impl Elected {
     }
 }
 
-/// Returns the first second that begins now or later, and the time until then.
+/// Returns the first second that begins now or later, and the time until that second.
 fn next_second(now: Timestamp) -> (u64, Duration) {
     let rest = Duration::from_nanos(u64::try_from(now.subsec_nanosecond()).unwrap_or_default());
     let begun = u64::try_from(now.as_second()).unwrap_or_default();

@@ -42,7 +42,7 @@ mod tests {
             answer.send("here").map_err(io::Error::other)
         }));
         tokio::task::yield_now().await;
-        // This is the only thread of the runtime, and it hangs.
+        // From here on, the only thread of the runtime hangs in `recv`.
         ask.send(()).expect("it listens");
         assert_eq!(answered.recv(), Ok("here"));
         apart.join_next().await.expect("one").expect("it ends");

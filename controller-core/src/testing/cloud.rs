@@ -66,8 +66,8 @@ pub struct State {
     pub gone: BTreeSet<String>,
     /// Provider IDs for which a look-up returns an error.
     pub failing: BTreeSet<String>,
-    /// Reports an instance as gone only if the same call also asks about an existing one. This simulates an adapter that has just started
-    /// and knows no instance of this cluster.
+    /// Reports an instance as gone only if the same call also asks about an existing instance. This simulates an adapter that has just
+    /// started and knows no instance of this cluster.
     pub wants_witnesses: bool,
     /// What watches of the instances show instead of the current items, and when that was listed: the vendor no longer answers listings.
     pub listing: Option<(Timestamp, BTreeMap<String, Instance>)>,
@@ -191,8 +191,8 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// Makes calls of this RPC take this time: they take effect and are answered when it has passed. Applies to unary RPCs except
-    /// `GetInfo`.
+    /// Makes calls of this RPC take this time: the calls take effect and are answered when the time has passed. Applies to unary RPCs
+    /// except `GetInfo`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }

@@ -307,8 +307,8 @@ impl Row {
 }
 
 proptest! {
-    /// For any answers at any times, a proof consists of two recent answers, far enough apart, without any other answer or sign of life in
-    /// between. This is checked at and between all moments of the history.
+    /// For any answers at any times, a proof consists of two recent answers that are far enough apart. No other answer and no sign of life
+    /// came in between. This is checked at and between all moments of the history.
     // Behaviour: ND7, W3
     #[test]
     fn no_proof_without_two_answers(history in prop::collection::vec((pause(), moment()), 1..60)) {

@@ -82,7 +82,7 @@ impl Executor {
 
     /// Adds or removes the taint, unless the node was recreated, its readiness has changed, or the taint is already as planned.
     ///
-    /// Cost: one read and one write. After a conflict both are repeated, up to five times.
+    /// Cost: one read and one write. After a conflict the read and the write are repeated, up to five times.
     pub(super) async fn taint(&self, node: &Node, change: Change) -> Result<(), kube_api::Error> {
         let mut tries = 1;
         loop {

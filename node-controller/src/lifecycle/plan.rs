@@ -14,8 +14,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) cloud: View,
-    /// The cached instance with the node's provider ID. If the node has none, the instance with the node's name, which is used only for the
-    /// taint.
+    /// The cached instance with the node's provider ID. For a node without provider ID: the instance with the node's name, which is used
+    /// only for the taint.
     pub(super) instance: Option<&'a Instance>,
     /// The conclusion from the cloud's answers about this node.
     pub(super) conclusion: Option<&'a Conclusion>,

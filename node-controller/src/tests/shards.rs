@@ -25,7 +25,7 @@ fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = 
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
 
-/// Returns the writes, except those to the Lease.
+/// Number of writes to the API server, except those to Leases.
 fn n_writes(world: &World) -> usize {
     world.kube.writes().iter().filter(|write| !write.path.contains("/leases/")).count()
 }

@@ -40,8 +40,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns the next hop for these pods. If the node has no internal address of that family, the driver chooses one. Returns `None` if
-    /// the node is not initialised yet, or if its instance belongs to another cloud.
+    /// Returns the next hop for pods in `to`. If the node has no internal address of the family of `to`, the driver chooses an address.
+    /// Returns `None` if the node is not initialised yet, or if its instance belongs to another cloud.
     pub(crate) fn next_hop(&self, to: &IpNet) -> Option<NextHop> {
         if self.elsewhere {
             return None;

@@ -16,7 +16,7 @@ fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats 
     seats
 }
 
-/// Returns the writes, except those to the Lease.
+/// Number of calls that change routes, and number of writes to the API server except those to Leases.
 fn spent(world: &World) -> (u32, usize) {
     let writes = world.kube.writes();
     let others = writes.iter().filter(|write| !write.path.contains("/leases/")).count();

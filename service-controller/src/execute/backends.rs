@@ -68,8 +68,8 @@ impl Backends {
         let put = upload(&known.sets, adapter, call, targets).await;
         match &put {
             Ok(()) => {
-                // The adapter keeps only some of the sets. The controller cannot know which, so it uploads each set again when a call needs
-                // that set.
+                // The adapter keeps only some of the sets. The controller cannot know which sets the adapter has dropped, so it uploads
+                // each set again when a call needs that set.
                 if known.sets.len() >= SETS_MAX {
                     known.sets.clear();
                 }

@@ -26,7 +26,7 @@ use crate::plan::{
 /// Labels of a node's zone, the current one first.
 const ZONE_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// Converts a Service. `None`: an object that no API server would send.
+/// Converts a Service. `None`: the object has no namespace, name or UID. No API server would send such an object.
 pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service> {
     let meta = &object.metadata;
     let own = meta.annotations.as_ref().map(ours).unwrap_or_default();
@@ -82,7 +82,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
     })
 }
 
-/// Converts a node. `None`: an object that no API server would send.
+/// Converts a node. `None`: the object has no name. No API server would send such an object.
 pub(crate) fn node(object: &KubeNode) -> Option<Node> {
     let meta = &object.metadata;
     let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();

@@ -92,8 +92,9 @@ pub(crate) struct VendorWish {
     pub(crate) value: Wish<String>,
 }
 
-/// Parses all settings of a Service and returns all errors. The error names the most similar known name for an unknown one, and the
-/// expected values for an invalid one. Valid settings are returned even if others are invalid, so that later validation covers them.
+/// Parses all settings of a Service and returns all errors. The error for an unknown name suggests the most similar known name. The error
+/// for an invalid value names the expected values. Valid settings are returned even if others are invalid, so that later validation covers
+/// them.
 pub(crate) fn wishes(service: &Service, defaults: &Defaults) -> (Wishes, Vec<Refusal>) {
     let (settings, refusals) = Settings::of(service, defaults);
     let Bounds { health_check_ports: ports, members: certificates } = defaults.bounds();

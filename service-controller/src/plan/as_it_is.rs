@@ -25,7 +25,7 @@ pub(crate) struct Existing<'a> {
     pub(crate) addresses: &'a [IpAddr],
     /// The last valid settings.
     pub(crate) good: Option<&'a LoadBalancerSpec>,
-    /// The only family to request, if one family is sufficient and the adapter cannot add the other.
+    /// The only family to request, if one family is sufficient and the adapter cannot add the other family.
     pub(crate) only: Option<Family>,
 }
 

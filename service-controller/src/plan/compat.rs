@@ -46,13 +46,14 @@ pub(crate) enum Becomes {
     Setting(&'static str, Read),
     /// Sets this setting and a second one.
     SettingWith(&'static str, Read, (&'static str, &'static str)),
-    /// Sets the first setting, unless the named other annotation is present, which takes precedence.
+    /// Sets the setting named second, unless the annotation named first is present. That annotation takes precedence.
     SettingUnless(&'static str, &'static str, Read),
     /// Sets nothing: the other controller wrote the annotation for information only.
     Nothing,
     /// Cannot be translated. The text says what to do instead.
     Refused(&'static str),
-    /// Cannot be translated, unless the named other annotation is present, which takes precedence.
+    /// Cannot be translated. The text says what to do instead. If the annotation named first is present, that annotation takes precedence,
+    /// and nothing is refused.
     RefusedUnless(&'static str, &'static str),
 }
 

@@ -5,8 +5,8 @@ use super::{
     service::{Family, Ingress, Service},
 };
 
-/// The family that the cache shows. If the cache shows none, the family in the status, which also covers a load balancer that is not
-/// adopted yet. If the status has none, the Service's first family.
+/// Returns the family that the cache shows, else the family in the status, else the Service's first family. The status also covers a load
+/// balancer that is not adopted yet.
 pub(crate) fn family_of(service: &Service, seen: Option<&[Balancer]>) -> Option<Family> {
     let shown: Vec<&Ingress> = seen.unwrap_or_default().iter().flat_map(|it| &it.ingress).collect();
     let status: Vec<&Ingress> = service.ingress.iter().collect();

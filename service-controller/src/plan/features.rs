@@ -69,7 +69,7 @@ impl<const N: usize> From<[&str; N]> for Features {
 /// The settings of a Service that request a feature, as the user wrote them.
 ///
 /// Features that Kubernetes provides without the cloud are not requested: kube-proxy implements session affinity, and a Service that only
-/// prefers two families gets one.
+/// prefers two families also works with one family.
 pub(crate) fn places(need: &Need, service: &Service, wishes: &Wishes, probe: &Probe) -> Vec<String> {
     let port = need.listener.and_then(|at| wishes.ports.get(at));
     let place = match need.capability {

@@ -103,13 +103,13 @@ fn node_port(service: &Service) -> Option<HealthCheck> {
     one_of(&service.ports.iter().map(port).collect::<Vec<_>>())
 }
 
-/// A TCP health check of the node ports of `ports`: protocol, port and node port. `None` if no port uses TCP.
+/// A TCP health check of node ports. `ports`: protocol, port and node port of each. `None` if no port uses TCP.
 fn one_of(ports: &[(Protocol, u32, u32)]) -> Option<HealthCheck> {
     let tcp = ports.iter().filter(|(protocol, ..)| *protocol == Protocol::Tcp);
     let (_, _, node_port) = tcp.min_by_key(|(_, port, _)| *port)?;
     let mixed = ports.iter().any(|(protocol, ..)| *protocol != Protocol::Tcp);
-    // By default each listener checks its own node port. UDP ports would never answer, so with mixed protocols all listeners check this
-    // port.
+    // By default each listener checks its own node port. UDP ports would never answer, so with mixed protocols all listeners check the node
+    // port of the lowest TCP port.
     let port = mixed.then_some(*node_port);
     Some(HealthCheck { kind: Kind::Tcp.into(), port, ..HealthCheck::default() })
 }

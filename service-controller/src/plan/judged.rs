@@ -23,7 +23,7 @@ use super::{
 /// Result of validating a Service in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Judged {
-    /// The settings in force. `None`: there are none, or they are not known yet.
+    /// The settings in force. `None`: no settings are in force, or the settings in force are not known yet.
     pub(crate) wanted: Option<Arc<Wanted>>,
     /// Why the requested settings are not possible.
     pub(crate) refusals: Vec<Refusal>,

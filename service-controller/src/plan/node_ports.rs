@@ -15,8 +15,8 @@ use super::{
     wanted::Wanted,
 };
 
-/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs at least one listener: if none
-/// would be left, all are kept, but without nodes behind them.
+/// Returns the settings without the listeners whose node ports the Service released. A load balancer needs at least one listener: if no
+/// listener would be left, all listeners are kept, but without nodes behind them.
 pub(super) fn still_held(good: &Arc<Wanted>, service: &Service, defaults: &Defaults) -> Arc<Wanted> {
     let spec = &good.shape.spec;
     let held = |it: &&Listener| it.node_port.is_none_or(|port| service.has_node_port(port));

@@ -17,7 +17,7 @@ use super::{
 pub(crate) struct Refused {
     /// Fields of the contract that cannot change on the existing load balancer. All other fields can be applied.
     pub(crate) fixed: BTreeSet<String>,
-    /// The load balancer that the Service names does not exist, or the Service already has another one.
+    /// The load balancer that the Service names does not exist, or the Service already has another load balancer.
     pub(crate) id: bool,
 }
 

@@ -57,7 +57,7 @@ impl Requested {
     }
 }
 
-/// The valid addresses among the requested ones. Invalid addresses are refused elsewhere.
+/// The valid addresses among the requested ones. [`Requested::of`] refuses invalid addresses.
 pub(crate) fn requested(service: &Service, defaults: &Defaults) -> Vec<IpAddr> {
     let field = service.requested_address.as_deref().and_then(|text| address(text).ok());
     let annotated = annotations::addresses(service, defaults);

@@ -194,7 +194,7 @@ pub(crate) enum Class {
     /// The class belongs to another controller.
     Others,
     /// The API server removed the class because the type changed, and the finalizer and the status are not known to be from this
-    /// controller. Ownership must be proven otherwise.
+    /// controller. Ownership then needs another proof.
     Lost,
 }
 

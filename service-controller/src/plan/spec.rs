@@ -66,7 +66,7 @@ impl<'a> Checked<'a> {
     }
 
     /// The load balancer that an adapter with these capabilities can create. `only`: the family of the existing load balancer, if one
-    /// family is sufficient and the adapter cannot add the other.
+    /// family is sufficient and the adapter cannot add the other family.
     pub(crate) fn shape(&self, features: &Features, only: Option<Family>) -> Result<Shape, Vec<Refusal>> {
         let families = self.families(features, only);
         let mut refusals = self.missing(features, families);

@@ -1,6 +1,6 @@
 //! Cost of each kind of change: calls to the adapter, writes to the API server, Events. The table in the README has the same numbers.
 //!
-//! Each row has its own Service, because a repeated Event only increases the count of the first.
+//! Each row has its own Service, because a repeated Event only increases the count of the first Event.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The explain page of a Service. The texts of Events are tested elsewhere.
+//! The explain page of a Service. The module `events` tests the texts of Events.
 
 use std::time::Duration;
 

@@ -111,7 +111,7 @@ async fn pages_follow_one_another_in_the_order_of_keys() {
     assert_eq!(explain.plan("n249").await.expect("the controller runs").objects, []);
 }
 
-/// An empty list of objects does not prove that there are none.
+/// An empty list of objects does not prove that no objects exist.
 #[tokio::test(start_paused = true)]
 async fn unlisted_objects_count_as_not_reconciled() {
     for (unlisted, of) in [(false, 0), (true, 1)] {

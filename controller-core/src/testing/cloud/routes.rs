@@ -1,5 +1,5 @@
-//! The service for routes. They take effect at once, or after the time that the test has set. A route to the destination of a foreign route
-//! is a conflict.
+//! The service for routes. Changes of routes take effect at once, or after the time that the test has set. A route to the destination of a
+//! foreign route is a conflict.
 
 use cloud_api_proto::{
     AdapterError, Reason,

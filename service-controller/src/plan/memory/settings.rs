@@ -106,7 +106,7 @@ impl Settings {
     /// Records that the adapter refused these settings. They are retried when they change, or after a delay.
     pub(super) fn refuse(&mut self, ask: &Ask) {
         let digest = &ask.wanted.shape.digest;
-        // If the adapter now refuses settings that it accepted before, there are none to fall back to.
+        // If the adapter now refuses settings that it accepted before, no accepted settings are left to fall back to.
         self.accepted.take_if(|accepted| accepted.shape.digest == *digest);
         self.refused = Some((digest.clone(), ask.at));
     }
