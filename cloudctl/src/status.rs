@@ -18,7 +18,7 @@ use crate::{
     words,
 };
 
-/// If an object is out of sync for this long, the report lists it as not well.
+/// If an object is out of sync for this long, the report lists it as a problem.
 const LONG_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Maximum number of objects with a long wait that are named for each controller.
 const MAX_NAMED: usize = 3;

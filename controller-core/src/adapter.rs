@@ -73,9 +73,9 @@ impl Call {
 /// The purpose of a verb.
 #[derive(Clone, Copy, Debug)]
 enum Aim {
-    /// To change the cloud.
+    /// The verb changes the cloud.
     Change,
-    /// To find out what would change.
+    /// The verb is a dry run, which only finds out what would change.
     Rehearsal,
 }
 

@@ -12,13 +12,14 @@ use crate::adapter::is_message_limit;
 /// When a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// Never, since the object is in sync. Resets the count of failures.
+    /// The key is not reconciled again, since the object is in sync. Resets the count of failures.
     Done,
-    /// When something changes, since only a change of the object or of the cloud can help. Resets the count of failures.
+    /// The key is reconciled when something changes, since only a change of the object or of the cloud can help. Resets the count of
+    /// failures.
     OnChange,
-    /// After exactly this delay. The count of failures stays the same.
+    /// The key is reconciled after exactly this delay. The count of failures stays the same.
     After(Duration),
-    /// After the queue's exponential backoff for this key.
+    /// The key is reconciled after the queue's exponential backoff for this key.
     Backoff,
 }
 

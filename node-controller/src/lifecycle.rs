@@ -282,7 +282,7 @@ impl Deletions {
             let witnesses = if unproven { self.witnesses() } else { Vec::new() };
             self.ask(asked, &witnesses).instrument(span).await;
         }
-        // Computed again, since the request may have taken long.
+        // The candidates are computed again, since the request may have taken long.
         let candidates = self.candidates();
         let mut notices = Notices::default();
         let proven = self.proven(&candidates, &mut notices);

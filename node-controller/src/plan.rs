@@ -181,7 +181,8 @@ pub(crate) enum Sighting<'a> {
 /// What to do for a node. An empty plan means that the node is in sync.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// In the order of execution: the addresses precede the removal of the taint, so that no pod lands on a node without addresses.
+    /// The actions in the order of execution. The addresses precede the removal of the taint, so that no pod lands on a node without
+    /// addresses.
     pub(crate) actions: Vec<Action>,
     /// Why the node cannot be initialised or updated, if so.
     pub(crate) refusal: Option<Refusal>,

@@ -244,15 +244,16 @@ pub(crate) struct Plan {
 /// What a plan waits for. Usually for the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// For the adapter. Nothing seems to be out of sync, so no Event is emitted.
+    /// The plan waits for the adapter. Nothing seems to be out of sync, so no Event is emitted.
     Quietly,
-    /// For the adapter, with work left to do. An Event is emitted.
+    /// The plan waits for the adapter, with work left to do. An Event is emitted.
     Aloud,
-    /// For nodes. The ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are gone.
+    /// The plan waits for nodes: an ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are
+    /// gone.
     ForNodes,
-    /// For load balancer support. The adapter has none, but a load balancer that this controller created must be deleted.
+    /// The plan waits for an adapter that supports load balancers: a load balancer that this controller created must be deleted.
     ForBalancers,
-    /// For another controller, whose finalizer blocks the deletion of the Service.
+    /// The plan waits for another controller, whose finalizer blocks the deletion of the Service.
     ForAnother,
 }
 

@@ -70,9 +70,9 @@ pub(crate) struct Reconciler {
 /// Purpose of one observation of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// To execute the plan. From then on, changes of the selected nodes requeue the Service.
+    /// The plan will be executed. From then on, changes of the selected nodes requeue the Service.
     Execute,
-    /// To report what the plan would do. Such an observation changes no state.
+    /// The observation only reports what the plan would do, and changes no state.
     Rehearse,
 }
 

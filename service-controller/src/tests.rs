@@ -141,7 +141,7 @@ async fn unrelated_change_costs_nothing() {
     assert_eq!((world.cloud.calls("EnsureLoadBalancer"), world.kube.writes().len()), before);
 }
 
-/// Changes of fields that do not affect the load balancer, and of the order of lists.
+/// Changes of fields that do not affect the load balancer, and changes of the order of lists, cause no call.
 // Behaviour: S6
 #[tokio::test(start_paused = true)]
 async fn changes_without_effect_cost_nothing() {

@@ -13,7 +13,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 pub(crate) const USERS: u32 = 20;
 /// Margin of an advised rate, so that some of it remains for other calls.
 const HEADROOM: f64 = 1.1;
-/// In effect unlimited: a file must not contain a higher rate.
+/// A rate that is in effect unlimited: the adapter refuses a file with a higher rate.
 const UNLIMITED: f64 = 100_000.0;
 
 /// The kind of a case.

@@ -137,7 +137,8 @@ impl Explain {
         let began = Instant::now();
         lately.retain(|_, (at, _)| began.duration_since(*at) < GOOD);
         let asked: Vec<Object> = objects.iter().filter(|it| !lately.contains_key(it)).cloned().collect();
-        // Recorded before the first call, so that a client that disconnects and retries does not cause the same calls again.
+        // The placeholder results are recorded before the first call, so that a client that disconnects and retries does not cause the same
+        // calls again.
         lately.extend(asked.iter().map(|object| (object.clone(), (began, late()))));
         if !asked.is_empty() {
             let mut answers = Arc::clone(rehearse).rehearse(asked);

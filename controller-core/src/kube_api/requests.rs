@@ -138,8 +138,8 @@ where
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.wait().await;
             }
-            // Checked after the wait, because a term may end during the wait; and in the caller's task, because the term belongs to this
-            // task.
+            // The term is checked after the wait, because it may end during the wait. It is checked in the caller's task, because it
+            // belongs to that task.
             let shards = &requests.shards;
             if !(request.method() == Method::GET
                 || shards.may_write()

@@ -212,7 +212,7 @@ async fn each_reconcile_is_a_trace_with_cause_and_wait() {
     assert_eq!(spans, ["time 0 again 0", "again 0 failed 0", "failure 1 done 0", "change 0 done 0"]);
 }
 
-/// A thousand keys that were added together do not delay a key that is added individually, and are not starved by such keys.
+/// Keys that were added together with all keys do not delay a key that is added individually, and still get some of the turns.
 #[test]
 fn keys_added_for_themselves_come_before_those_added_with_all() {
     let (mut state, now) = (State::new(|_key: &u32| ""), Instant::now());
@@ -227,7 +227,7 @@ fn keys_added_for_themselves_come_before_those_added_with_all() {
     assert_eq!(order.iter().filter(|key| **key == 7).count(), 1);
 }
 
-/// Returns a key of a namespace.
+/// A key that consists of its namespace and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Of(&'static str, u32);
 

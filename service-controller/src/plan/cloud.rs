@@ -98,7 +98,7 @@ fn sorted(mut words: Vec<String>) -> Vec<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EnsureResult {
     pub(crate) state: State,
-    /// Number of vendor writes in this convergence.
+    /// Number of vendor writes in the convergence that this answer reports.
     pub(crate) steps: u32,
     pub(crate) applied_hash: String,
     pub(crate) ingress: Vec<Ingress>,
@@ -139,7 +139,7 @@ impl From<EnsureLoadBalancerResponse> for EnsureResult {
 pub(crate) struct Removal {
     pub(crate) state: State,
     pub(crate) why: String,
-    /// As in [`EnsureResult`].
+    /// If the deletion waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,
     pub(crate) retry_after: Option<Duration>,
 }

@@ -32,8 +32,8 @@ pub(crate) const LAG: Duration = Duration::from_mins(5);
 /// How long the cache may still show a load balancer that was just deleted, especially after a restart of the adapter.
 const ORPHAN_AFTER: Duration = Duration::from_mins(1);
 
-/// Like `ORPHAN_AFTER`, but for a load balancer that this process created. Here the lag does not matter: the delay only lets the deletion
-/// brake count many Services that disappear together.
+/// Like `ORPHAN_AFTER`, but for a load balancer that this process created. For such a load balancer the lag of the cache does not matter:
+/// the delay only lets the deletion brake count many Services that disappear together.
 const CREATED_ORPHAN_AFTER: Duration = Duration::from_secs(5);
 
 /// Delay before the next round if the adapter does not name one.
@@ -82,12 +82,12 @@ pub(crate) struct Outcome {
 /// When the next round runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NextPass {
-    /// At once, because more may have to be done.
+    /// The next round runs at once, because more may have to be done.
     #[default]
     Now,
-    /// After a delay, because the adapter is working.
+    /// The next round runs after a delay, because the adapter is working.
     After(Duration),
-    /// With backoff, because a call failed.
+    /// The next round runs with backoff, because a call failed.
     Backoff,
 }
 
@@ -298,7 +298,8 @@ impl Memory {
         for action in actions {
             match self.pacing.delay(&action, service, now) {
                 None => due.push(action),
-                // Nothing is created before the finalizer is set. The nodes behind an existing load balancer are still updated.
+                // An action that must wait also stops the later actions: nothing is created before the finalizer is set. If the load
+                // balancer is confirmed, only this action waits, so that the nodes behind the load balancer are still updated.
                 Some(rest)
                     if matches!(action, Action::AddFinalizer | Action::WriteStatus(_))
                         && self.confirmed().is_some() =>

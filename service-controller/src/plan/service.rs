@@ -124,7 +124,7 @@ pub(crate) enum Traffic {
 pub(crate) enum Affinity {
     #[default]
     None,
-    /// With `spec.sessionAffinityConfig.clientIP.timeoutSeconds`.
+    /// Session affinity by client address, with `spec.sessionAffinityConfig.clientIP.timeoutSeconds`.
     ClientIp { timeout_seconds: Option<u32> },
 }
 

@@ -115,7 +115,7 @@ async fn services_continue_as_soon_as_adapter_is_back() {
     world.quiet().await;
     world.cloud.away(true);
     world.service(service("web").port(80));
-    // Long enough for a backoff of several minutes.
+    // This time is long enough for a backoff of several minutes.
     tokio::time::sleep(Duration::from_mins(20)).await;
     assert_eq!(world.events().iter().filter(|event| event.contains("SyncLoadBalancerFailed")).count(), 1);
     world.cloud.away(false);

@@ -179,7 +179,7 @@ async fn load_balancer_from_before_foreign_class_is_deleted() {
     assert!(patches.iter().all(|it| it.path.contains("events")), "{patches:?}");
 }
 
-/// Only the flags changed, not the Service.
+/// Only this controller's flags changed. The Service did not change.
 #[tokio::test(start_paused = true)]
 async fn serving_load_balancer_is_kept_when_class_flag_changes() {
     let world = World::new().classes(internal(true)).started().await;

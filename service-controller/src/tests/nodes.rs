@@ -485,7 +485,7 @@ async fn mistake_is_reported_once_despite_other_failures() {
     assert_eq!((reported("did you mean"), reported("no quota")), (1, 1), "{:?}", world.events());
 }
 
-/// The set of the last valid selector still follows the nodes, although the annotation has another selector.
+/// The node set of the last valid selector still follows the nodes, although the annotation has another selector.
 // Behaviour: S28
 #[tokio::test(start_paused = true)]
 async fn invalid_selector_keeps_previous_selection() {

@@ -9,7 +9,7 @@ pub(crate) const NAME_MAX: usize = 255;
 /// Maximum length of a DNS name, and of each of its labels.
 const HOSTNAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
-/// Prefix of the names of openstack-cloud-controller-manager. Source: its `GetLoadBalancerName`.
+/// Prefix of the load balancer names of openstack-cloud-controller-manager. Source: its `GetLoadBalancerName`.
 const GO_PREFIX: &str = "kube_service_";
 /// Number of digits of a UID after the `a` in a name from Go controllers. Source: cloud-provider, `DefaultLoadBalancerName`.
 const GO_DIGITS: usize = 31;

@@ -135,7 +135,7 @@ pub(crate) enum Effect {
     ShowWait(String),
     /// Drop the rest of the memory of the Service, except the writes to the Service.
     Reset,
-    /// When to continue. Without this effect: at once.
+    /// When the next round runs. Without this effect, it runs at once.
     Next(NextPass),
 }
 
