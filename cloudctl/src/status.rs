@@ -213,7 +213,7 @@ fn of_controller(ProcessReport { process, page }: &ProcessReport<ControllerStatu
     all.map(|why| format!("{} {process}: {why}", page.controller)).collect()
 }
 
-/// Returns objects that have not been in sync for long. In a dry run, returns none.
+/// Returns lines about the objects that have been out of sync for long. Objects above the limit share one line. In a dry run, returns none.
 fn long_waits(
     ProcessReport { process, page }: &ProcessReport<ControllerStatus>,
     now: Timestamp,

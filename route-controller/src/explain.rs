@@ -84,7 +84,7 @@ pub(crate) fn not_tried(text: String) -> Waits {
     waits_for(text, None, false)
 }
 
-/// Returns the condition that would be written to a node.
+/// Returns the line of the plan for a condition that would be written to a node.
 pub(crate) fn would_say(Change { network, .. }: &Change) -> String {
     format!("set the condition {NETWORK_UNAVAILABLE} to {} ({})", network.status(), network.reason())
 }

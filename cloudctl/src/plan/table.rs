@@ -93,7 +93,7 @@ fn at_least(seconds: f64) -> String {
     if seconds < 1.0 { "<1s".to_owned() } else { duration(seconds) }
 }
 
-/// Returns the replicas that have not reconciled all objects yet.
+/// Lists the gaps, and the replicas that have not reconciled all objects yet.
 fn incomplete(report: &PlanReport, paper: &mut Paper) {
     let lacking = report.planners.iter().filter(|it| !it.is_complete());
     let lacking = lacking.map(|it| {

@@ -65,7 +65,7 @@ impl World {
         Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
     }
 
-    /// Returns a queue with one worker, which takes ten seconds and fails.
+    /// Starts a worker of the queue. Each of its reconciles takes ten seconds and fails.
     fn works(&mut self) {
         let queue = self.queue.clone();
         self.tasks.spawn(async move {

@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Whether to trace the request. A write belongs to the trace of its reconcile. Reads belong to mirrors and have no trace.
+/// Returns the span of a request. A write belongs to the trace of its reconcile. Reads belong to mirrors and have no span.
 fn span<B>(request: &Request<B>) -> Span {
     if request.method() == Method::GET {
         return Span::none();

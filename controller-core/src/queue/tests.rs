@@ -241,7 +241,7 @@ fn namespace(Of(namespace, _): &Of) -> &str {
     namespace
 }
 
-/// Queues a thousand keys of one namespace, each of which is added again during its own turn.
+/// A thousand keys of one namespace are queued, and each of these keys is added again while a worker reconciles it.
 #[tokio::test(start_paused = true)]
 async fn a_busy_namespace_does_not_delay_others() {
     let queue = Queue::by_namespace("test", BACKOFF, namespace);

@@ -28,7 +28,7 @@ pub(crate) const RELEASES: &str = "cloud-controllers-orphans";
 pub(super) type Released = Arc<watch::Sender<Releases>>;
 
 impl Mirrors {
-    /// Whether a user released the load balancer that was created for this Service.
+    /// Returns whether a user released the load balancer that was created for this Service, and under the right name.
     pub(crate) fn release(&self, id: &ServiceId) -> Release {
         self.released.borrow().of(id)
     }
