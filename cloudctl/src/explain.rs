@@ -154,7 +154,8 @@ fn serves_nothing(page: &Explanation) -> Option<String> {
     none.then(|| "its load balancer has no backends".to_owned())
 }
 
-/// Adds the length of the adapter's queue. The adapter knows the current length, a controller only the length at its last request.
+/// Replaces a controller's text about a wait for the budget by the adapter's text. The adapter knows the current length of its queue, a
+/// controller only the length at its last request.
 fn newer_words(page: &mut Explanation, task: &Task) {
     let waits = page.waits_for.as_deref().is_some_and(|it| it.starts_with(BUDGET));
     if waits && task.waits_for.starts_with(BUDGET) {

@@ -130,7 +130,8 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T,
     }
 }
 
-/// Returns how to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are none.
+/// Returns how to reach the API server: from kubeconfig files, merged in this order, or from the pod's service account if there are no
+/// files.
 ///
 /// Makes no connection, since the API server may become available later. kube's own retries are disabled, because the work queues retry.
 pub async fn config(kubeconfig: &[PathBuf]) -> anyhow::Result<Config> {
