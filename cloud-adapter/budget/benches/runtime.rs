@@ -12,7 +12,7 @@ use cloud_budget::{
 };
 use test_support::bench::{self, Row};
 
-/// Number of queued calls: as many as the scheduler accepts, evenly distributed over its leaves.
+/// Number of queued calls: as many as the scheduler accepts, evenly distributed over all classes and controllers.
 const QUEUED: u32 = 8192;
 const CONTROLLERS: [&str; 4] = ["node-controller", "service-controller", "route-controller", "adapter"];
 const FAMILIES: [&str; 4] = ["compute", "network", "loadbalancer", "identity"];
@@ -90,7 +90,7 @@ impl Full {
     }
 
     /// Makes this many decisions and returns the duration of each. Each call is answered at once and queued again. A decision to wait
-    /// counts, too; the time then advances to its end.
+    /// counts, too; the simulated time then advances to the end of the wait.
     fn run(&mut self, decisions: u32) -> Vec<Duration> {
         (0..decisions).map(|_| self.decide()).collect()
     }

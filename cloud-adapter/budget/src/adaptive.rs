@@ -1,6 +1,6 @@
 //! A rate that adapts to the vendor's limit. When the vendor throttles, the rate falls, and this module remembers the rate that was too
-//! high (the knee). The rate then recovers to just below the knee and exceeds the knee only occasionally. A client without this memory
-//! would reach the limit several times a minute.
+//! high (the knee). The rate then recovers to just below the knee, stays there for minutes (the plateau), and rises slowly after that to
+//! test whether the limit has risen (exploration). A client without this memory would reach the limit several times a minute.
 //!
 //! This module holds no tokens and queues no calls; the bucket that owns the rate does both.
 
@@ -270,7 +270,7 @@ impl Follower {
     }
 }
 
-/// The pause that the vendor requested, plus jitter; never shorter than requested.
+/// The pause that the vendor requested, plus jitter, but at most [`ASKED_PAUSE_MAX`]. The jitter only lengthens the pause.
 fn asked_pause(asked: Duration, jitter: f64) -> Duration {
     let asked = asked.min(ASKED_PAUSE_MAX);
     (asked + asked.mul_f64(JITTER * jitter.clamp(0.0, 1.0))).min(ASKED_PAUSE_MAX)

@@ -30,7 +30,7 @@ pub(crate) struct Bucket {
     would_delay_for: Duration,
 }
 
-/// The requirements of a call to a bucket.
+/// What a call requires of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// Number of tokens.
@@ -39,7 +39,7 @@ pub(crate) struct Need {
     pub(crate) kept: f64,
 }
 
-/// The candidates for a bucket in one decision.
+/// The queued calls that compete for a bucket in one decision of the scheduler.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     /// Number of the decision to which these counts belong. Counts of an earlier decision are not used.
@@ -133,8 +133,8 @@ impl Bucket {
         demand.tokens = demand.tokens.saturating_add(cost);
     }
 
-    /// Whether the bucket cannot serve all candidates of this decision now, if `room` more calls may be in flight. Unless a candidate may
-    /// use the reserve, the fraction `kept` of the burst must remain.
+    /// Whether the bucket cannot serve all candidates of this decision now, if `room` more calls may be in flight. If no candidate may use
+    /// the reserve, the fraction `kept` of the burst must remain.
     pub(crate) fn is_tight(&self, now: Time, decision: u64, room: u32, kept: f64) -> bool {
         let Demand { calls, tokens, entitled, .. } = self.demand;
         let kept = if entitled > 0 { 0 } else { self.kept(kept) };

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::Time;
 
-/// Urgency of a call. The first class is shed first.
+/// Urgency of a call. A full queue drops (sheds) calls of the first class first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Background work: resync, drift repair, orphan scans, tag rewrites, label refresh.
@@ -42,7 +42,8 @@ pub struct Call {
     pub operation: &'static str,
     /// Urgency of the call.
     pub class: Class,
-    /// The controller in whose queue the call waits; together with the class it identifies a leaf. The number of controllers is bounded.
+    /// The controller in whose queue the call waits. Each class of a controller has a separate queue (a leaf). The number of controllers is
+    /// bounded.
     pub controller: &'static str,
     /// Whether the call may use the reserve of each bucket.
     pub reserve: bool,
@@ -79,7 +80,7 @@ pub struct Refusal {
 pub enum RefusalReason {
     /// The call would wait beyond its deadline.
     Budget,
-    /// The queue is full, or the call was shed for a more urgent one.
+    /// The queue is full, or the call was dropped from the full queue in favour of another call.
     QueueFull,
     /// The circuit breaker of the family is open.
     BreakerOpen,

@@ -11,7 +11,7 @@ pub struct Config {
     pub mode: Mode,
     /// Buckets by name: `account`, families, `<family>:<operation>`. A family without a bucket gets [`BucketConfig::unconfigured`].
     pub buckets: BTreeMap<String, BucketConfig>,
-    /// Share of each burst that is reserved for calls that may use the reserve, 0 to 1.
+    /// Share of each burst that is kept for calls whose field `reserve` is set, 0 to 1.
     pub reserve: f64,
     /// Share of the vendor's limit that is left to users and other tools, 0 to 1. Requires [`crate::Hint`].
     pub free_floor: f64,

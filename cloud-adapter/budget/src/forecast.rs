@@ -10,7 +10,7 @@ use crate::{
     tree::{BucketId, PathId, Tree},
 };
 
-/// The state from which a forecast is made.
+/// The parts of the scheduler that a forecast uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) config: &'a Config,
@@ -30,7 +30,7 @@ pub(crate) struct Forecast {
     pub(crate) paused_until: Option<Time>,
     /// The bucket that delays the call the longest, and the end of that delay; if several are equal, the most specific bucket.
     pub(crate) held_by: Option<(BucketId, Time)>,
-    /// Number of tokens of that bucket that other calls take first.
+    /// Number of tokens of the bucket in `held_by` that other calls take first.
     pub(crate) ahead: u64,
 }
 
@@ -58,8 +58,9 @@ impl View<'_> {
         worst
     }
 
-    /// Number of tokens that other calls take first: calls of the same leaf according to their turn, and other leaves according to their
-    /// weight.
+    /// Returns the time at which the bucket can serve the call, the interval to the next call like this one, and the number of tokens that
+    /// other calls take first. The other calls are calls of the same leaf according to their turn, and calls of other leaves according to
+    /// their weight.
     fn at_bucket(
         &self,
         now: Time,

@@ -163,7 +163,7 @@ mod tests {
         ) {
             let (mut now, mut rate, mut burst) = (0, 10.0, 20);
             let mut gcra = Gcra::full(rate, burst);
-            // Number of tokens that may be spent in the windows that began when the burst was set to its current size.
+            // Number of tokens that may still be spent in each window. A window begins at each step.
             let mut windows = vec![20.0_f64];
             for (pass, new_rate, new_burst, what) in steps {
                 now += pass;

@@ -1,18 +1,19 @@
-//! Decides which call goes to the vendor next: token buckets, fair queueing, adaptive rates and circuit breakers. Made for a client that
-//! shares the rate limit of one account among many kinds of work.
+//! Decides which call goes to the vendor next: token buckets, fair queueing, adaptive rates and circuit breakers. The crate is made for a
+//! client that shares the rate limit of one account among many kinds of work.
 //!
 //! The crate is pure: it has no I/O, no clock and no threads. The caller passes the time ([`Time`]), submits calls, asks for the next call
 //! and reports the result. Equal inputs give equal decisions, so all tests use virtual time.
 //!
-//! - A [`Call`] takes tokens from all buckets of its path or from none: `account`, its family, and `<family>:<operation>` if configured. In
-//!   any window, a bucket admits at most burst + rate x window calls, even while rates change.
+//! - A [`Call`] takes tokens from all buckets of its path or from none. The path consists of the buckets `account`, `<family>`, and
+//!   `<family>:<operation>` if configured. In any window, a bucket admits at most burst + rate x window calls, even while rates change.
 //! - Calls wait in leaves, one for each [`Class`] of a controller. Leaves share each bucket by weight (start-time fair queueing),
 //!   namespaces in a leaf take turns, objects in a namespace take turns, and calls about one object stay in order. No call starves, and no
-//!   capacity is unused while a call may be sent. Part of each burst is reserved for some calls.
+//! capacity is unused while a call may be sent. Part of each burst is reserved for calls with [`Call::reserve`].
 //! - A call that would be too late is refused at once, with a retry time at which the caller will be admitted. A queued call that
 //!   becomes too late is refused and never sent. A call shared by several callers has the highest of their priorities, and each caller
 //!   can learn whether the call will be too late for that caller.
-//! - Queues are bounded: the least urgent call is shed first; if equal, the newest call of the namespace with the most calls.
+//! - Queues are bounded. A full queue drops (sheds) the least urgent call; among equally urgent calls, the newest call of the namespace
+//!   with the most calls.
 //! - When the vendor throttles, the bucket pauses and its rate adapts. When a family fails, or the credentials are rejected, a circuit
 //!   breaker opens.
 //!

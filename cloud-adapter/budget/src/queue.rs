@@ -16,7 +16,7 @@ use self::leaf::Leaf;
 pub(crate) use self::leaf::{Head, LaneKey, QueueHead};
 use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
 
-/// A class of a controller.
+/// Identifies a leaf by its class and its controller.
 pub(crate) type LeafKey = (Class, &'static str);
 
 /// Index of a leaf. Leaves are never removed: their number is bounded by the classes and controllers.
@@ -49,7 +49,7 @@ pub(crate) struct Waiting {
     pub(crate) again: bool,
 }
 
-/// A candidate: the next call of one lane of a leaf.
+/// A candidate: the next call of one lane (see `lane`) of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) leaf: LeafId,
@@ -99,8 +99,8 @@ impl Queue {
             .is_none_or(|leaf| leaf.len() < limits.per_leaf && leaf.len_of(call) < limits.per_object)
     }
 
-    /// Where a call would be queued. A full queue sheds a less urgent call, or an equally urgent call of a namespace that has more calls in
-    /// the leaf. Therefore no namespace can block others, however many calls it submits.
+    /// Whether the queue can accept a call. A full queue sheds a less urgent call, or an equally urgent call of a namespace that has more
+    /// calls in the leaf. Therefore no namespace can block others, however many calls it submits.
     pub(crate) fn capacity(&self, call: &Call, limits: &QueueLimits) -> Capacity {
         let leaf = self.leaf((call.class, call.controller));
         let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
@@ -275,7 +275,6 @@ impl Queue {
         self.leaves.get_mut(self.names.get(&key)?.0)
     }
 
-    /// Returns a queued call.
     pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiting> {
         self.waiting.get(&ticket)
     }

@@ -53,7 +53,7 @@ pub struct BucketReport {
 pub enum BreakerState {
     /// All calls pass.
     Closed,
-    /// No call passes until `until`.
+    /// No call passes before `retry_at`.
     Open {
         /// Time at which the next call is tried.
         retry_at: Time,

@@ -207,7 +207,6 @@ impl Scheduler {
         let mut path = |call: &Call| tree.path(call.family, call.operation, config);
         self.queue.rearrange(&mut path);
         self.passing.iter_mut().for_each(|waiting| waiting.path = path(&waiting.call));
-        // The map is keyed by ticket, and each call gets its path independently, so the order does not matter.
         #[expect(clippy::iter_over_hash_type, reason = "each flight is changed independently")]
         for flight in self.flights.values_mut() {
             flight.path = path(&flight.call);

@@ -17,7 +17,7 @@ use std::{fmt, time::Duration};
 pub struct BudgetWait {
     /// The bucket that delays the call the longest; if several are equal, the most specific one.
     pub bucket: String,
-    /// Estimated number of calls that are sent first.
+    /// Estimated number of calls that are sent before this call.
     pub ahead: u64,
     /// Current rate of the bucket in calls per second.
     pub rate: f64,

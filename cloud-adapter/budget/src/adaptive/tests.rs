@@ -286,7 +286,7 @@ fn foreign_calls_in_a_window_reduce_the_rate() {
     assert_near(seen[4], 0.0);
     assert!((2.99..3.01).contains(&seen[60]), "{seen:?}");
     assert!((6.99..7.01).contains(&follower.rate()));
-    // The next window begins: its larger count must not be interpreted.
+    // The next window begins: its larger remaining count must not change the estimate of the other clients' rate.
     follower.hint(at(66.0), &hint(3600, Some(3600), Some(3600)), 0.2, 132);
     assert!((2.99..3.01).contains(&follower.foreign_rate()));
 }

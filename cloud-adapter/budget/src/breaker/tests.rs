@@ -82,7 +82,7 @@ fn failed_probes_double_the_open_period_up_to_two_minutes() {
     for rest in [15, 30, 60, 120, 120] {
         assert_eq!(breaker.state(now), BreakerState::Open { retry_at: now + Duration::from_secs(rest) });
         now = now + Duration::from_secs(rest);
-        // A success before the half-open state does not count.
+        // One success does not close the half-open breaker, and the failure after it opens the breaker again.
         calls(&mut breaker, now, &[(1, false), (1, true)]);
     }
     now = now + Duration::from_secs(120);

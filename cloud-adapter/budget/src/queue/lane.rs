@@ -1,4 +1,5 @@
-//! One lane of a leaf: the namespaces that have a call in the lane take turns, and so do the objects of each namespace.
+//! One lane of a leaf: calls that take tokens from the same buckets under the same conditions. The namespaces that have a call in the lane
+//! take turns, and so do the objects of each namespace.
 //!
 //! A namespace has a separate turn in each lane, so its calls through other buckets do not delay its calls in this lane.
 

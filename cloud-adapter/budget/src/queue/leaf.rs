@@ -1,4 +1,4 @@
-//! State of one leaf: its namespaces take turns, and the objects of a namespace take turns.
+//! State of one leaf (the queue for one class of a controller): its namespaces take turns, and the objects of a namespace take turns.
 //!
 //! Each lane has a separate round robin. So an object whose call may not be sent does not block others, and no decision iterates over all
 //! objects.
@@ -108,8 +108,9 @@ impl Leaf {
         most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))
     }
 
-    /// Number of calls served before a queued call: earlier calls for the same object, calls for other objects of the namespace, and for
-    /// each of these one call of each other namespace. Cost: O(objects of the namespace), O(namespaces).
+    /// Number of calls that are served before a queued call. In the call's namespace, these are earlier calls for the same object and calls
+    /// for other objects. For each of them, one call of each other namespace is served, too. Cost: O(objects of the namespace),
+    /// O(namespaces).
     pub(super) fn before(&self, call: &Call, ticket: Ticket) -> Option<usize> {
         let namespace = self.namespaces.get(&call.namespace)?;
         let queue = namespace.objects.get(&call.object)?;
@@ -226,7 +227,7 @@ impl Leaf {
         }
     }
 
-    /// Replaces the head of each call without changing the turns.
+    /// Replaces the [`Head`] of each call without changing the turns.
     pub(super) fn rearrange(&mut self, mut head: impl FnMut(Ticket) -> Option<Head>) {
         let mut turns = BTreeMap::new();
         for (namespace, turn) in self.lanes.values().flat_map(Lane::turns) {

@@ -18,7 +18,7 @@ const RETRY_MAX: Duration = Duration::from_hours(1);
 const HEADROOM: f64 = 1.25;
 /// Maximum jitter as a share of the delay, so that callers refused together do not retry together.
 const JITTER: f64 = 0.2;
-/// Number of retry times above which expired ones are removed.
+/// If more retry times than this are recorded, those in the past are removed.
 const PROMISES: usize = 1024;
 
 impl Scheduler {

@@ -34,7 +34,7 @@ impl Scheduler {
     }
 
     /// Whether a queued call will be too late for a caller that waits until `deadline`. If so, returns the earliest expected time of the
-    /// answer, and the refusal for all callers with an earlier deadline. `None`: the call is expected in time, or is in flight.
+    /// answer, and the refusal for all callers whose deadline is before that time. `None`: the call is expected in time, or is in flight.
     ///
     /// Cost: O(leaves x buckets of the call), and O(objects of its leaf).
     pub fn late(&mut self, now: Time, ticket: Ticket, deadline: Time) -> Option<(Time, Refusal)> {

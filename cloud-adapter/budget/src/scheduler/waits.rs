@@ -1,4 +1,4 @@
-//! For status pages: which calls wait for which budget, and for how long. This module changes nothing.
+//! For status pages: which calls wait for which bucket, and for how long. This module sends, refuses and reorders no calls.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -71,7 +71,7 @@ impl Scheduler {
         queues.into_iter().map(report).collect()
     }
 
-    /// The description of a call that would be sent at `at`.
+    /// Describes the wait of a call that will be sent at `at`.
     pub(super) fn budget_wait(&self, now: Time, forecast: &Forecast, at: Time) -> Option<BudgetWait> {
         let (id, _): (BucketId, Time) = forecast.held_by?;
         let bucket = self.tree.get(id)?;

@@ -22,7 +22,7 @@ impl Audit {
         self.levels.push((burst, 0.0));
     }
 
-    /// Records a sent call. Returns the excess as an error.
+    /// Records a sent call. Returns the number of tokens above the limit as an error.
     pub(crate) fn spend(&mut self, now: Time, cost: u32) -> Result<(), f64> {
         self.pass(now);
         let mut beyond = 0.0_f64;

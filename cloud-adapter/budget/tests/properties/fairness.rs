@@ -84,7 +84,7 @@ fn the_reserve_protects_services_with_a_slow_vendor() {
     assert!(without > with * 2, "the reserve makes the difference: {without:?}");
 }
 
-/// P6: with any queued calls, the whole rate is used.
+/// P6: whatever calls are queued, the whole rate is used.
 #[test]
 fn a_backlog_of_any_kind_uses_the_rate() {
     let kinds: [&[(Class, &'static str)]; 4] = [

@@ -20,16 +20,16 @@ use crate::{
     world::{self, Random},
 };
 
-/// Minimum and average number of calls per case. Not all steps submit a call, and few cases have few steps.
+/// Minimum number of calls per case, averaged over all cases. Not all steps submit a call, and a few cases have few steps.
 const CALLS: u64 = 4_000;
 /// Number of steps of one case.
 const STEPS: usize = 10_000;
-/// Number of calls: a hundred thousand for each commit, and two million in the deep run.
+/// Number of cases. In total they have a hundred thousand calls for each commit, and two million in the deep run.
 const CASES: u32 = 25;
 
 const FAMILIES: [&str; 2] = ["compute", "network"];
 const OPERATIONS: [&str; 2] = ["Get", "List"];
-/// The operation that has a separate bucket.
+/// The names of all buckets. `List` in `compute` is the only operation with a separate bucket.
 const NAMES: [&str; 4] = ["account", "compute", "network", "compute:List"];
 /// Whether calls of a class and controller may use the reserve.
 const LEAVES: [(Class, &str, bool); 6] = [

@@ -104,7 +104,7 @@ fn a_retry_at_the_given_time_succeeds() {
     assert!(shortest >= Some(Duration::from_millis(500)), "{shortest:?}");
 }
 
-/// Background work is shed first, newest first, and never for work of the same class.
+/// A full queue sheds background calls first, the newest of them first. It does not shed a call for a call of the same class and namespace.
 #[test]
 fn less_urgent_calls_are_shed_first() {
     let queue = QueueLimits { total: 3, per_leaf: 3, per_object: 2 };

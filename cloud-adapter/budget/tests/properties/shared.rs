@@ -12,7 +12,8 @@ fn at(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// The second page of a background listing and the same number of urgent calls, after the burst was spent.
+/// A scheduler whose burst is spent, with `urgent` urgent calls and two background calls in its queue. Returns the ticket of the second
+/// background call.
 fn behind(urgent: usize) -> (Scheduler, Ticket) {
     let mut scheduler = Scheduler::new(config(1.0, 1), Time::ZERO);
     scheduler.submit(Time::ZERO, call(Class::Traffic, "service", "first")).expect("place");
@@ -25,7 +26,7 @@ fn behind(urgent: usize) -> (Scheduler, Ticket) {
     (scheduler, leisurely)
 }
 
-/// Returns two of these calls, because the first call of a flow is served soon, whatever its weight.
+/// Submits the call twice and returns the second ticket, because the first call of a leaf is served soon, whatever the leaf's weight.
 fn second_of(scheduler: &mut Scheduler, call: Call) -> Ticket {
     scheduler.submit(Time::ZERO, Call { deadline: None, ..call.clone() }).expect("place");
     scheduler.submit(Time::ZERO, call).expect("place")

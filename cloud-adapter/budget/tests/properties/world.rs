@@ -44,7 +44,7 @@ impl Random {
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) begins: Duration,
-    /// A call of the chain.
+    /// The first call of the chain; all calls of the chain are equal.
     pub(crate) call: Call,
     pub(crate) calls: u32,
     /// Time from each attempt to its deadline. A job with a deadline retries after a refusal, at the time in the refusal.

@@ -11,8 +11,8 @@ const OBJECTS: u32 = 500;
 /// Pause that the vendor requests after a throttle.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Number of calls that a vendor receives until its pause is over, if it throttles a call for [`OBJECTS`] objects and as many calls for one
-/// object each are submitted at once.
+/// Number of calls that the vendor receives until its pause is over. The vendor throttles one call for [`OBJECTS`] objects; the client then
+/// submits one call for each object, all at once.
 pub(crate) fn throttled() -> usize {
     let mut vendor = Vendor::new(1.0).with_lockout(PAUSE).with_retry_after();
     // Another client has spent all tokens.

@@ -34,7 +34,7 @@ pub(crate) struct World<C> {
     pub(crate) client: C,
     /// The model of the vendor.
     pub(crate) vendor: Vendor,
-    /// Time from sending to the answer; the vendor decides when the call is sent.
+    /// Time from sending a call to its answer. Whether the vendor throttles the call is decided at the time of sending.
     latency: Duration,
     now: Time,
     under_way: BinaryHeap<Reverse<(Time, u64)>>,
@@ -47,7 +47,6 @@ pub(crate) struct World<C> {
 pub(crate) struct Log(Vec<(Time, bool)>);
 
 impl<C: Client> World<C> {
-    /// The start of the simulated time.
     pub(crate) fn new(client: C, vendor: Vendor, latency: Duration) -> Self {
         Self {
             client,
@@ -65,7 +64,6 @@ impl<C: Client> World<C> {
         &self.log
     }
 
-    /// The current simulated time.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -89,7 +87,7 @@ impl<C: Client> World<C> {
     fn send(&mut self) -> Option<Time> {
         loop {
             match self.client.next(self.now) {
-                // A client that always returns another call to send would loop forever.
+                // The wait lasts at least 1 ns, so that a client that asks to be called again now cannot stop the simulated time.
                 CallerAction::Wait(wake) => return wake.map(|at| at.max(self.now + Duration::from_nanos(1))),
                 CallerAction::Send(call) => {
                     let verdict = self.vendor.call(self.now);

@@ -20,7 +20,6 @@ pub(crate) struct Aimd {
 }
 
 impl Aimd {
-    /// Creates a limiter with this maximum rate and burst.
     pub(crate) fn new(ceiling: f64, burst: f64) -> Self {
         Self { pace: Pace::new(ceiling, burst), ceiling, at: Time::ZERO }
     }

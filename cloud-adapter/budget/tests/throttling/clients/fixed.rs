@@ -9,7 +9,6 @@ use crate::{CallerAction, Client, Verdict, pace::Pace};
 pub(crate) struct Fixed(Pace);
 
 impl Fixed {
-    /// Creates a limiter with this rate and burst.
     pub(crate) fn new(rate: f64, burst: f64) -> Self {
         Self(Pace::new(rate, burst))
     }

@@ -25,7 +25,6 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Creates a client with this many workers.
     pub(crate) fn new(workers: u64) -> Self {
         let ready = (0..workers).map(|worker| Reverse((Time::ZERO, worker))).collect();
         Self { ready, throttles: BTreeMap::new(), chance: Chance::new(1) }
