@@ -28,7 +28,7 @@ pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 impl Untried {
     /// Waits until all new credentials are verified. A leader needs one self-check for this.
     pub(crate) async fn none(&self) {
-        // `changed` cannot fail, because the caller holds the sender.
+        // `wait_for` cannot fail, because `self` holds the sender.
         let _none = self.0.subscribe().wait_for(|untried| !untried).await.is_ok();
     }
 

@@ -73,7 +73,7 @@ pub trait Driver:
     /// Parses a provider ID. Cost: no vendor call.
     fn locate(&self, provider_id: &str) -> Location;
 
-    /// Converts a provider ID to the form that listings use, for clouds with several forms: callers may use any of them. Pure function.
+    /// Converts a provider ID to the form that listings use. In clouds with several forms, callers may use any of the forms. Pure function.
     /// Default: there is only one form.
     fn spelled(&self, provider_id: &str) -> String {
         provider_id.to_owned()
@@ -87,12 +87,12 @@ pub trait Driver:
     /// To adopt a load balancer without the adapter's tags, the first step tags it. Listings then return it as [`Origin::Adopted`], unless
     /// its name shows that it was created for the key.
     ///
-    /// If [`DesiredLoadBalancer::shares`] is set, `observed` may be a load balancer of other owners and users, until it has a record of
-    /// this key as well. The driver must not change their parts. The first step records the key, so that the load balancer is not deleted
-    /// while the key uses it.
+    /// If [`DesiredLoadBalancer::shares`] is set, `observed` may be a load balancer of other owners and users that has no record of this
+    /// key yet. The driver must not change the parts of other users. The first step records the key, so that the load balancer is not
+    /// deleted while the key uses it.
     ///
     /// `fence` is written in the form of [`write_fence`] into the tags of steps that set tags anyway; a different fence alone requires no
-    /// step. A different hash version requires no step either: then the fields are compared.
+    /// step. If the recorded hash has another version, the driver compares the fields, and the hash alone requires no step.
     ///
     /// # Errors
     /// Returns [`Fault::Immutable`] if the desired state cannot be reached in place, but only after all other steps are done, so that

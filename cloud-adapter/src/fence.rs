@@ -1,7 +1,7 @@
 //! Records the newest writer of each cluster and scope, and refuses older ones.
 //!
-//! The epoch is compared for the whole scope, because a scope has one holder at a time. The sequence is compared per object, because one
-//! holder sends requests for different objects concurrently, and these may arrive out of order.
+//! The epoch is compared for the whole scope, because one replica at a time holds the scope's Lease. The sequence is compared per object,
+//! because that replica sends requests for different objects concurrently, and the requests may arrive out of order.
 //!
 //! The state in memory is bounded and ends with the process. [`Fences::check_tags`] restores it from the tags that drivers write. Fences
 //! cause no additional writes: if the new writer has only changed backends or deleted objects, only this process knows that the former
@@ -45,7 +45,7 @@ impl Holder {
         self.sequences.get(object).copied().unwrap_or(self.floor)
     }
 
-    /// Evicts half of the objects at once when the map is full: those with the oldest writes.
+    /// Records the sequence of an object. When the map is full, evicts half of the objects at once: those with the lowest sequences.
     fn note(&mut self, object: &str, sequence: u64) {
         self.sequences.insert(object.to_owned(), sequence);
         if self.sequences.len() > OBJECTS_MAX {

@@ -103,10 +103,10 @@ impl<D: Driver> Finder<D> {
         self.memory.forget();
     }
 
-    /// Returns one result per reference, in order, and the time of the oldest observation among them.
+    /// Returns one result per reference, in order, and the time of the oldest observation among the results.
     ///
     /// Cost: none if the cached observations are fresh enough. Otherwise one look-up per batch, or one listing if that is cheaper, both
-    /// shared with concurrent callers. Names need a listing. One self-check if only the credentials can prove an absence.
+    /// shared with concurrent callers. Names need a listing. A self-check is added if only the credentials can prove an absence.
     ///
     /// # Errors
     /// Returns the error of the listing or of the batch look-up, which applies to the whole request. Such an error never causes look-ups of

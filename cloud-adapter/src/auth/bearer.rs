@@ -20,8 +20,8 @@ const REVIEW_GOOD: Duration = Duration::from_secs(30);
 const REVIEW_BAD: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent requests to the API server.
 const REVIEWS: usize = 4;
-/// Maximum number of callers that wait for a request. Further callers are refused with a retryable error, because forged tokens are cheap
-/// to make.
+/// Maximum number of callers that wait for a request to the API server or make one. Further callers are refused with a retryable error,
+/// because forged tokens are cheap to make.
 const WAITING: usize = 64;
 /// Maximum number of cached tokens. Each caller uses one token, and replaces it every few minutes.
 const REMEMBERED: usize = 1024;
@@ -49,9 +49,9 @@ pub enum Bearers {
         seen: Seen<()>,
         /// Cache of refused tokens. It is separate, so that forged tokens do not evict accepted ones.
         refused: Seen<()>,
-        /// Permits that callers hold while they wait for a request and during the request.
+        /// Permits that callers hold while they wait for a request to the API server, and during that request.
         waiting: Semaphore,
-        /// Permits that callers hold during a request.
+        /// Permits that callers hold during a request to the API server.
         asking: Semaphore,
     },
 }
@@ -99,7 +99,7 @@ impl Bearers {
                     .try_acquire()
                     .map_err(|_full| not_now("too many callers are waiting for a token review"))?;
                 let _turn = asking.acquire().await.map_err(|closed| not_now(&closed.to_string()))?;
-                // Another caller with the same token may have got a result in the meantime.
+                // Another caller with the same token may have received a result while this caller waited.
                 if let Some(known) = known() {
                     return known.map_err(|error| wrong(&error));
                 }

@@ -29,7 +29,7 @@ const BEGINNING: usize = 16 * 1024;
 /// Time limit for the arrival of a body. A request of the contract is a single message that is sent at once.
 const TIME: Duration = Duration::from_secs(30);
 
-/// The available memory.
+/// The memory that is still available for request bodies.
 #[derive(Debug)]
 pub struct BodyMemory {
     beginnings: AtomicUsize,
@@ -43,8 +43,8 @@ impl Default for BodyMemory {
 }
 
 impl BodyMemory {
-    /// Reserves memory for more bytes of a body that has `size` bytes so far. Returns false, and reserves nothing, if there is not enough
-    /// memory.
+    /// Reserves memory for `bytes` more bytes of a body that has `body` bytes so far. Returns false, and reserves nothing, if there is not
+    /// enough memory.
     fn grow(&self, body: usize, bytes: usize) -> bool {
         let (now, then) = (parts(body), parts(body + bytes));
         if !take(&self.beginnings, then.0 - now.0) {
@@ -74,7 +74,7 @@ fn take(left: &AtomicUsize, bytes: usize) -> bool {
     left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// A request body with these limits. Its memory is released on drop, after the message has been read.
+/// A request body with limits on its memory and its arrival. Its memory is released on drop, after the message has been read.
 #[derive(Debug)]
 pub struct Bounded<B> {
     body: Pin<Box<B>>,

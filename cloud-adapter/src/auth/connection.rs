@@ -66,7 +66,7 @@ pub(crate) struct Peer {
     newcomer: Arc<Newcomer>,
 }
 
-/// Whether a call has been admitted on a connection, and the signal to close the connection before that.
+/// Whether a call has been admitted on a connection, and the signal that closes a connection without an admitted call.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomer {
     admitted: AtomicBool,
@@ -79,7 +79,7 @@ impl Newcomer {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Closes the connection.
+    /// Closes the connection if no call was admitted on it.
     pub(crate) fn make_room(&self) {
         self.out.cancel();
     }

@@ -48,7 +48,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.bytes().all(plain)
 }
 
-/// A ServiceAccount and its role, as in the flag: `ROLE=NAMESPACE/NAME`.
+/// A ServiceAccount and its role, in a flag written as `ROLE=NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The role of the ServiceAccount.

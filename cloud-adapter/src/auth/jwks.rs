@@ -74,7 +74,7 @@ pub struct Keys {
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// The issuer and the JWKS of this fetch, with which the next answer is compared; or the reason why there are no keys.
+    /// The issuer and the JWKS of this fetch, with which the next answer is compared; or the reason why the fetch failed.
     answer: Result<(String, String), String>,
 }
 

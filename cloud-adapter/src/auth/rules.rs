@@ -18,8 +18,8 @@ enum Service {
 
 /// Whether a role may call the method with this path, such as `/cloudadapter.v1alpha1.RouteService/ApplyRoutes`.
 ///
-/// All other paths are refused, including those of unknown methods. All versions of the contract have the same services, so a caller that
-/// tries a newer version first gets UNIMPLEMENTED.
+/// All other paths are refused, including those of unknown services. The version of the contract in the path is ignored, so a caller that
+/// tries a newer version first gets UNIMPLEMENTED, not a refusal.
 #[must_use]
 pub fn allows(role: Role, path: &str) -> bool {
     if role == Role::Anyone {
@@ -88,7 +88,7 @@ pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(
     }
 }
 
-/// Checks that a caller may send requests for this cluster. An adapter that is configured for a cluster serves no other. `None`: the
+/// Checks that a caller may send requests for the cluster `asked`. `served` is the only cluster that the adapter serves; `None`: the
 /// adapter serves any cluster.
 pub fn may_name(caller: &Caller, served: Option<&str>, asked: &str) -> Result<(), AdapterError> {
     match served {

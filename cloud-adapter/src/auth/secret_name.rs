@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The name of a Secret, as in the flag: `NAMESPACE/NAME`.
+/// The name of a Secret, in a flag written as `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretName {
     /// The namespace of the Secret.

@@ -180,7 +180,7 @@ enum Identity {
 
 impl Source {
     /// Parses the certificate, its key and, if present, the CA of clients. If there are `names`, the certificate is a CA certificate that
-    /// issues others.
+    /// issues the server's certificates.
     fn read(contents: &[Vec<u8>], names: Option<&[String]>, now: SystemTime) -> Result<Self, TlsError> {
         let [certificate, key, clients @ ..] = contents else { return Err(TlsError::Empty) };
         let identity = match names {
@@ -198,8 +198,8 @@ impl Source {
         Ok(Self { identity, clients, first, read_at: now })
     }
 
-    /// Whether a certificate issued at `issued` must be replaced: at half its lifetime, or if the clock was set back to before its
-    /// validity.
+    /// Whether a certificate issued at `issued` must be replaced: at half its lifetime, or if the clock was set back to a time before the
+    /// certificate is valid.
     fn is_due(&self, issued: SystemTime, now: SystemTime) -> bool {
         let age = now.duration_since(issued);
         matches!(self.identity, Identity::Authority { .. })

@@ -45,7 +45,7 @@ impl CollectionSettings {
         Self { max_age, page_size: None, refresh_share: 0.25 }
     }
 
-    /// Interval between listings: the target age, or longer if the listings would exceed their share of the family's rate.
+    /// Interval between listings: the maximum age, or longer if the listings would exceed their share of the family's rate.
     #[must_use]
     pub fn period(&self, rate: f64, pages: usize) -> Duration {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);

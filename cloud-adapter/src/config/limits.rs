@@ -112,7 +112,7 @@ fn buckets(
     (buckets, assumed)
 }
 
-/// The default adaptive settings. The floor is below the rate even of slow buckets, so that these can slow down, too.
+/// The default adaptive settings. The floor is below the rate even of slow buckets, so that a throttle can lower their rate, too.
 fn cautious(limit: RateLimit) -> Adaptive {
     let usual = Adaptive::default();
     Adaptive { floor: usual.floor.min(limit.rate * usual.decrease), ..usual }

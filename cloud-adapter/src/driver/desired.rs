@@ -68,7 +68,7 @@ pub enum Inheritance {
 /// The relation of a load balancer to an heir, according to the names that the vendor's usual cloud controller manager gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heritage {
-    /// That controller did not create the load balancer.
+    /// The vendor's usual cloud controller manager did not create the load balancer.
     Unrelated,
     /// The load balancer belongs to the heir alone.
     Sole,

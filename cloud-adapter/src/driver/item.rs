@@ -11,7 +11,7 @@ use crate::vendor::Family;
 pub trait Item: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The name of the collection, as in `SnapshotStatus.collection`.
     const COLLECTION: &'static str;
-    /// The family whose budget its reads are charged to.
+    /// The family of the vendor calls that read the collection.
     const FAMILY: Family;
 
     /// The key of the item in its collection, and in the watch.
@@ -62,17 +62,17 @@ impl<D: Clone + PartialEq + fmt::Debug + Send + Sync + 'static> Item for LoadBal
 /// belongs to the owner, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalancerRecord<D> {
-    /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If only
-    /// one part of the key remains, the other is empty: such a load balancer has no owner, and only a key that matches this part may adopt
-    /// it.
+    /// The load balancer as the contract describes it. `key`, `owner` and `fence` come from the tags, and are unset without tags. If the
+    /// tags have only one part of the key, the other part is empty. The load balancer then has no owner, and only a key that matches the
+    /// remaining part may adopt it.
     ///
     /// The state `ABSENT` marks remains of a deleted load balancer, such as its address: a deletion removes them, and a create does not
     /// build on them.
     pub summary: LoadBalancer,
     /// The driver-specific details.
     pub detail: D,
-    /// Whether the owner has released the load balancer while others still share it. Such a load balancer does not block its owner's
-    /// requests, and a deletion for the owner finds nothing. When the owner needs a load balancer again, it takes this one back.
+    /// Whether the owner has released the load balancer while others still share it. A released load balancer does not block its owner's
+    /// requests, and a deletion for the owner ignores it. When the owner needs a load balancer again, the owner takes this one back.
     pub left: bool,
     /// The origin according to the tags.
     pub origin: Origin,

@@ -24,7 +24,7 @@ pub(crate) struct Absent {
     /// The times of the first and the last read that missed the instance; no read between them showed it.
     pub(crate) since: Instant,
     pub(crate) last: Instant,
-    /// Whether the vendor was asked for this ID, instead of a listing.
+    /// Whether the vendor was asked for this ID. Otherwise a listing lacked the instance.
     pub(crate) direct: bool,
     /// The proof at the time of the last read.
     pub(crate) proof: Option<Proof>,
@@ -52,7 +52,7 @@ impl Memory {
     }
 
     /// Records a read that missed the instance, and returns the current record. `shown` is the time at which a read last showed the
-    /// instance; this ends an absence that began earlier.
+    /// instance; an absence that began before that time has ended.
     pub(crate) fn missed(&self, id: &str, asked: Instant, shown: Option<Instant>, direct: bool) -> Absent {
         let mut inner = self.inner();
         let first = Absent { since: asked, last: asked, direct, proof: None };

@@ -35,8 +35,8 @@ pub(crate) enum Seen {
 /// Proof that the reads were made in the right scope of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Number of witnesses. A witness is an instance that was seen by the read that missed the absent instance, or later; and that belongs
-    /// to the cluster, or was seen before together with the absent instance.
+    /// Number of witnesses. The read that missed the absent instance, or a later read, saw each witness. A witness belongs to the cluster,
+    /// or was seen earlier together with the absent instance.
     Witnesses(usize),
     /// The credentials have the scope in which the instance was seen before, and the instance did not disappear together with all others.
     Credentials,

@@ -76,13 +76,12 @@ pub(crate) struct LookUps<S> {
     source: Arc<S>,
     snapshot: Arc<Snapshot<Instance>>,
     metrics: Metrics,
-    /// Maps a provider ID to the vendor's ID.
     locate: Locate,
     /// Maximum number of IDs per vendor call.
     batch: usize,
     window: Mutex<BatchWindow>,
     batches: Mutex<Vec<Batch>>,
-    /// Counter of flights. Each flight looks up other witnesses.
+    /// Counter of flights, by which each flight selects different witnesses.
     round: AtomicUsize,
 }
 
@@ -102,7 +101,7 @@ struct Gathering {
 
 struct Order {
     wanted: Wanted,
-    /// The session that is charged: that of the most urgent caller that joined before sending.
+    /// The session of the most urgent caller that joined before sending. The vendor calls are charged to it.
     session: Session,
     opened: Instant,
     joined: Instant,
@@ -219,7 +218,7 @@ impl Joined {
 }
 
 impl Order {
-    /// Charges this session if its caller is more urgent than the current one.
+    /// Charges this session instead of the current one if its caller is more urgent.
     fn paid_by(&mut self, session: &Session) {
         if session.purpose().priority > self.session.purpose().priority {
             self.session = session.clone();

@@ -57,7 +57,7 @@ impl<D: Driver> InstanceService for Service<D> {
         &self,
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
-        // Network callers never reach this method; the route of `shared` answers them.
+        // Network callers never reach this method: the route that [`shared`] adds answers them.
         let answer = self.batch(request).await?.into_inner().encode_to_vec();
         let answer = BatchGetInstancesResponse::decode(answer.as_slice());
         Ok(Response::new(answer.map_err(|error| Status::internal(error.to_string()))?))

@@ -28,7 +28,7 @@ pub fn excerpt(answer: &VendorResponse) -> String {
     if text.is_empty() { format!("{status}") } else { format!("{status}: {text}") }
 }
 
-/// The fault of an unsuccessful answer by its status alone. Decide by the vendor's own error codes first.
+/// The fault of an unsuccessful answer by its status alone. A driver should first decide by the vendor's own error codes.
 pub fn fault_of_status(operation: Operation, status: StatusCode) -> Fault {
     match status.as_u16() {
         401 => Fault::Auth,

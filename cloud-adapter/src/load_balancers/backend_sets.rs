@@ -136,7 +136,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Evicts the least recently used of these sets. Returns false if there is none to evict.
+    /// Evicts the least recently used set for which `may_go` returns true. Returns false if there is no such set.
     fn evict(&mut self, may_go: impl Fn(&Entry) -> bool) -> bool {
         let those = self.kept.iter().filter(|(_, entry)| may_go(entry));
         let oldest = those.min_by_key(|(_, entry)| entry.used).map(|(name, _)| name.clone());

@@ -117,7 +117,7 @@ impl<D> Candidates<D> {
             match heritage(record) {
                 Heritage::Sole => self.inherited.push(Arc::clone(record)),
                 Heritage::Shared(why) => self.shared = Some(barred(record, why)),
-                // Such a load balancer does not block a deletion, since nothing shows that it belongs to this owner.
+                // A load balancer without proof does not block a deletion, since nothing shows that it belongs to this owner.
                 Heritage::Unproven(why) if !removes => self.shared = Some(barred(record, why)),
                 Heritage::Unproven(_) | Heritage::Unrelated | Heritage::Others(_) => (),
             }

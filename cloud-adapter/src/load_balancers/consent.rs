@@ -16,7 +16,7 @@ use cloud_api_proto::{
 
 use crate::grants::Grants;
 
-/// The request and the existing state.
+/// A Service's request, and its existing load balancer.
 pub(super) struct Asked<'a> {
     pub(super) spec: &'a LoadBalancerSpec,
     pub(super) namespace: &'a str,
@@ -40,8 +40,8 @@ impl Asked<'_> {
     /// Refuses fields for which the namespace has no grant.
     ///
     /// # Errors
-    /// Returns `FIELD_INVALID` with all such fields; `IMMUTABLE_FIELD` if there is a load balancer: the caller may then repeat the request
-    /// with the existing values, so that all other changes are made.
+    /// Returns `FIELD_INVALID` with all fields that lack a grant. If there is a load balancer, returns `IMMUTABLE_FIELD` instead: the
+    /// caller may then repeat the request with the existing values, so that all other changes are made.
     pub(super) fn check(&self, grants: &Grants) -> Result<(), AdapterError> {
         let lacking: Vec<Violation> =
             [self.parameters(grants), self.addresses(grants), self.names(grants)].concat();

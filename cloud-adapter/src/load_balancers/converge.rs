@@ -51,7 +51,6 @@ type Record<D> = LoadBalancerRecord<<D as Driver>::Detail>;
 #[derive(Debug)]
 pub(crate) struct Converger<D: Driver> {
     pub(crate) driver: Arc<D>,
-    /// The operator's grants.
     pub(crate) grants: Arc<Grants>,
     pub(crate) snapshot: Arc<Snapshot<Record<D>>>,
     pub(crate) vendor: Arc<Vendor>,
@@ -124,7 +123,7 @@ impl<D: Driver> Converger<D> {
         self.fences.check_tags(cluster_id, fence, tags)
     }
 
-    /// Starts the key's task, joins the running task, or replaces its goal by the newer one. Returns the number of the order.
+    /// Starts the key's task, joins the running task, or replaces its goal by the newer one. Returns the number that identifies this order.
     ///
     /// # Errors
     /// Returns an error if another replica leads or this one is shutting down; `STALE_FENCE` and `OPERATION_CONFLICT` if the running task

@@ -242,7 +242,7 @@ impl<A: Driver> Wish<'_, A> {
             }
             // Namespaces of another cluster may have the same names.
             (Some(_), _) => false,
-            // The owner may have released the load balancer.
+            // The load balancer has no owner. A key that already uses it keeps it, because the owner may have released it.
             (None, _) => shares || self.was_made_for_it(record) || record.shared_with.include(namespace),
         };
         if consents || self.grants.may_share(namespace, vendor_id) {
@@ -332,8 +332,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Whether the load balancer may be deleted and recreated. Returns false in three cases: the key only shares the load balancer; others
-    /// use it, or it existed before its owner, so it would only be released and adopted again; the new load balancer would need a grant.
+    /// Whether the load balancer may be deleted and recreated. The load balancer must be used by this key alone, and the operator must
+    /// permit its deletion if it existed before its owner. The request must have all grants that a new load balancer needs.
     fn may_replace(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
         self.desired.shares().is_none()
             && !self.driver.is_used_by_others(record)

@@ -41,7 +41,8 @@ impl fmt::Debug for KeySet {
 }
 
 impl KeySet {
-    /// Parses a JWKS. Keys of other kinds are skipped, so that tokens signed with them are refused. Source: RFC 7517.
+    /// Parses a JWKS. Keys for other algorithms than RS256, ES256 and ES384 are skipped, so that tokens signed with them are refused.
+    /// Source: RFC 7517.
     pub fn parse(issuer: impl Into<String>, jwks: &str) -> Result<Self, KeySetError> {
         // The parser's message may quote the file. The file has only public keys, so this reveals no secrets.
         let set: JwkSet =

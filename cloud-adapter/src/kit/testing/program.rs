@@ -61,7 +61,7 @@ impl Program {
         Self::run(command).await
     }
 
-    /// Does the same, but `flags` must contain the address of the gRPC port.
+    /// Starts the program like [`Self::start`], but `flags` must contain the address of the gRPC port.
     pub async fn start_at(program: &str, flags: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
         let mut command = command(program, flags);
         let [_, _, http @ ..] = PORTS;
@@ -95,7 +95,7 @@ impl Program {
         Self { channel, grpc, http, child, log, reading }
     }
 
-    /// What the adapter tells a controller of this cluster about itself. The adapter answers even while its cloud is unreachable.
+    /// The adapter's answer to `GetInfo` for this cluster. The adapter answers even while its cloud is unreachable.
     pub async fn info(&self, cluster: &str) -> GetInfoResponse {
         info(&self.channel, cluster).await.expect("an answer")
     }

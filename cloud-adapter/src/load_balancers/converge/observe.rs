@@ -121,7 +121,7 @@ impl<D: Driver> Executor<D> {
         // A load balancer to adopt or share does not have the key's tags.
         let tagged =
             desired.shares().is_none() && matches!(terms.adoption, Adoption::Unspecified | Adoption::Never);
-        // This listing is also used to check names and the fences of the previous leader.
+        // The cached listing is also used to check names, and the fences that the previous leader wrote.
         let since = self.term.since();
         let trusted = self.converger.trust(since).max(since + driver.describe().consistency_horizon);
         let trusted = Some(self.order.bound.map_or(trusted, |bound| bound.max(trusted)));

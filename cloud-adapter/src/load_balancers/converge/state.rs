@@ -41,7 +41,6 @@ pub(super) enum State<D, S> {
     Ended,
 }
 
-/// One write.
 #[derive(Clone, Debug)]
 pub(super) struct Write<S> {
     pub(super) step: Arc<S>,

@@ -152,7 +152,7 @@ fn missing_grant_is_refused_without_deletion() {
         there
     };
     for state in [LoadBalancerState::Active, LoadBalancerState::Error] {
-        // The same request was applied earlier. Without the grant the load balancer could not be created again, so it is not deleted.
+        // This request was already applied. Without the grant the load balancer could not be created again, so it is not deleted.
         let kept = decided(&wanted, [applied(HASH, state)]);
         assert!(matches!(kept, Ok(Decision::End(End::Present(_)))), "{kept:?}");
         let there = decided(&wanted, [applied("1-before", state)]).expect_err("the load balancer is kept");

@@ -8,8 +8,8 @@ use crate::{
     vendor::tests as wire,
 };
 
-/// A batch or a page contains a third of all instances, so all instances take three calls. In a storm, the first call of a flow is sent at
-/// once. The others are queued fairly; those of low priority get a ninth of the rate.
+/// A batch or a page contains a third of all instances, so reading all instances takes three calls. While many calls are queued, the first
+/// of the three calls is sent at once. The others are queued fairly; those of low priority get a ninth of the rate.
 async fn busy(listed: bool) -> Bed {
     let (_, vendor) = wire::vendor(&wire::limits(10.0, 1));
     let count = 3 * if listed { PAGE } else { BATCH };

@@ -347,19 +347,19 @@ fn possible(task: &TestTask, choice: usize, now: Instant) -> TestEvent {
         },
         State::Waiting { .. } if choice == 0 => Event::Replaced,
         State::Waiting { .. } => Event::Elapsed(now),
-        // Mostly replaced, so that the task continues.
+        // Usually a newer order replaces the result, so that the task continues.
         State::Ending { .. } if choice == 0 => Event::Published,
         State::Ending { .. } => Event::Replaced,
         State::Ended => Event::Elapsed(now),
     }
 }
 
-/// What the rules depend on.
+/// The facts that the tested rules depend on.
 #[derive(Debug, Default)]
 struct Log {
     /// The end of the last write, and whether it was a create of unknown outcome.
     wrote: Option<(Instant, bool)>,
-    /// The expected delay, if there was neither a write nor a newer request since the last wait.
+    /// The expected delay of the next wait, if there was neither a write nor a newer request since the last wait.
     delay: Option<Duration>,
     made: u32,
 }
