@@ -98,7 +98,7 @@ impl<D: Driver> Finder<D> {
         self.lookups.configure(window);
     }
 
-    /// Removes all recorded absences, because they belong to another scope.
+    /// Removes all recorded absences. The caller does this when the scope of the credentials has changed.
     pub(crate) fn forget(&self) {
         self.memory.forget();
     }

@@ -54,7 +54,7 @@ impl<D: Driver> Snapshots<D> {
         self.routes.configure(settings.routes);
     }
 
-    /// Drops all content, because it belongs to another scope. Watches are reset.
+    /// Drops all content. The caller does this when the scope of the credentials has changed. Watches are reset.
     pub(crate) fn forget(&self) {
         self.instances.forget();
         self.load_balancers.forget();

@@ -67,8 +67,8 @@ use crate::{
 
 /// Maximum waiting time of a shared call that has no waiter with a deadline: the longest deadline of a request.
 const WAITED_MAX: Duration = Duration::from_mins(1);
-/// Interval at which a shared call is checked for waiters whose deadline will be missed, because other calls may overtake the shared call,
-/// or the vendor may request a pause.
+/// Interval at which a shared call is checked for waiters whose deadline it will miss. Its expected time changes when other calls overtake
+/// it, or when the vendor requests a pause.
 const FORESEEN: Duration = Duration::from_secs(1);
 
 /// A request that a driver makes to the vendor.

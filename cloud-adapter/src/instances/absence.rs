@@ -105,7 +105,7 @@ impl Memory {
         self.inner().members.contains(id)
     }
 
-    /// Removes all records, because they belong to another scope.
+    /// Removes all records. The caller does this when the scope of the credentials has changed.
     pub(crate) fn forget(&self) {
         *self.inner() = Inner::default();
     }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::plan::Verdict;
 
-/// The time of each write by destination. Bounded by the number of routes; the next listing that is late enough removes entries.
+/// The time of each write with an unknown outcome, by destination. The number of entries is bounded by the number of routes; a listing that
+/// reliably shows the writes removes their entries.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<BTreeMap<IpNet, Instant>>);
 
@@ -31,7 +32,7 @@ impl Doubts {
         self.with(|doubts| doubts.get(&destination).copied())
     }
 
-    /// Removes the doubts up to this time, because reads now show those writes.
+    /// Removes the entries of writes made at `shown` or earlier, because reads now show these writes.
     pub(super) fn forget(&self, shown: Option<Instant>) {
         self.with(|doubts| doubts.retain(|_, at| shown.is_none_or(|shown| *at > shown)));
     }

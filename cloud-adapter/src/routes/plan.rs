@@ -102,7 +102,8 @@ pub(crate) fn owner(route: &Route, cluster_id: &str) -> RouteOwner {
     }
 }
 
-/// Decides each item, given the existing routes. `doubt` returns how long the state of a destination will be unknown, if it is.
+/// Decides each item, given the existing routes. `doubt` returns the remaining time for which the state of a destination is unknown, if it
+/// is.
 pub(crate) fn plan(
     order: &Order,
     routes: &[&Route],
@@ -132,7 +133,7 @@ pub(crate) fn changes(verdicts: &[Verdict], order: &Order) -> RouteChanges {
 pub(crate) fn batches(verdicts: &mut [Verdict], max: usize) -> impl Iterator<Item = &mut [Verdict]> {
     let mut changes = 0;
     verdicts.chunk_by_mut(move |before, after| {
-        // Sum of the changes before the current group boundary.
+        // Number of changes in the current group.
         changes += before.change.size();
         let fits = changes + after.change.size() <= max;
         changes = if fits { changes } else { 0 };
@@ -168,7 +169,7 @@ fn replace(key: &RouteKey, upsert: &RouteUpsert, route: &Route, order: &Order) -
     let ours = match owner(route, &order.cluster_id) {
         // A route of another node is a conflict until a request deletes that route.
         RouteOwner::Mine => route.key.as_ref().is_some_and(|there| there.node_uid == key.node_uid),
-        // The route is untagged, inside the cluster's CIDRs, and its target is this very node.
+        // The route is untagged, inside the cluster's CIDRs, and its target is the instance of the node.
         RouteOwner::Unmanaged => leads_to(route, upsert.next_hop.as_ref()),
         RouteOwner::OtherCluster | RouteOwner::Unspecified => false,
     };
@@ -225,7 +226,7 @@ fn leads_to(route: &Route, hop: Option<&NextHop>) -> bool {
     there.is_some() && there == machine(hop)
 }
 
-/// Whether the route has lost its target, whose address was that of this next hop.
+/// Whether the route has lost its target, and the address of its next hop is that of `hop`.
 fn is_left_by(route: &Route, hop: Option<&NextHop>) -> bool {
     let (Some(there), Some(hop)) = (&route.next_hop, hop) else { return false };
     let address = |hop: &NextHop| hop.address.parse::<IpAddr>().ok();
@@ -285,7 +286,7 @@ mod tests {
         Item::Delete { destination: destination.parse().expect("CIDR"), key, next_hop }
     }
 
-    /// Creates a deletion of an untagged route with the former address.
+    /// Creates a deletion of an untagged route with the address of its former next hop.
     fn left_at(destination: &str, address: &str, hop: &str) -> Item {
         let next_hop = NextHop { provider_id: hop.into(), address: address.into(), ..NextHop::default() };
         let key = key("me", "a", destination);

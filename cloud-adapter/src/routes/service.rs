@@ -161,7 +161,7 @@ fn order(request: ApplyRoutesRequest, context: &Context) -> Result<Order, Adapte
     })
 }
 
-/// Validates a route to create, and returns its next hop.
+/// Validates a route to create, and returns its destination.
 fn checked(item: &str, upsert: &RouteUpsert, cluster_id: &str) -> Result<IpNet, AdapterError> {
     let destination = destination(item, &upsert.key.clone().unwrap_or_default(), cluster_id)?;
     if upsert.next_hop.as_ref().is_none_or(|hop| hop.provider_id.is_empty()) {

@@ -79,7 +79,7 @@ impl<D: Driver> Applier<D> {
             match outcome {
                 Ok(Some(route)) => self.snapshot.upsert(route.clone()),
                 Ok(None) => unseen = true,
-                // This is a conflict that the listing does not show.
+                // The error reports a conflict with a route that the listing does not show.
                 Err(error) => unseen |= error.reason == Reason::OperationConflict,
             }
         }

@@ -197,7 +197,7 @@ impl<T: Item> State<T> {
         self.departed.retain(|_, one| one.since + DEPARTED_KEPT > read);
     }
 
-    /// Drops all content, because it belongs to another scope. Watches are reset.
+    /// Drops all content. Watches are reset.
     pub(super) fn forget(&mut self) {
         let mut log = std::mem::take(&mut self.log);
         log.interrupt();

@@ -154,7 +154,7 @@ impl<T: Item, M: Message> Watcher<T, M> {
                     continue;
                 }
                 Phase::Waiting => {
-                    // Errors from before this watch are ignored: the watch is a reason to retry.
+                    // Errors from before this watch are ignored, because a new watch causes a new attempt to list.
                     if !self.begin()
                         && let Some(error) = self.snapshot.failed_since(self.born)
                     {

@@ -23,7 +23,7 @@ pub(crate) struct HeldUp {
     pub(crate) rest: Duration,
 }
 
-/// Maximum estimate for an exhausted budget. It is low, because the caller's call may be one of the first.
+/// Maximum estimate for an exhausted budget. It is low, because the caller's call may be one of the first in the queue.
 const SPENT_MAX: Duration = Duration::from_secs(15);
 
 /// Returns the obstacle at one bucket, if any. `paused` is the remaining pause of the vendor.

@@ -38,7 +38,7 @@ impl Fake {
         self.orders.lock().expect("whole").extend(orders);
     }
 
-    /// The arrival times of requests, in milliseconds.
+    /// The path of each request, and its arrival time in milliseconds.
     pub(crate) fn arrived(&self) -> Vec<(String, u128)> {
         let arrived = self.arrived.lock().expect("whole");
         arrived.iter().map(|(path, at)| (path.clone(), at.as_millis())).collect()

@@ -41,7 +41,7 @@ async fn slow_handshakes_delay_no_other_connection() {
     assert!(page.contains(r#"connections_ended_total{why="slow_handshake"} 100"#), "{page}");
 }
 
-/// These peers do not complete the handshake, which may take five seconds.
+/// The idle peers do not complete the handshake, which may take five seconds.
 #[tokio::test]
 async fn idle_connections_do_not_delay_a_new_caller() {
     let ca = Ca::new("ours");
@@ -122,7 +122,7 @@ async fn other_protocols_than_grpc_are_closed_at_once() {
     let mut stream = TcpStream::connect(bench.address).await.expect("taken");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
     let mut said = Vec::new();
-    // A close or a reset. The connection must end because of the protocol error, not because of the timeout.
+    // The read ends with a close or a reset. The connection must end because of the protocol error, not because of the timeout.
     let _closed =
         tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut said)).await.expect("the connection ends");
     assert!(!said.starts_with(b"HTTP/"), "{said:?}");

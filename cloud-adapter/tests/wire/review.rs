@@ -36,14 +36,14 @@ struct ApiServerState {
     reviews: Vec<Value>,
 }
 
-/// Whether reviews are answered at once.
+/// Number of reviews that the API server answers concurrently, unless a test holds reviews back.
 const HANDS: u32 = 1000;
 
 type Shared = Arc<Mutex<ApiServerState>>;
 
 struct Cluster {
     answers: Shared,
-    /// Locked by each review while the review is answered.
+    /// Each review holds a permit while it is answered.
     turn: Arc<Semaphore>,
     kubeconfig: std::path::PathBuf,
     _dir: TempDir,
@@ -52,7 +52,7 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
-        // The kube client requires this; the process does the same at its start.
+        // The kube client requires a crypto provider; the process installs one at its start.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let answers = Shared::default();
         let turn = Arc::new(Semaphore::new(HANDS as usize));

@@ -12,7 +12,7 @@ use crate::bench::{Bench, Client, NAME, Setting, mount, mounted, until, wall};
 const METHOD: &str = "/cloudadapter.v1alpha1.AdapterService/GetInfo";
 const DAY: Duration = Duration::from_hours(24);
 
-/// Makes calls until `stop`; all calls must succeed.
+/// Makes calls until `enough` is set; all calls must succeed.
 async fn call_on(client: Client, calls: &AtomicUsize, enough: &AtomicBool) {
     while !enough.load(Ordering::Relaxed) {
         client.call_until_sent(METHOD).await.expect("no call fails");

@@ -13,7 +13,7 @@ use super::{
     text::{Count, Escaped, Number, Seconds},
 };
 
-/// The length of a step, in seconds.
+/// The length of a step of the charts, in seconds.
 const STEP: f64 = 5.0;
 /// A listing whose age exceeds this multiple of its target age is marked as old.
 const OLD: f64 = 3.0;

@@ -13,7 +13,7 @@ const HEIGHT: f64 = 32.0;
 const TOP: f64 = 2.0;
 /// The period shown, in seconds.
 const SPAN: f64 = 600.0;
-/// The length of a step, in seconds.
+/// The length of a step of the charts, in seconds.
 const STEP: f64 = 5.0;
 
 /// Chart of calls a second: used and granted.

@@ -46,7 +46,7 @@ fn within(seconds: u64, purpose: Purpose) -> Purpose {
     Purpose { deadline: Some(Instant::now() + Duration::from_secs(seconds)), ..purpose }
 }
 
-/// Makes calls for as many objects, as fast as possible.
+/// Makes one call for each of `calls` objects, all at once.
 async fn storm(vendor: &Arc<Vendor>, purpose: Purpose, calls: usize) {
     let session = vendor.session(purpose);
     let calls = (0..calls).map(|object| {
@@ -177,7 +177,7 @@ async fn new_pause_refuses_waiters_with_earlier_deadlines() {
     assert!(refused.retry_after > Some(Duration::from_secs(15)), "{refused:?}");
 }
 
-/// Duration of a write behind a hundred resyncs with the first priority, raised to the second priority after half a second.
+/// Duration of a write that is queued behind a hundred resyncs. Its priority is `asked` at first, and `later` after half a second.
 async fn write_behind_resyncs(asked: Priority, later: Priority) -> Duration {
     let (_fake, vendor) = vendor(&limits(10.0, 1));
     let (raised, requested) = watch::channel(asked);

@@ -28,7 +28,7 @@ struct Cluster {
 
 impl Cluster {
     async fn with(data: Value) -> Self {
-        // The kube client requires this; the process does the same at its start.
+        // The kube client requires a crypto provider; the process installs one at its start.
         let _installed = rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
         let metadata = json!({ "name": "ca", "namespace": "a", "resourceVersion": "1" });
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data });
@@ -97,7 +97,7 @@ async fn empty_secret_gets_a_ca_that_all_replicas_use() {
     let (one, two) = (cluster.replica("one"), cluster.replica("two"));
     let (first, second) = tokio::join!(one.prepare(now()), two.prepare(now()));
     assert!(first.is_ok() || second.is_ok(), "{first:?}, {second:?}");
-    // The process repeats an attempt that failed, as that of the slower replica did.
+    // The process repeats a failed attempt. Here the attempt of the slower replica has failed.
     for replica in [&one, &two] {
         replica.prepare(now()).await.expect("the Secret has a CA");
     }
