@@ -31,7 +31,7 @@ pub struct ChannelSecurity {
     pub token: Option<PathBuf>,
     /// PEM file with the certificate that authenticates the caller, and its intermediate certificates.
     pub client_certificate: Option<PathBuf>,
-    /// PEM file with the key of that certificate.
+    /// PEM file with the key of the client certificate.
     pub client_key: Option<PathBuf>,
     /// The names of the flags, for errors.
     pub flags: Flags,
@@ -193,7 +193,7 @@ impl ChannelSecurity {
     }
 }
 
-/// Whether traffic to the target leaves this machine, so that other machines could read it.
+/// Whether traffic to the target leaves this host, so that other hosts could read it.
 fn leaves_machine(target: &Target) -> bool {
     let leaves = |host: &HostPort| {
         let loopback = host.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());

@@ -1,4 +1,5 @@
-//! Explains to users why a call got no answer. There are few causes below gRPC. The library's own error is only logged.
+//! Explains to users why a call got no answer. Below gRPC there are few causes, which this module names; the library's own error is only
+//! logged.
 
 use std::{
     error::Error,

@@ -10,12 +10,12 @@
 //!
 //! # Repeated calls
 //! All calls of the contract may be repeated: reads change nothing; Ensure, Delete, ApplyRoutes and PutBackendSet state the desired result,
-//! not an action; and a fence admits the same number again. So within its deadline, a call is repeated on another replica
+//! not an action; and the adapter admits a fence that it has already seen. So within its deadline, a call is repeated on another replica
 //!
 //! - if the call was certainly not carried out: the connection failed, the stream was refused, or the answer is `NOT_LEADER`, `STARTING` or
 //!   `DRAINING`;
 //! - if the call may have been carried out and no answer will arrive: the connection broke during the call, or another replica serves by
-//!   now and the called replica has not responded, for example because its machine is gone.
+//!   now and the called replica has not responded, for example because its host is gone.
 //!
 //! A call waits up to [`REPLICA_TIMEOUT`] for a replica that serves, which is longer than a failover takes. With a single endpoint, the
 //! caller gets an error at once if the endpoint is not reachable, and a broken connection is replaced only once. A stream is repeated until

@@ -19,7 +19,7 @@ use crate::connector::{Address, Line};
 pub(crate) struct Found {
     /// The last known replicas, even if discovery has failed since.
     pub(crate) addresses: BTreeSet<Address>,
-    /// Why the last attempt failed.
+    /// Why the last discovery failed. `None`: the last discovery succeeded.
     pub(crate) trouble: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub enum Target {
         /// Whether TLS is used.
         tls: bool,
     },
-    /// A Unix socket on this machine: `unix:/PATH`. Used without TLS; the permissions of the socket decide which processes may call.
+    /// A Unix socket on this host: `unix:/PATH`. Used without TLS; the permissions of the socket decide which processes may call.
     Unix(PathBuf),
     /// A fixed list of replicas: `static:///HOST:PORT,HOST:PORT`.
     Static(Vec<HostPort>),

@@ -18,7 +18,7 @@ const LONGEST_ANSWER: usize = 5 * 1024 * 1024;
 pub(super) enum Verdict {
     /// The answer is final and returned to the caller.
     Final,
-    /// The call was not carried out by this replica.
+    /// This replica did not carry out the call, so the call is repeated.
     Elsewhere,
     /// The call may have been carried out, but its answer is lost.
     Broken,

@@ -32,7 +32,7 @@ async fn the_last_replica_to_serve_is_the_leader() {
         (vec![("a", Health::Unknown), ("b", Health::Standby), ("c", down)], None),
         (vec![("a", Health::Standby), ("b", Health::Silent), ("c", Health::Silent)], Some("b:1")),
         (vec![("a", Health::Silent), ("b", serves.clone())], Some("b:1")),
-        // The old leader's connection hangs: it cannot report that it no longer leads.
+        // The connection of the old leader hangs, so the old leader cannot report that it no longer leads.
         (vec![("b", serves.clone()), ("a", serves)], Some("a:1")),
     ] {
         assert_eq!(picked(&state(&replicas), &Tried::new()).as_deref(), best, "{replicas:?}");

@@ -11,7 +11,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// A CA of its own.
+/// A CA that is created for one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, both as PEM.

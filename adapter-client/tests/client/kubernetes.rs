@@ -64,7 +64,7 @@ fn respond(
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// Builds an EndpointSlice with the adapter's port, the metrics port, and one endpoint for each ready replica.
+/// Builds an EndpointSlice with the adapter's port, the metrics port, and one endpoint for each address, with its conditions.
 fn slice(port: u16, endpoints: &[(&str, Value)]) -> Value {
     let endpoint =
         |(address, conditions): &(&str, Value)| json!({"addresses": [address], "conditions": conditions});

@@ -28,7 +28,7 @@ async fn two() -> (Replica, Replica, AdapterChannel) {
     (a, b, channel)
 }
 
-/// A call waits for a leader until its deadline.
+/// Waits until no replica leads, that is, until a call gets no answer within its deadline.
 async fn no_replica_leads(channel: &AdapterChannel) {
     let start = Instant::now();
     while ask_within(channel, Duration::from_millis(50)).await.is_ok() {
@@ -104,8 +104,8 @@ async fn a_call_that_hangs_at_a_replaced_leader_is_repeated() {
     assert_eq!(answer.unwrap(), "b");
 }
 
-/// The connection gets neither a reset nor data, as after a power failure of the machine. With common settings the client would need 30 s
-/// to detect that.
+/// The connection gets neither a reset nor data, as after a power failure of the replica's host. With common settings the client would need
+/// 30 s to detect the failure.
 #[tokio::test]
 async fn a_leader_that_vanished_is_left_for_the_next() {
     let (a, b) = (Replica::start(Setup::new("a")).await, Replica::start(Setup::new("b")).await);
@@ -179,7 +179,7 @@ impl Resolve for Names {
     }
 }
 
-/// The change is found long before the next periodic lookup.
+/// The new address is found long before the next periodic lookup.
 #[tokio::test]
 async fn a_broken_connection_triggers_a_lookup() {
     let ip = |n| IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));

@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) name: &'static str,
     pub(crate) listen: SocketAddr,
     pub(crate) tls: Option<ServerConfig>,
-    /// Whether it implements `grpc.health.v1`.
+    /// Whether the replica implements `grpc.health.v1`.
     pub(crate) health: bool,
     /// Interval at which connections are replaced.
     pub(crate) connection_age: Option<Duration>,
@@ -67,7 +67,7 @@ pub(crate) struct Replica {
     runtime: Option<Runtime>,
 }
 
-/// State that tests read and change while it runs.
+/// State that tests read and change while the replica runs.
 pub(crate) struct Shared {
     name: &'static str,
     leads: AtomicBool,
