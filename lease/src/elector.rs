@@ -83,7 +83,7 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Returns the time of the last decision. If no request or pause takes that long, the elector hangs.
+    /// Returns the time of the last decision. The elector hangs if that time is longer ago than any request or pause takes.
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.subscribe()

@@ -2,8 +2,8 @@
 //!
 //! Two divisions are never in force at the same time. The Lease of the first shard states the division. A process that takes the Lease of
 //! another shard then reads the first Lease before it works. A process that writes a new division into the first Lease has observed that
-//! all Leases are free at the same time, and reads the other Leases again before it works. So at least one of two such processes observes
-//! the other. A process whose Lease was observed free no longer relies on that Lease, and must acquire it again.
+//! all Leases are free at the same time, and reads the other Leases again before it works. So of two processes with different divisions, at
+//! least one observes the other. A process whose Lease was observed free no longer relies on that Lease, and must acquire it again.
 
 use tokio::time::Instant;
 
@@ -119,7 +119,7 @@ impl LeaseState {
         self.read_from = self.read_from.max(Some(from));
     }
 
-    /// Returns the earliest start of a read that can show whether another process used another division here after `taken`.
+    /// Returns the earliest start of a read that can show whether another process used another division in this shard after `taken`.
     pub(crate) fn helpful_read(&self, mine: u16, taken: Instant, now: Instant) -> Option<Instant> {
         let from = if self.read_since(taken).is_none() { taken } else { now };
         let helps = from == taken || self.is_clear(mine, now) && !self.was_clear(mine, taken);

@@ -38,7 +38,7 @@ pub(crate) struct Table {
     began: Instant,
     /// Whether it was logged that another division is in force.
     logged: bool,
-    /// The unreadable Leases in the last log line about them.
+    /// The unreadable Leases in the last log line about unreadable Leases.
     unread: Vec<usize>,
     /// Whether this process takes no more Leases and releases those that it holds.
     leaving: bool,
@@ -313,8 +313,8 @@ impl Member {
         self.board.with(|table| table.publish(self.at, candidate, Instant::now()));
     }
 
-    /// Returns the epoch of the first term of this seat since which no process used another division. A process with another division needs
-    /// no term of this Lease.
+    /// Returns the epoch of the first term of this seat since which no process used another division. The terms of this Lease do not show
+    /// that, because a process with another division works without this Lease.
     pub(crate) fn since(&self) -> u64 {
         self.since
     }

@@ -139,7 +139,7 @@ pub(crate) fn name_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{at}") }
 }
 
-/// Annotations to set, or to remove.
+/// Annotations to set; `None`: the annotation is removed.
 pub(crate) type Notes = BTreeMap<&'static str, Option<String>>;
 
 /// Adds annotations to the body of a patch.

@@ -88,7 +88,7 @@ async fn an_old_observation_creates_no_lease() {
     let begin = Instant::now();
     let mut fresh = candidate(begin);
     fresh.saw(begin, None);
-    // Another client may have created and deleted the Lease again.
+    // Another client may have created and deleted the Lease since the last read.
     let now = begin + 12 * SECOND;
     assert_eq!(fresh.decide(now), Action::Read);
     fresh.saw(now, None);

@@ -27,7 +27,7 @@ async fn a_new_division_starts_once_all_leases_are_free() {
         (3, vec![fresh, fresh, (Division::Unknown, false)], Opening::No),
         (1, vec![fresh], Opening::No),
         (1, vec![fresh, fresh], Opening::New { before: None }),
-        // The first Lease states this division; others of its Leases may be held.
+        // The first Lease states this division; other Leases of the division may be held.
         (2, vec![(set(2, NONE), false), (set(2, NONE), false)], Opening::Ours),
         // The first Lease states another division.
         (2, vec![(set(3, NONE), true), fresh], Opening::No),
@@ -40,7 +40,7 @@ async fn a_new_division_starts_once_all_leases_are_free() {
         (2, vec![(set(2, Some(3)), true), fresh], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![(set(2, Some(3)), true), fresh, fresh], Opening::New { before: Some(3) }),
-        // The first Lease was recreated while others of its division are held.
+        // The first Lease was recreated while other Leases of the division are held.
         (2, vec![fresh, (set(2, NONE), false)], Opening::New { before: Some(2) }),
         (2, vec![fresh, (set(3, NONE), false)], Opening::No),
         (2, vec![fresh, (set(3, NONE), false), fresh], Opening::No),
@@ -103,7 +103,7 @@ async fn a_division_is_confirmed_by_a_later_read_or_the_first_lease() {
     }
 }
 
-/// Two processes with fixed steps, tested in every interleaving.
+/// Returns every interleaving of the steps of two processes.
 fn interleaved<T: Copy>(one: &[T], other: &[T]) -> Vec<Vec<T>> {
     let (Some((first, ones)), Some((second, others))) = (one.split_first(), other.split_first()) else {
         return vec![[one, other].concat()];

@@ -28,7 +28,7 @@ use self::server::FakeServer;
 /// The second in which each fake API server is created.
 const BEGIN: u64 = 1_800_000_000;
 
-/// A running elector. Dropping it ends it as if killed.
+/// A running elector. Dropping this value ends the elector as if it was killed.
 struct Running {
     leadership: watch::Receiver<Leadership>,
     stop: CancellationToken,
@@ -71,7 +71,7 @@ impl Running {
         }
     }
 
-    /// The epoch of the first of its consecutive terms. Panics if this elector does not lead.
+    /// The epoch of the first of this elector's consecutive terms. Panics if this elector does not lead.
     fn since(&self) -> u64 {
         match &*self.leadership.borrow() {
             Leadership::Leader { since, .. } => *since,

@@ -76,7 +76,7 @@ impl FakeServer {
         self.kube.client()
     }
 
-    /// A client whose requests run independently.
+    /// A client whose requests and answers take the time that `way` returns.
     pub(crate) fn client_over(&self, way: impl Fn() -> Way + Send + 'static) -> Client {
         let api = self.kube.client();
         let service = tower::service_fn(move |request: Request<Body>| {

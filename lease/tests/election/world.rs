@@ -43,7 +43,7 @@ pub(crate) struct Replica {
     pub(crate) leaving: CancellationToken,
     /// Makes this replica release all Leases, and end.
     pub(crate) stop: CancellationToken,
-    /// The task that works in seats.
+    /// The units of work in progress.
     pub(crate) visits: Vec<Work>,
     cut: watch::Sender<bool>,
     frozen: Arc<Mutex<Instant>>,
