@@ -1,8 +1,9 @@
 //! Decides which clients may read which pages. Pure functions, except for the routes.
 //!
 //! Any client may read metrics and probes, which describe a process. Status pages name objects of all namespaces and repeat messages of the
-//! cloud, and one page triggers work. Users read them through `kubectl port-forward`, which requires a permission and connects from the
-//! loopback address. A connection from there was opened on this machine, because responses to a forged address never leave it.
+//! cloud, and one page triggers work. Users read status pages through `kubectl port-forward`, which requires a permission and connects from
+//! the loopback address. A connection from the loopback address was opened on this host, because responses to a forged loopback address
+//! never leave the host.
 
 use std::net::IpAddr;
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `GET /status.json` of an adapter; `GET /` shows the same as HTML.
+/// `GET /status.json` of an adapter; `GET /` shows the same data as HTML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdapterStatus {

@@ -17,8 +17,8 @@ pub struct ControllerStatus {
     pub shards: u32,
     /// The shards that this replica holds.
     pub held: Vec<u32>,
-    /// Whether both caches have been listed completely since the start. Until then, the report may lack objects that exist. `None`: the
-    /// process is older and does not report this.
+    /// Whether the controller has listed both Kubernetes and the cloud completely since the start. Until then, the report may lack objects
+    /// that exist. `None`: the process is older and does not report this.
     pub listed: Option<bool>,
     /// The adapter that the controller calls.
     pub adapter: AdapterLink,
@@ -118,7 +118,7 @@ pub struct Explanation {
     pub key: String,
     /// Whether the object is in this process's cache.
     pub known: bool,
-    /// Whether this replica holds the object's shard. If false, another replica does.
+    /// Whether this replica holds the object's shard. If false, another replica holds the shard.
     pub held: bool,
     /// The shard of the object.
     pub shard: u32,

@@ -77,7 +77,7 @@ pub(crate) fn read(variable: &impl Fn(&str) -> Option<String>) -> Result<Setting
     let wrong = numbers.filter(|(_, value)| value.parse::<u32>().is_err());
     faults.extend(wrong.map(|(name, value)| fault(name, &value, "a whole number")));
     faults.extend(LISTS.into_iter().filter_map(|name| {
-        // The value may be a credential.
+        // The error does not quote the value, because the value may be a credential.
         let wrong = variable(name)?.split_terminator(',').any(|pair| !is_pair(pair));
         wrong.then(|| format!("{name}: use KEY=VALUE pairs with commas between them"))
     }));
