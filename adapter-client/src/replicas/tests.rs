@@ -75,7 +75,7 @@ async fn a_silent_replica_is_replaced_when_another_serves() {
     }
 }
 
-/// A replica without a health service does not take calls from other replicas.
+/// A replica that has already failed in this call does not count as a better replica.
 #[tokio::test]
 async fn a_failed_replica_replaces_no_other() {
     let state = state(&[("a", Health::Serving(0)), ("b", Health::Serving(0))]);

@@ -31,8 +31,8 @@ use crate::{
     vendor::{Session, Waiter, Waiters},
 };
 
-/// Number of pages that a listing is assumed to have before the first listing. More batches than this are never sent, because a listing is
-/// then cheaper.
+/// Before the first listing, a listing is assumed to have this many pages. If a look-up needs more batches, the adapter lists instead,
+/// because a listing is then cheaper.
 const PAGES: usize = 8;
 
 /// The requested IDs: vendor IDs by provider ID.

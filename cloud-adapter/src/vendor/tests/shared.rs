@@ -16,7 +16,7 @@ use crate::{
 
 const PAGES: usize = 5;
 
-/// Lists this many pages.
+/// A collection with [`PAGES`] pages.
 struct Pages;
 
 impl Collection<Instance> for Pages {
