@@ -21,7 +21,7 @@ pub struct RequestContext {
 /// Part of each unary response.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Cost {
-    /// Vendor requests sent for this request alone. A shared one counts for the request that started it.
+    /// Vendor requests sent for this request alone. A shared vendor request counts for the request that started it.
     #[prost(uint32, tag = "1")]
     pub vendor_calls: u32,
     /// By family: compute, network, loadbalancer, identity.
@@ -30,7 +30,7 @@ pub struct Cost {
         ::prost::alloc::string::String,
         u32,
     >,
-    /// Total wait for budget.
+    /// Total time for which the vendor calls waited for their budget.
     #[prost(message, optional, tag = "3")]
     pub queued: ::core::option::Option<::prost_types::Duration>,
     /// Calls saved by a running call, a batch or a snapshot.
@@ -153,7 +153,7 @@ pub struct Reset {
     #[prost(message, optional, tag = "1")]
     pub scope: ::core::option::Option<Scope>,
 }
-/// Ends a listing. The receiver must drop a listing without it.
+/// Ends a listing. The receiver must drop a listing that ends without this message.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Synced {
     /// Items since the last Reset.
@@ -271,7 +271,7 @@ pub enum Reason {
     OperationConflict = 6,
     /// FAILED_PRECONDITION. A newer writer was accepted: the caller is no longer the leader and must stop.
     StaleFence = 7,
-    /// FAILED_PRECONDITION, metadata `fields`. Impossible in place: follow the recreate policy.
+    /// FAILED_PRECONDITION, metadata `fields`. The change is impossible in place: follow the recreate policy.
     ImmutableField = 8,
     /// FAILED_PRECONDITION, retried at once after PutBackendSet.
     BackendSetUnknown = 9,
@@ -281,7 +281,7 @@ pub enum Reason {
     VendorAuth = 11,
     /// FAILED_PRECONDITION, retried after 30 s or more. The credentials lack a permission or belong to another scope. Never means absence.
     VendorForbidden = 12,
-    /// RESOURCE_EXHAUSTED, retried. The wait for budget would pass the deadline.
+    /// RESOURCE_EXHAUSTED, retried. The vendor call would wait for its budget beyond the deadline.
     BudgetExhausted = 13,
     /// RESOURCE_EXHAUSTED, retried.
     QueueFull = 14,
@@ -392,7 +392,7 @@ pub struct GetInfoResponse {
     /// The scope of the credentials. Unset until the first successful self-check.
     #[prost(message, optional, tag = "6")]
     pub scope: ::core::option::Option<Scope>,
-    /// Requests for any other are refused with UNSUPPORTED_FEATURE, never ignored, except for `lb.app-protocol`.
+    /// Requests for any other capability are refused with UNSUPPORTED_FEATURE, never ignored, except for `lb.app-protocol`.
     #[prost(message, repeated, tag = "7")]
     pub capabilities: ::prost::alloc::vec::Vec<Capability>,
     #[prost(message, optional, tag = "8")]
@@ -419,13 +419,13 @@ pub struct GetInfoResponse {
 /// `lb.ownership-tags`, `routes`, `routes.batch-atomic`, `routes.ownership-tags`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Capability {
-    /// Known or vendor-specific.
+    /// One of the known features, or a vendor-specific name.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(enumeration = "capability::Level", tag = "2")]
     pub level: i32,
-    /// Details. Known key: `values`, the supported values of a choice, separated by commas without blanks, such as `round-robin,source-ip`;
-    /// others are refused with UNSUPPORTED_FEATURE. Without it all are supported.
+    /// Details. Known key: `values`, the supported values of a choice, separated by commas without blanks, such as `round-robin,source-ip`.
+    /// Other values are refused with UNSUPPORTED_FEATURE. Without this key, all values are supported.
     #[prost(btree_map = "string, string", tag = "3")]
     pub attributes: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -510,8 +510,8 @@ pub struct Parameter {
     /// For TYPE_ENUM.
     #[prost(string, repeated, tag = "6")]
     pub allowed_values: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether it affects more than the Service that sets it, such as a network of other users. Namespaces without the operator's permission
-    /// get FIELD_INVALID.
+    /// Whether the parameter affects more than the Service that sets it, such as a network of other users. Namespaces without the operator's
+    /// permission get FIELD_INVALID.
     #[prost(bool, tag = "7")]
     pub needs_grant: bool,
 }
@@ -620,7 +620,7 @@ pub struct Budget {
     /// Since the process started.
     #[prost(uint64, tag = "7")]
     pub calls_total: u64,
-    /// The part that the vendor throttled.
+    /// The part of `calls_total` that the vendor throttled.
     #[prost(uint64, tag = "8")]
     pub throttled_total: u64,
 }
@@ -2094,9 +2094,9 @@ pub struct LoadBalancerSpec {
     /// `shared_with` have this consent. For a load balancer without an owner, a tag (`cloudadapter.dev/share`) or the adapter's operator must
     /// name the namespace.
     ///
-    /// Addresses, name, size, zone, tags and retention remain those of the owner. FIELD_INVALID: INTERNAL if the load balancer is public,
-    /// other requested addresses, or a first IP family that it lacks. A port that another sharer uses gets FIELD_INVALID with that sharer's
-    /// name, for that port alone, after everything else is done.
+    /// Addresses, name, size, zone, tags and retention remain those of the owner. These get FIELD_INVALID: the scheme INTERNAL if the load
+    /// balancer is public, requested addresses that it does not have, and a first IP family that it lacks. A port that another sharer uses
+    /// gets FIELD_INVALID with that sharer's name, for that port alone, after everything else is done.
     ///
     /// The owner is the Service that adopted the load balancer or for which it was created. A deletion removes only the parts of its key. The
     /// load balancer and its addresses stay while any Service of the owner's namespace uses it, and never pass to another namespace. The last
@@ -2861,17 +2861,17 @@ impl IpFamily {
         }
     }
 }
-/// Whether a load balancer that this system did not create is adopted. The first write tags it as owned. One with another owner is never
-/// adopted: OWNED_BY_OTHER.
+/// Whether a load balancer that this system did not create is adopted. The first write tags it as owned. A load balancer with another owner
+/// is never adopted: OWNED_BY_OTHER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Adoption {
     /// Same as NEVER.
     Unspecified = 0,
-    /// One with the key's deterministic name gets OWNED_BY_OTHER.
+    /// Adopts nothing. A load balancer with the key's deterministic name causes OWNED_BY_OTHER.
     Never = 1,
-    /// One without an owner that has the deterministic name, or whose name shows that the vendor's former CCM created it for this owner only.
-    /// OWNED_BY_OTHER if it is shared, or if there are several.
+    /// Adopts a load balancer without an owner that has the deterministic name, or whose name shows that the vendor's former CCM created it
+    /// for this owner only. OWNED_BY_OTHER if the load balancer is shared, or if there are several.
     IfUnowned = 2,
     /// The `loadbalancer` in `known.vendor_ids`, if it has no owner and there is consent: a tag on it names the owner's namespace
     /// (`cloudadapter.dev/adopt`), the adapter's operator allows it, or it was created for this owner. OWNED_BY_OTHER without consent, and if
@@ -3088,8 +3088,8 @@ pub mod load_balancer_service_client {
         ///
         /// The adapter works in a task that outlives the call: a cancelled call interrupts nothing, and the same request joins the running task.
         /// The call waits at most 2 s, and never beyond its deadline minus 0.5 s; then it returns PENDING. If there is nothing to do, it costs 0
-        /// vendor calls; after a restart of the adapter, one listing for all load balancers together and, if the vendor's listings lack backends,
-        /// one read per listener, once: then the capability `loadbalancers` has the attribute `backends` = `read-each`.
+        /// vendor calls. After a restart of the adapter, the first calls share one listing, and also read each listener once if the vendor's
+        /// listings lack backends; the capability `loadbalancers` of such an adapter has the attribute `backends` = `read-each`.
         ///
         /// Of two different requests for one key (including a deletion), the one with the newer fence takes over between two vendor writes, and
         /// the other caller gets OPERATION_CONFLICT. If the scopes of their fences differ, the running task continues, and the new request gets
@@ -3200,8 +3200,8 @@ pub mod load_balancer_service_server {
         ///
         /// The adapter works in a task that outlives the call: a cancelled call interrupts nothing, and the same request joins the running task.
         /// The call waits at most 2 s, and never beyond its deadline minus 0.5 s; then it returns PENDING. If there is nothing to do, it costs 0
-        /// vendor calls; after a restart of the adapter, one listing for all load balancers together and, if the vendor's listings lack backends,
-        /// one read per listener, once: then the capability `loadbalancers` has the attribute `backends` = `read-each`.
+        /// vendor calls. After a restart of the adapter, the first calls share one listing, and also read each listener once if the vendor's
+        /// listings lack backends; the capability `loadbalancers` of such an adapter has the attribute `backends` = `read-each`.
         ///
         /// Of two different requests for one key (including a deletion), the one with the newer fence takes over between two vendor writes, and
         /// the other caller gets OPERATION_CONFLICT. If the scopes of their fences differ, the running task continues, and the new request gets
@@ -3559,7 +3559,7 @@ pub struct NextHop {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Route {
-    /// Identifies the item in the watch. The vendor's, or a derived one.
+    /// Identifies the item in the watch. The vendor's ID, or a derived ID.
     #[prost(string, tag = "1")]
     pub vendor_id: ::prost::alloc::string::String,
     /// Set as far as the owner is known.
@@ -3571,7 +3571,7 @@ pub struct Route {
     /// Names no instance that is gone, even if the vendor still does.
     #[prost(message, optional, tag = "4")]
     pub next_hop: ::core::option::Option<NextHop>,
-    /// Empty: the only one.
+    /// Empty: the vendor has only one table.
     #[prost(string, tag = "5")]
     pub table: ::prost::alloc::string::String,
     #[prost(enumeration = "RouteState", tag = "6")]
