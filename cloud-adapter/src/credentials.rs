@@ -21,7 +21,7 @@ const KIND: &str = "credentials";
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Whether there are new credentials that were not verified yet. A standby may not call the vendor. It verifies new credentials when it
-/// becomes leader, before it uses the old ones, because these may have expired. Clones share the state.
+/// becomes leader, before it uses the old credentials, because the old credentials may have expired. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Untried(Arc<watch::Sender<bool>>);
 

@@ -249,7 +249,7 @@ pub trait InstanceLookup {
     ///
     /// # Errors
     /// Returns the errors of the call. An error about some of the IDs names them in [`VendorError::fields`]: the runtime repeats the call
-    /// once without them. With [`Fault::NotFound`] these instances do not exist.
+    /// once without these IDs. With [`Fault::NotFound`], the instances with these IDs do not exist.
     fn get_batch(
         &self,
         session: &Session,

@@ -58,7 +58,7 @@ impl Holder {
 }
 
 impl Fences {
-    /// Accepts a writer and records its fence, or refuses it if a newer one is known.
+    /// Accepts a writer and records its fence, or refuses the writer if a newer writer is known.
     ///
     /// # Errors
     /// Returns `FIELD_INVALID` if the fence or its scope is missing, or the scope is too long; `STALE_FENCE` if a newer writer is known.

@@ -382,8 +382,8 @@ impl<D: Driver> Finder<D> {
 }
 
 impl Known {
-    /// Time of the read that did not return the instance, or returned it as terminated. `None`: the absence is proven already, or is not in
-    /// question.
+    /// Time of the read that did not return the instance, or returned it as terminated. `None`: the absence is proven already, or there is
+    /// no absence to prove.
     fn needs_proof(&self) -> Option<Instant> {
         match self {
             Self::Missing(_, absent) if absent.proof.is_none() => Some(absent.last),

@@ -1,7 +1,7 @@
 //! One shared listing per collection, with one refresher and any number of readers and watches.
 //!
-//! A complete listing replaces the content; a failed one only sets the last error. Readers specify the required freshness: if the content
-//! is older, one reader lists for all waiting readers.
+//! A complete listing replaces the content; a failed listing only sets the last error. Readers specify the required freshness: if the
+//! content is older, one reader lists for all waiting readers.
 
 mod feed;
 mod listing;

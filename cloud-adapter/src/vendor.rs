@@ -184,7 +184,7 @@ impl Vendor {
         self.dispatcher.change(|scheduler, now| scheduler.empty(now));
     }
 
-    /// Records the result of a self-check. If it failed because of the credentials, only self-checks are sent until one succeeds.
+    /// Records the result of a self-check. If it failed because of the credentials, only self-checks are sent until a self-check succeeds.
     pub(crate) fn self_check(&self, passed: bool) {
         self.dispatcher.change(|scheduler, now| scheduler.self_check(now, passed));
     }

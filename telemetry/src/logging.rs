@@ -1,4 +1,4 @@
-//! The log: one human-readable line or one JSON object per record on standard error. The flags `--log-format` and `--log-level`.
+//! The log: one human-readable line or one JSON object per record on standard error, as the flags `--log-format` and `--log-level` say.
 
 use std::io::{self, IsTerminal as _};
 

@@ -68,7 +68,7 @@ fn split(path: &str) -> Option<(Service, &str)> {
 
 /// Checks that a caller may make this change.
 ///
-/// Operators and other replicas may make no changes. A controller may write only with fences of its own role, named `<role>/<shard>`, so
+/// Operators and other replicas may only make dry runs. A controller may write only with fences of its own role, named `<role>/<shard>`, so
 /// that a compromised controller cannot lock out another controller with a high fence.
 pub fn may_change(caller: &Caller, dry_run: bool, fence_scope: &str) -> Result<(), AdapterError> {
     let word = caller.role.word();

@@ -51,8 +51,8 @@ struct Scale {
     share: f64,
 }
 
-/// Parses the section. Buckets that are not in the section are taken from the driver's `defaults`; families that neither of them has get
-/// [`BucketConfig::unconfigured`].
+/// Parses the section. Buckets that are not in the section are taken from the driver's `defaults`. A family that is in neither the section
+/// nor `defaults` gets [`BucketConfig::unconfigured`].
 pub(super) fn read(limits: &mut Section<'_>, defaults: &[(&str, VendorLimit)]) -> Limits {
     let whole = Config::default();
     let part = |one: f64| one > 0.0 && one <= 1.0;
@@ -176,7 +176,7 @@ fn adaptive(section: &mut Section<'_>, limit: Option<RateLimit>) -> Option<Adapt
     Some(found)
 }
 
-/// The parent of an operation is its family, and the parent of a family is the account, unless the file names another one.
+/// The parent of an operation is its family, and the parent of a family is the account, unless the file names another parent.
 fn parent(name: &str, one: &Wanted, all: &BTreeMap<String, Wanted>) -> Option<String> {
     let family = name.split_once(':').map(|(family, _)| family.to_owned());
     let account = || (name != ACCOUNT && all.contains_key(ACCOUNT)).then(|| ACCOUNT.to_owned());

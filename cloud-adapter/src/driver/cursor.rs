@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, sync::Arc};
 
 /// The position of the next page of a listing, and data of earlier pages that a later page completes. If a vendor splits an object over
-/// several listings, the driver reads these in sequence and joins the data on the last page.
+/// several listings, the driver reads the listings in sequence and joins the data on the last page.
 #[derive(Clone)]
 pub struct Cursor {
     at: String,

@@ -13,9 +13,9 @@ use super::existence::Proof;
 const NOT_VISIBLE_KEPT: Duration = Duration::from_secs(5);
 /// How long a proven absence is cached, unless the instance is seen again earlier.
 const GONE_KEPT: Duration = Duration::from_mins(10);
-/// Maximum number of recorded absences. Further instances count as not visible, which is always safe.
+/// Maximum number of recorded absences. Further instances count as not visible, which is safe, because their nodes are not deleted.
 const ABSENT_MAX: usize = 20_000;
-/// Maximum number of recorded instances of the cluster. With fewer witnesses fewer absences can be proven, which is always safe.
+/// Maximum number of recorded instances of the cluster. With fewer witnesses fewer absences can be proven, so fewer nodes are deleted.
 const MEMBERS_MAX: usize = 50_000;
 
 /// The recorded absence of one instance.

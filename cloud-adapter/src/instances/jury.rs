@@ -27,7 +27,8 @@ impl Jury {
         Self { all, members }
     }
 
-    /// The number of witnesses for a missing instance: instances that existed when it was last seen, and instances of the cluster.
+    /// The number of witnesses for a missing instance: instances that existed when the missing one was last seen, and instances of the
+    /// cluster.
     pub(crate) fn witnesses(&self, last_seen: Option<Instant>) -> usize {
         let until = |row: &[Instant]| last_seen.map_or(0, |at| row.partition_point(|since| *since <= at));
         until(&self.all) + self.members.len() - until(&self.members)

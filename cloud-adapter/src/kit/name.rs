@@ -53,8 +53,8 @@ pub fn digest(words: &[&str]) -> String {
     digest.finalize().iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a hash in the cloud differs from [`DesiredLoadBalancer::hash`]. A hash of another version cannot be compared: the fields decide,
-/// and the hash alone causes no write.
+/// Whether a hash in the cloud differs from [`DesiredLoadBalancer::hash`]. Returns false for a hash of another version: the driver compares
+/// the fields then, and the hash alone causes no write.
 pub fn is_outdated(there: &str, wanted: &str) -> bool {
     let version = |hash: &str| hash.split_once('-').map(|(version, _)| version.to_owned());
     there.is_empty() || (there != wanted && version(there) == version(wanted))

@@ -66,7 +66,7 @@ pub(super) enum Adopted<D> {
 impl<D> Candidates<D> {
     pub(super) fn find<A: Driver<Detail = D>>(driver: &A, items: &[Shared<D>], goal: &Goal) -> Self {
         let key = goal.key();
-        // The remains of a deleted load balancer cannot be extended: a new one takes them over, or they are deleted.
+        // Only a deletion considers the remains of a deleted load balancer, because a create does not build on them.
         let removes = matches!(goal, Goal::Absent { .. });
         // A load balancer that its owner released while others use it blocks neither a deletion for the owner, nor a move of the owner to
         // another load balancer.

@@ -225,7 +225,8 @@ impl<A: Driver> Wish<'_, A> {
         }
     }
 
-    /// Returns an error unless this namespace may share the load balancer. `shares`: this key already uses it, so consent was given earlier.
+    /// Returns an error if this namespace may not share the load balancer. `shares`: this key already uses it, so consent was given
+    /// earlier.
     fn check_consent(
         &self,
         record: &LoadBalancerRecord<A::Detail>,

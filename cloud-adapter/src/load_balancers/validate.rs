@@ -79,7 +79,7 @@ pub(super) fn identity(
 /// Validates a specification, first against the contract, then against the capabilities of this cloud.
 ///
 /// # Errors
-/// Returns `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known one; `UNSUPPORTED_FEATURE`.
+/// Returns `FIELD_INVALID` with all faults; `UNKNOWN_PARAMETER` with the most similar known parameter; `UNSUPPORTED_FEATURE`.
 pub(super) fn spec(
     request: &EnsureLoadBalancerRequest,
     cloud: &Description,

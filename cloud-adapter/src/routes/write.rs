@@ -66,7 +66,7 @@ impl<D: Driver> Applier<D> {
         outcomes
     }
 
-    /// Adds the written routes to the snapshot. Returns whether a listing is needed because the vendor did not return all of them.
+    /// Adds the written routes to the snapshot. Returns whether a listing is needed because the vendor did not return all written routes.
     pub(super) fn learn(&self, changes: &RouteChanges, outcomes: &[Written]) -> bool {
         let removals = changes.remove.len();
         for (id, outcome) in changes.remove.iter().zip(outcomes) {

@@ -90,8 +90,8 @@ impl<T: Item> Listing<T> {
         }
     }
 
-    /// Detects shifted pages by counts. If one item is added and another one is removed, the total is unchanged, but some item was read
-    /// twice or not at all.
+    /// Detects shifted pages by comparing the number of different items with the total. If one item is added and another one is removed,
+    /// the total is unchanged, but some item was read twice or not at all, so the number of items differs.
     fn end(&self) -> Read {
         let read = u64::try_from(self.items.len()).unwrap_or(u64::MAX);
         if self.total.is_none_or(|total| total == read) { Read::Complete } else { Read::Shifted }

@@ -53,7 +53,7 @@ impl<T> Log<T> {
         self.end
     }
 
-    /// At most `max` changes from `position` on; `None` if some of these were dropped, or the position belongs to another process.
+    /// At most `max` changes from `position` on; `None` if some of these changes were dropped, or the position belongs to another process.
     pub(super) fn since(&self, position: u64, max: usize) -> Option<Vec<Change<T>>> {
         let behind = usize::try_from(self.end.checked_sub(position)?).ok()?;
         let skip = self.changes.len().checked_sub(behind)?;

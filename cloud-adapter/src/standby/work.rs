@@ -99,8 +99,8 @@ impl<D: Driver> Work<D> {
         std::future::pending::<()>().await;
     }
 
-    /// Records the scope of the credentials. Observations of another scope are dropped, because objects missing in that scope may exist in
-    /// this one.
+    /// Records the scope of the credentials. Drops the observations of another scope, because an object that is missing in one scope may
+    /// exist in another.
     pub(super) fn belong_to(&self, scope: Option<Scope>) {
         let fingerprint = |scope: &Option<Scope>| scope.as_ref().map(|scope| scope.fingerprint.clone());
         let now = fingerprint(&scope);

@@ -149,8 +149,8 @@ impl Drop for Waiter {
     }
 }
 
-/// The purpose of the most urgent waiter, with the latest deadline of all waiters. If several have equal priority, a waiter that may use
-/// the reserve takes precedence, then the first one.
+/// The purpose of the most urgent waiter, with the latest deadline of all waiters. If several waiters have equal priority, a waiter that
+/// may use the reserve takes precedence, and then the waiter that came first.
 fn payer(waiting: impl IntoIterator<Item = Purpose>) -> Option<Purpose> {
     waiting.into_iter().reduce(|one, other| {
         let deadline = one.deadline.zip(other.deadline).map(|(one, other)| one.max(other));

@@ -33,7 +33,7 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 pub(super) struct Wire(reqwest::Client);
 
 impl Wire {
-    /// Creates the client. Opens no connection yet. The PEM certificates `ca` are trusted in place of the system's.
+    /// Creates the client. Opens no connection yet. The PEM certificates `ca` are trusted in place of the system's CAs.
     ///
     /// # Errors
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.

@@ -145,7 +145,7 @@ pub(crate) struct Watcher {
     relied: BTreeMap<(usize, String), Instant>,
     /// When each number of shards was last used for work.
     divided: BTreeMap<u16, Instant>,
-    /// Whether Leases were deleted. Then clocks that differ by more than a duration may cause a repeated or lower epoch.
+    /// Whether Leases were deleted. Then clocks that differ by more than the lease duration may cause a repeated or lower epoch.
     pub(crate) forgets: bool,
     division: u16,
     /// How often a shard moved to another replica.

@@ -157,7 +157,7 @@ async fn status_pages_are_read_on_this_machine_alone() {
     }
 }
 
-/// A client on this machine that connects to a network address looks like a remote one, so it must use the loopback address.
+/// A client on this host that connects to a network address looks like a remote client, so it must use the loopback address.
 #[tokio::test]
 async fn the_loopback_address_is_served_beside_another_one() {
     let port = Port::open().await;

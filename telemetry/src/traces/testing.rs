@@ -15,9 +15,10 @@ pub use self::collector::{Collector, Received};
 
 /// Makes tracing query each thread's own subscriber at every call site, every time.
 ///
-/// Tracing caches for all threads whether a call site is of interest. The first thread to reach the call site often belongs to another
-/// test, without a subscriber, and if only one subscriber is registered, tracing asks no other: the call site stays disabled for all. Two
-/// permanent subscribers with undecided interest prevent that. Source: `tracing_core::callsite`, `Dispatchers::rebuilder`.
+/// Tracing caches for all threads whether any subscriber wants the spans of a call site. The first thread to reach the call site often
+/// belongs to another test, which has no subscriber. If only one subscriber is registered, tracing asks no other subscriber, and the call
+/// site stays disabled for all threads. Two permanent subscribers whose answer may change prevent that. Source: `tracing_core::callsite`,
+/// `Dispatchers::rebuilder`.
 pub fn ask_each_thread() {
     static UNDECIDED: OnceLock<[Dispatch; 2]> = OnceLock::new();
     UNDECIDED.get_or_init(|| [(); 2].map(|()| registry().with(dynamic_filter_fn(|_, _| false)).into()));

@@ -313,8 +313,8 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         self.history.last = Some(Written { step, at: now, shows, kind, failure: None });
     }
 
-    /// Time after which reads reliably show a write without an answer. The vendor may execute a request after the client has gone; only
-    /// late creates are harmful.
+    /// Time after which reads reliably show a write without an answer. The vendor may execute a request after the client has gone. Only a
+    /// late create is harmful, because it may produce a duplicate.
     fn late_horizon(&self, kind: WriteKind) -> Duration {
         if kind == WriteKind::Create { self.cloud.create_horizon } else { self.cloud.consistency_horizon }
     }

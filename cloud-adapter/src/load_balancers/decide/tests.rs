@@ -86,8 +86,8 @@ fn released_second_load_balancer_is_kept() {
     assert!(matches!(left, Decision::End(End::Present(_))), "{left:?}");
 }
 
-/// A load balancer that existed before its owner stays when the owner is deleted or requests another one, unless the operator permits its
-/// deletion.
+/// A load balancer that existed before its owner stays when the owner is deleted or requests another load balancer, unless the operator
+/// permits its deletion.
 #[test]
 fn adopted_load_balancer_is_released_not_recreated() {
     let adopted = |state| LoadBalancerRecord { origin: Origin::Adopted, ..record("1", "", state) };

@@ -1,4 +1,4 @@
-//! Tests each field that needs a capability, on clouds with no capability, with one, or with one value of it.
+//! Tests each field that needs a capability, on clouds with no capability, with one capability, or with one value of a capability.
 
 use std::{collections::BTreeMap, time::Duration};
 
