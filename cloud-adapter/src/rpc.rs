@@ -66,7 +66,7 @@ impl Rpc {
         let context = context::read(context, metadata, extensions, &self.vendor, default)?;
         let served = self.access.cluster_id.as_deref();
         self.refusing(&context, rules::may_name(&context.caller, served, &context.cluster_id))?;
-        // A standby may name any cluster in its requests, so these do not count as the last request.
+        // A standby may name any cluster in its requests, so they do not count as the last request.
         if context.session.purpose().request_id != STANDBY {
             self.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&context.cluster_id);
         }

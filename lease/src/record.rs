@@ -57,7 +57,7 @@ impl Record {
     /// higher. While the Lease exists, clocks do not matter: each new holder has observed the previous epoch, and if two candidates have
     /// observed the same epoch, the API server refuses one of them. A Lease that was deleted, restored or replaced has lost its epoch. No
     /// process takes such a Lease before the lease duration is over (except a Lease that was never held). So an epoch could repeat or
-    /// decrease only while the clocks of two machines differ by more than the lease duration.
+    /// decrease only while the clocks of two hosts differ by more than the lease duration.
     ///
     /// Earlier versions of this program derived epochs from the creation time of the Lease, so this value is higher than their epochs.
     #[must_use]

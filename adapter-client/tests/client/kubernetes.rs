@@ -99,7 +99,7 @@ async fn the_endpoints_of_a_service_are_its_replicas() {
     b.lead(true).await;
     assert_eq!(ask(&channel).await.unwrap(), "b");
 
-    // A new replica replaces both old ones.
+    // A new replica replaces both old replicas.
     let c = at([127, 0, 0, 4], port, "c").await;
     api.0.send_replace(Some(slice(port, &[("127.0.0.4", ready)])));
     drop((a, b));

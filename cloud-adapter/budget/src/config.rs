@@ -182,7 +182,7 @@ pub struct BreakerLimits {
     pub failure_ratio: f64,
     /// Duration of the first period in which the breaker is open.
     pub open: Duration,
-    /// Duration of the longest period in which the breaker is open; each failed probe doubles the duration up to this one.
+    /// Duration of the longest period in which the breaker is open. Each failed probe doubles the duration, up to this limit.
     pub open_max: Duration,
 }
 

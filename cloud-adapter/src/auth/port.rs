@@ -31,10 +31,11 @@ use crate::auth::{
     spiffe,
 };
 
-/// Maximum number of connections; further ones wait in the kernel's queue.
+/// Maximum number of connections; further connections wait in the kernel's queue.
 const CONNECTIONS: usize = 512;
-/// Maximum number of connections without an admitted call, including those in their handshake. At this limit, the oldest of these is closed
-/// for each new connection, so that unknown peers cannot use up the connections, and callers need not wait for handshake timeouts.
+/// Maximum number of connections without an admitted call, including those in their handshake. At this limit, each new connection closes
+/// the oldest connection without an admitted call. So unknown peers cannot use up the connections, and callers need not wait for handshake
+/// timeouts.
 const NEWCOMERS: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);

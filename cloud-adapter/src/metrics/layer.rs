@@ -53,7 +53,7 @@ impl RpcLayer {
         let known = self.methods.get(request.uri().path()).cloned();
         let Method { service, name: method, .. } = known.unwrap_or_else(other);
         let role = request.extensions().get::<Caller>().map_or(Role::Anyone, |caller| caller.role);
-        // This code is recorded if no trailers are sent, because the caller or the process has gone.
+        // `CANCELLED` is recorded if no trailers are sent, because the caller or the process has gone.
         RpcLabels { service, method, code: word(Code::Cancelled), reason: "", controller: role.word() }
     }
 

@@ -71,7 +71,7 @@ impl Flight {
         landed
     }
 
-    /// The answer without secrets: those that the driver names, and those in this request.
+    /// The answer without the secrets that the driver names, and without those in this request.
     fn scrubbed(&self, mut response: VendorResponse, request: &VendorRequest) -> VendorResponse {
         let secrets: Vec<_> = self.classify.secrets().into_iter().chain(scrub::carried(request)).collect();
         scrub::scrub(&mut response, &secrets);

@@ -30,7 +30,7 @@ async fn a_replica_without_shard_support_works_alone() {
     let gone = replicas.remove(at);
     let annotation = || server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"].clone();
     let before = annotation();
-    // Delays the other replica, so that the old one is faster.
+    // Delays the other replica, so that the old replica is faster.
     replicas[0].freeze(Instant::now() + SECOND);
     gone.stop.cancel();
     old.leads().await;

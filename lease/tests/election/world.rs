@@ -93,7 +93,7 @@ impl Replica {
             };
             Way { there: way(), back: way(), cut: is_cut.clone() }
         });
-        // Clocks differ in both directions. In seconds.
+        // Clocks differ in both directions, by a number of seconds.
         let skew = i64::try_from(dice.below(2 * net.skew + 1)).expect("fits");
         let skew = skew - i64::try_from(net.skew).expect("fits");
         let wall = server.wall() + SignedDuration::from_secs(skew);

@@ -101,7 +101,7 @@ struct Model {
     now: Time,
     configs: Vec<[RateLimit; 4]>,
     audits: BTreeMap<&'static str, Audit>,
-    /// Times before which no call may be sent through these buckets.
+    /// Times before which no call may be sent, by bucket.
     pauses: BTreeMap<&'static str, Time>,
     allowed_until: Option<Time>,
     calls: HashMap<Ticket, Known>,

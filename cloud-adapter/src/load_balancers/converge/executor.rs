@@ -73,7 +73,7 @@ impl<D: Driver> Executor<D> {
                 State::Ended => return,
             };
             self.task.step(event, Instant::now());
-            // Another task of the key may have begun as soon as this one was published as ended.
+            // Another task of the key may have begun as soon as the end of this task was published.
             if !matches!(self.task.state, State::Ended) {
                 let history = self.task.history.clone();
                 self.converger.memories.of(&self.key, |memory| memory.history = history);

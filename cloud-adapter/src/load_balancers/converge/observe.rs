@@ -155,7 +155,7 @@ impl<D: Driver> Executor<D> {
                     Some(Value::Hostname(_)) | None => false,
                 });
                 let owner = former.summary.owner.clone().unwrap_or_default();
-                // This is the same Service, deleted and created again.
+                // The owner is the same Service, deleted and created again.
                 let same = owner.namespace == desired.owner.namespace && owner.name == desired.owner.name;
                 (has && !same).then_some(owner)
             });

@@ -28,7 +28,8 @@ impl Order {
     /// Merges a newer request into this order. Returns whether the goal changed.
     ///
     /// # Errors
-    /// Returns `STALE_FENCE` if the request is older and of the same scope, `OPERATION_CONFLICT` if it is of another scope.
+    /// If the goals differ, returns `STALE_FENCE` for an older fence of the same scope, and `OPERATION_CONFLICT` for a fence of another
+    /// scope.
     pub(super) fn merge(&mut self, newer: Self) -> Result<bool, AdapterError> {
         let same_scope = self.fence.scope == newer.fence.scope;
         let priority = self.purpose.priority.max(newer.purpose.priority);
