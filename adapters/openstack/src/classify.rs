@@ -27,7 +27,7 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 const TAKEN: [&str; 3] = ["is already using", "already exists", "IP address is already in use"];
 /// Neutron's error code if no router connects the load balancer's subnet with the network of a floating IP.
 const UNREACHABLE: &str = "ExternalGatewayForFloatingIPNotFound";
-/// Neutron's text for a port that is already in a group of the other kind.
+/// Neutron's text for a port that would be in both a stateful and a stateless security group.
 const OTHER_KIND: &str = "Cannot apply both stateful and stateless";
 
 /// Returns the fault of an answer, or `None` for success.
@@ -81,7 +81,7 @@ fn fault(operation: Operation, status: StatusCode, refusal: &Refusal) -> Fault {
         // Nova does not support the requested microversion.
         406 => Fault::Unsupported,
         409 if is_quota(refusal) || out_of_room(refusal) => Fault::Quota,
-        // Another client created the object first: the next read shows it.
+        // Another client created the same rule first: the next read shows this rule.
         409 if refusal.code.as_deref() == Some("SecurityGroupRuleExists") => Fault::Busy,
         // The user has to choose other security groups.
         409 if refusal.says(OTHER_KIND) => Fault::Invalid,

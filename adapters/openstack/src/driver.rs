@@ -54,7 +54,7 @@ const CONSISTENCY_HORIZON: Duration = Duration::from_secs(30);
 /// has disconnected. Under load, this has taken longer than a minute, and proxies in front of Octavia usually time out after one minute.
 const CREATE_HORIZON: Duration = Duration::from_mins(2);
 
-/// The driver. Keeps only the configuration of the cloud and the credentials.
+/// The driver. Keeps the configuration of the cloud, the credentials, and caches of what listings have read.
 #[derive(Clone, Debug)]
 pub struct OpenStackDriver {
     pub(crate) client: Client,
@@ -138,7 +138,7 @@ impl OpenStackDriver {
     ) -> Result<(), VendorError> {
         let pool = pool.id()?;
         let known = &self.balancers.members;
-        // A listing in progress may have read the old members, and a listing during the write may have read the old or the new ones.
+        // The cache is dropped before and after the write, because a listing in progress may store members that it read before the write.
         known.forget(pool);
         let done = self.client.update_members(session, (pool, which), members).await;
         known.forget(pool);
@@ -317,7 +317,7 @@ impl Driver for OpenStackDriver {
     }
 
     async fn execute(&self, session: &Session, step: &Step) -> Result<Outcome, VendorError> {
-        // A listing in progress may have read the old state, and a listing during the write may have read the old or the new one.
+        // The cache is dropped before and after the write, because a listing in progress may store parts that it read before the write.
         self.balancers.parts.forget();
         let kept = step.keeps();
         if let Some(record) = kept.as_ref().filter(|record| !self.balancers.begins_to_keep(record)) {

@@ -88,7 +88,7 @@ impl Identity {
             Some(cloud.credentials.secret().clone());
     }
 
-    /// Switches to the credentials and the token of another instance.
+    /// Switches to the credentials and the token of another `Identity`.
     pub(crate) fn adopt(&self, other: &Self) {
         *self.login.write().unwrap_or_else(PoisonError::into_inner) = other.login();
     }

@@ -1,13 +1,12 @@
 //! The driver for OpenStack. It only translates between the contract and the APIs of Keystone, Nova, Neutron and Octavia.
 //!
-//! The driver has no policy, does not wait, retries only a call whose token was rejected, and keeps only the configuration of the cloud,
-//! the credentials and the token. In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages
-//! credentials, token and catalogue; `api` has the messages of the services, `client` has one function for each vendor call, and `classify`
-//! maps answers to faults; `instances` lists and looks up instances; `provider_id` and `ownership` define the names by which objects are
-//! recognised later; `load_balancers` lists load balancers, `plan` computes their changes as the steps in `step`; `routes` lists and
-//! changes the routes of a router.
+//! The driver has no policy, does not wait, and retries only a call whose token was rejected. It keeps the configuration of the cloud, the
+//! credentials, the token, and caches of what listings have read.
 //!
-//! `routes` lists and changes the routes of a router.
+//! In reading order: [`driver`] passes the runtime's requests to the modules; `identity` manages credentials, token and catalogue; `api`
+//! has the messages of the services, `client` has one function for each vendor call, and `classify` maps answers to faults; `instances`
+//! lists and looks up instances; `provider_id` and `ownership` define the names by which objects are recognised later; `load_balancers`
+//! lists load balancers, `plan` computes their changes as the steps in `step`; `routes` lists and changes the routes of a router.
 
 mod api;
 mod classify;

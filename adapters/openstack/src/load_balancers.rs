@@ -397,7 +397,7 @@ impl OpenStackDriver {
 }
 
 impl LoadBalancers {
-    /// Returns the access that the pools of a user of the load balancer need.
+    /// Returns a user of the load balancer, with the access to nodes that this user's pools need.
     fn user(&self, balancer: &Balancer, key: &LoadBalancerKey, pools: &[&Pool]) -> guards::User {
         let tag = ownership::part_tag(key);
         let ours = pools.iter().filter(|pool| pool.tags.contains(&tag));

@@ -95,8 +95,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the plan for a load balancer that replaces another. The new load balancer gets the same private addresses, as far as its subnets
-/// are the same.
+/// Returns the plan for a load balancer that replaces `former`, which is deleted. The new load balancer gets the same private addresses, as
+/// far as its subnets are the same.
 ///
 /// These addresses are free, because Octavia deletes the port together with the old load balancer.
 pub(crate) fn plan_again(
@@ -236,7 +236,7 @@ impl<'a> Goal<'a> {
     ) -> Result<Vec<Step>, VendorError> {
         let tags = &self.wanted.tags;
         let mut steps = Vec::new();
-        // The tags are written first, so that no other owner can adopt the load balancer, and another process finds it.
+        // The tags are written first, so that no other owner can adopt the load balancer, and another adapter process recognises its owner.
         if ownership::owner(&balancer.tags).is_none_or(|(key, _)| key != self.desired.key)
             || ownership::is_given_up(&balancer.tags)
         {
@@ -287,7 +287,7 @@ impl<'a> Goal<'a> {
             claim.check_proof(id, &balancer.name, tags)?;
         }
         let mut steps = Vec::new();
-        // The tags are written first, so that no other owner deletes the load balancer, and another process finds the parts.
+        // The tags are written first, so that no other owner deletes the load balancer, and another adapter process finds the parts.
         if ownership::user(&balancer.tags, Some(key)).is_none() {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });

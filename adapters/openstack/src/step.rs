@@ -27,7 +27,7 @@ pub enum Step {
     ChangeRoutes(RouteChanges),
     /// Creates the load balancer, with all its parts or without parts.
     CreateLoadBalancer(Box<CreateLoadBalancer>),
-    /// Tags a load balancer without an owner as owned by this cluster.
+    /// Writes the owner's tags without marking the load balancer as complete, for example when the owner adopts it.
     AdoptLoadBalancer {
         id: String,
         tags: Vec<String>,

@@ -111,7 +111,7 @@ pub enum ClientTokens {
     Unknown,
 }
 
-/// The driver. Its only state is the address of the cloud and the token.
+/// The driver. Keeps only the configuration of the cloud and the token.
 #[derive(Clone, Debug)]
 pub struct SimDriver {
     client: Client,

@@ -33,7 +33,7 @@ const CALL_LIMITS: [(&str, VendorLimit); 4] = [
     ("identity", VendorLimit::Bucket { rate: 1.0, burst: 5 }),
 ];
 
-/// The driver. Keeps only the configuration of the cloud.
+/// The driver. Keeps only the configuration of the cloud and its credentials.
 #[derive(Clone, Debug)]
 pub struct SkeletonDriver {
     pub(crate) client: Client,

@@ -161,8 +161,8 @@ impl Client {
         self.write(session, update(id), &json!({ "floatingip": { "description": description } })).await
     }
 
-    /// Detaches a floating IP. `for_reserved`: the floating IP that replaces the detached one. If it is set, first checks that this
-    /// floating IP is available.
+    /// Detaches a floating IP. `for_reserved`: the floating IP that replaces the detached one. If set, first checks that the replacement is
+    /// available.
     pub(crate) async fn detach_floating_ip(
         &self,
         session: &Session,
@@ -196,7 +196,8 @@ impl Client {
         Ok(format!("project_id={}&{}", encode(&access.project.id), fields.join("&")))
     }
 
-    /// Finds the network with the name or ID of a pool, or the subnet and its network. Returns the CIDR of the subnet.
+    /// Finds the external network or the subnet with this name or ID, and sets it in `new`. Returns the CIDR of the subnet; `None` for a
+    /// network.
     async fn find_pool(
         &self,
         session: &Session,

@@ -52,7 +52,7 @@ impl Service {
             (Self::Network | Self::LoadBalancer, _) => root.to_owned(),
             (Self::Identity, _) => format!("{root}/v3"),
             (Self::Compute, "") => format!("{root}/v2.1"),
-            // The API from before 2015, which has no microversions.
+            // Nova's API v2, from before 2015, has no microversions. The adapter calls v2.1 instead.
             (Self::Compute, rest) if rest == "/v2" || rest.starts_with("/v2/") => {
                 format!("{root}/v2.1{}", rest.trim_start_matches("/v2"))
             }

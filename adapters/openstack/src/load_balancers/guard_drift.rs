@@ -14,7 +14,7 @@ use crate::{
     ownership,
 };
 
-/// Compares the state with what load balancers need.
+/// Compares the security groups with the access to nodes that load balancers need.
 pub(super) fn drift(guards: &Guards) -> Drift {
     let mut drift = Drift::default();
     let users = guards.users.values().map(|user| user.cluster_id.as_str());
@@ -26,14 +26,15 @@ pub(super) fn drift(guards: &Guards) -> Drift {
     drift
 }
 
-/// A cluster's group, and the facts for a comparison with each load balancer.
+/// A cluster's security group, prepared for the comparison with the needs of each load balancer.
 struct Cluster<'a> {
     guards: &'a Guards,
     id: &'a str,
     open: BTreeSet<Rule>,
     /// Rules by the load balancer that they were created for.
     rules: BTreeMap<String, Vec<&'a SecurityRule>>,
-    /// For each address, whether the group lets packets through to it, or security groups have no effect on it.
+    /// For each address of a node: `true` if packets of load balancers get through, because the group permits them or does not affect the
+    /// address.
     reached: BTreeMap<IpAddr, bool>,
 }
 

@@ -31,7 +31,7 @@ const MADE_WITH_IT: SignedDuration = SignedDuration::from_secs(3);
 /// Subnets that have been read, by their IDs. `None`: the subnet is not visible to this project.
 pub(crate) type Subnets = BTreeMap<String, Option<IpNet>>;
 
-/// The state in the last listing.
+/// The state of security groups in the last listing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guards {
     /// IDs that rules may name: those of load balancers and of shares. Excludes load balancers that are being deleted, and the ID of a load
@@ -47,7 +47,7 @@ pub(crate) struct Guards {
     pub(crate) drift: Drift,
 }
 
-/// The differences that were found.
+/// The differences between the rules that exist and the rules that load balancers need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drift {
     /// IDs of load balancers with missing or unneeded rules.

@@ -209,8 +209,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Returns the fields of a load balancer as they apply to one of its users, without the owner. `complete`: this user's share is complete,
-/// and other users exist.
+/// Returns the fields of a load balancer as they apply to one of its users; the caller sets the owner. `complete`: this user's share is
+/// complete, and other users exist.
 fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
@@ -226,7 +226,7 @@ fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool
     }
 }
 
-/// Returns a record of a deleted load balancer, for a floating IP that no other process will release.
+/// Returns a record of a deleted load balancer, so that its remaining floating IP is released.
 fn remains(ip: &FloatingIp) -> Option<Record> {
     let ours = Description::read(&ip.description)?;
     let summary = LoadBalancer {

@@ -42,13 +42,14 @@ impl Kept {
     }
 }
 
-/// Returns the cluster, and the namespace in the short form that the shortest record contains.
+/// Returns the cluster, and the digest of the namespace, because a record that is too long contains only this digest.
 fn place(key: &LoadBalancerKey, namespace: &str) -> (String, String) {
     let short = if namespace.starts_with('#') { namespace.to_owned() } else { short_namespace(namespace) };
     (key.cluster_id.clone(), short)
 }
 
-/// The state in the last listing, and the writes since. All Services of a namespace may be reconciled between two listings.
+/// The kept addresses in the last listing, and those that this process has recorded since: a namespace may have many Services between two
+/// listings.
 #[derive(Debug, Default)]
 pub(crate) struct KnownKept(Mutex<State>);
 
@@ -89,7 +90,8 @@ impl KnownKept {
         under_way.into_iter().for_each(|one| one.done_at = Some(writes));
     }
 
-    /// Stores the state in a listing. `writes`: number of writes by this process when the listing began; the listing shows all of these.
+    /// Stores the kept addresses in a listing. `writes`: number of writes by this process when the listing began; the listing shows their
+    /// results.
     pub(crate) fn learn(&self, listed: Kept, writes: u64) {
         let mut state = self.lock();
         state.listed = listed;

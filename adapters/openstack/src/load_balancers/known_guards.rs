@@ -22,7 +22,7 @@ pub(crate) struct KnownGuards {
 }
 
 impl KnownGuards {
-    /// The state in the last listing. `None`: no listing has ended yet, or security groups are not managed.
+    /// The state of security groups in the last listing. `None`: no listing has ended yet, or security groups are not managed.
     pub(crate) fn last(&self) -> Option<Arc<Guards>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,7 +1,7 @@
 //! Caches the members of pools, because the listing of pools contains only the members' IDs.
 //!
-//! The address and port of a member ID never change. If its weight changes, so does the pool's time of change. Because that time has a
-//! resolution of one second, the driver also drops the members of a pool from the cache whenever it changes them.
+//! The address and port of a member ID never change. If the weight of a member changes, so does the pool's time of change. Because that
+//! time has a resolution of one second, the driver also drops the members of a pool from the cache whenever it changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

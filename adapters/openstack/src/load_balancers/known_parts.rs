@@ -18,7 +18,7 @@ use crate::api::responses::Balancer;
 /// Maximum age of the cache. The maximum limits how long the cache can miss a second change by another client within the same second.
 const GOOD_FOR: Duration = Duration::from_mins(1);
 
-/// The last listing. `None` if the driver has written since.
+/// The last listing, unless the driver has written since then.
 #[derive(Debug, Default)]
 pub(crate) struct KnownParts(Mutex<State>);
 

@@ -55,7 +55,7 @@ impl OpenStackDriver {
         self.learn_subnets(session, &unasked).await?;
         let rules = needs.rules(&self.balancers.guards.subnets()).known;
         self.balancers.guards.learn_user(balancer, cluster_id, needs);
-        // The plan itself returns the reason, as the refusal of the access.
+        // No subnet is visible, so there are no rules to create. The plan itself returns the error that names these subnets.
         if rules.is_empty() {
             return Ok(());
         }

@@ -70,7 +70,7 @@ impl GoNames {
                  this name",
                 self.name
             )),
-            // The load balancer has the Service's tag and another name: its owner lets the Service use it.
+            // The load balancer has the Service's tag and another name: it was created for another Service, and this Service shares it.
             (true, _) => Heritage::Shared(format!(
                 "{} uses the load balancer of another Service: set lb.cloudadapter.dev/id of this \
                  Service to the load balancer's ID, and lb.cloudadapter.dev/adopt: shared",

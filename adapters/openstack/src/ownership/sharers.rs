@@ -194,7 +194,7 @@ pub struct Sharing {
     /// The former cloud controller manager's tag for this owner. Set on load balancers of that controller, because it would otherwise
     /// delete them.
     go: String,
-    /// Whether that tag is proof that the former cloud controller manager used the load balancer for this Service.
+    /// Whether the tag `go` on a load balancer proves that the former cloud controller manager used the load balancer for this Service.
     is_proven: bool,
 }
 
@@ -318,7 +318,7 @@ pub(crate) fn leave(
         Some(user) if user.shares => is_given_up(there) && !is_guest(&live.name, there, user),
         Some(_) | None => true,
     };
-    // The tag that marks the owner's departure prevents changes by guests, so that the deletion does not wait for them.
+    // The tag that marks the owner's departure prevents changes by guests, so that the deletion does not wait for their changes.
     let closes =
         user.as_ref().is_some_and(|user| !user.shares) && is_used_by_others(&live.name, there, whose);
     if goes_with_last && !closes && !stays_for_others(&live.name, there, whose) {

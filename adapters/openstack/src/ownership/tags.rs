@@ -98,7 +98,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
 
 /// Returns all tags that mark a load balancer as complete, unless the existing tags already do so.
 ///
-/// Tags of other clients stay. Former tags of the user are removed. A different writer alone does not require new tags.
+/// Tags of other clients stay. Former tags of the user are removed. If only the fence differs, no write is needed.
 pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) && !is_outdated(applied_hash(there), hash) {
         return None;

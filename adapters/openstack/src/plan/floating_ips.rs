@@ -331,7 +331,7 @@ pub(super) fn is_of(one: &FloatingIp, key: &LoadBalancerKey) -> bool {
 /// Whether a floating IP may be from this pool: its record must not name another pool.
 fn is_from(one: &FloatingIp, pool: &str) -> bool {
     let made_from = Description::read(&one.description).map(|there| there.pool).unwrap_or_default();
-    // A network can be named by name or ID. The other form is looked up only if nothing else is known.
+    // A pool can be named by name or ID. If only this form differs, the client finds out when it looks up the pool.
     pool.is_empty() || made_from.is_empty() || made_from == pool || one.floating_network_id == pool
 }
 

@@ -15,7 +15,7 @@ use crate::{
     step::Step,
 };
 
-/// Timeout in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
+/// Timeout of the session persistence, in seconds. Octavia sets a default for UDP and SCTP, which does not count as a difference.
 type Timeout = Option<u32>;
 
 /// Builds a pool with members and health monitor, for a load balancer that is created in one call.
@@ -84,7 +84,7 @@ fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &
         return Some(Step::SetMembers { pool, name, members: all() });
     }
     let same = |there: &&Member, wanted: &NewMember| {
-        // The configured monitor port may be equal to the member's own port.
+        // A monitor port that is equal to the member's own port has the same effect as no monitor port.
         let probed = there.monitor_port.filter(|port| *port != there.protocol_port);
         there.weight == Some(wanted.weight) && probed == wanted.monitor_port
     };

@@ -1,5 +1,5 @@
-//! Tests of plans, which are executed on a fake cloud in memory. Always the first step of a new plan is executed: the writes must be those
-//! of the first plan, and must converge.
+//! Tests of plans, which are executed on a fake cloud in memory. After each write, a new plan is computed, until no step is left. The
+//! writes must be those of the first plan.
 
 mod adopted;
 mod bench;
@@ -47,7 +47,7 @@ fn web(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     testing::web(testing::spec(load_balancer_spec::Scheme::Internal, listeners), [1, 2].map(backend))
 }
 
-/// Returns the same load balancer with a floating IP.
+/// Returns the load balancer of [`web`] with a floating IP.
 fn public(listeners: impl Into<Vec<contract::Listener>>) -> DesiredLoadBalancer {
     with(web(listeners), |spec| spec.scheme = load_balancer_spec::Scheme::Internet.into())
 }

@@ -53,7 +53,7 @@ impl Adapter {
             .args(["--endpoint", cloud, "--log-format", "json", "--config"])
             .arg(&config)
             .args(["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"])
-            // The same flag as in the chart.
+            // The same setting as in the chart.
             .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,5 +1,5 @@
-//! Executes plans on a simulated cloud, always the first step of a new plan. The first plan must predict all writes, and the result must
-//! not change any more.
+//! Tests of plans, which are executed on a simulated cloud. After each write, a new plan is computed, until no step is left. The first plan
+//! must predict all writes.
 
 mod adoption;
 mod hostile;
@@ -70,7 +70,7 @@ impl Bench {
         self.now += Moment::from_millis(300);
     }
 
-    /// Executes at most `most` first steps. Returns whether no step is left.
+    /// Executes at most `most` steps, each as the first step of a new plan. Returns whether no step is left.
     fn run(&mut self, desired: &DesiredLoadBalancer, most: usize) -> bool {
         for _ in 0..most {
             match self.plan(desired).expect("possible").first() {

@@ -28,7 +28,7 @@ use crate::{
 const WEIGHT_MAX: u32 = 256;
 /// Default idle timeout in seconds; the same as the vendor's.
 const IDLE_TIMEOUT: u32 = 60;
-/// Default health check, used if the Service does not set one.
+/// Default health check, used if the Service does not set one. Times are in seconds.
 const MONITOR_INTERVAL: u32 = 10;
 const MONITOR_TIMEOUT: u32 = 5;
 const MONITOR_HEALTHY: u32 = 2;

@@ -122,7 +122,7 @@ impl Cloud {
         self.log.clear();
     }
 
-    /// Processes one call in the same order as a real vendor.
+    /// Processes one call, with the checks in the same order as at a real vendor.
     pub fn handle(&mut self, call: &Call, now: Moment) -> CallResponse {
         self.settle(now);
         self.counts.arrived(call.operation);

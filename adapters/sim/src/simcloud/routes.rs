@@ -29,7 +29,7 @@ pub(super) struct RouteRules<'a> {
     pub(super) quota: usize,
     pub(super) created_at: Timestamp,
     pub(super) write: Write,
-    /// How the creation of new routes ends.
+    /// The status that new routes get.
     pub(super) status: RouteStatus,
     /// Returns whether an instance exists.
     pub(super) instance_exists: &'a dyn Fn(&str) -> bool,

@@ -100,7 +100,7 @@ impl Default for Provisioning {
     }
 }
 
-/// Parses a page size, 1..=[`PAGE_MAX`].
+/// A page size, 1..=[`PAGE_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageSize(pub usize);

@@ -64,7 +64,7 @@ impl<T> Row<T> {
         }
     }
 
-    /// Whether the row neither exists nor is visible, now or later.
+    /// Whether the object was deleted, and reads no longer show it.
     fn is_over(&self, now: Moment) -> bool {
         self.truth.is_none()
             && self.visible(now).is_none()

@@ -33,7 +33,7 @@ impl Tokens {
         Self(vec![Token { token, project: None }])
     }
 
-    /// Replaces all tokens.
+    /// Exactly these tokens are valid. Returns an error if one is empty.
     pub(super) fn these(tokens: Vec<Token>) -> Result<Self, ApiError> {
         if tokens.iter().any(|one| one.token.is_empty()) {
             return Err(ApiError::invalid("tokens", "must not be empty"));

@@ -85,7 +85,7 @@ async fn tags_of_concurrent_writers_are_kept() {
     assert!(there.contains(&"cloudadapter.dev/hash=1-bb".to_owned()), "{there:?}");
     assert_eq!(cloud.asked(&format!("GET {LB}")).len(), 4, "one read for each write");
 
-    // Another cluster's adapter has added tags, which this one has not read.
+    // Another cluster's adapter has added tags, which the tested driver has not read.
     let sharer = ["cluster-id=c-2", "owner-name=far"].map(|it| format!("cloudadapter.dev/sharer/u-far/{it}"));
     cloud.store().lists.get_mut(ALL).expect("there").1[0]["tags"] = json!(
         owned().map(str::to_owned).into_iter().chain(sharer).chain(["team=a".to_owned()]).collect::<Vec<_>>()

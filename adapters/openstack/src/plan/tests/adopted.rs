@@ -28,7 +28,7 @@ fn release(bench: &mut Bench, desired: &DesiredLoadBalancer) {
     }
 }
 
-/// Returns a user's load balancer, which a Service has adopted by its ID.
+/// A Service has adopted a user's load balancer by its ID.
 #[test]
 fn adopted_load_balancer_is_released_unchanged() {
     let mut bench = Bench::new();

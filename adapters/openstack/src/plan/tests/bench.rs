@@ -507,7 +507,7 @@ impl Bench {
     }
 }
 
-/// Returns a new ID for each call.
+/// Returns the address of the floating IP that was created after `made` other objects.
 fn floating_address(made: usize) -> String {
     format!("203.0.{}.{}", 113 + made / 250, made % 250)
 }

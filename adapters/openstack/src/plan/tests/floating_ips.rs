@@ -66,7 +66,7 @@ fn load_balancer_in_error_is_recreated_with_its_addresses() {
     let broken = bench.observe().expect("there");
     assert_eq!(broken.summary.state(), LoadBalancerState::Error);
     bench.execute(&crate::plan::plan_deletion(&broken, None)[0]);
-    // Without this, the new load balancer would use the next addresses.
+    // The next free address differs from the former one, so an equal address proves that the plan requested it.
     bench.next_address = 10;
     let record = bench.again(&desired, &broken);
     assert_eq!(addresses(&record), addresses(&broken), "the floating IP");
@@ -240,7 +240,7 @@ fn reserved_address_stays_after_the_deletion() {
     let (record, writes) = bench.settled(&desired);
     assert_eq!(writes[1], "attach floating IP 198.51.100.7");
     assert_eq!(addresses(&record), ["198.51.100.7"]);
-    // The description of the floating IP has its owner while it is unattached, for example during a recreation of the load balancer.
+    // The description of the floating IP names its owner while it is unattached, for example during a recreation of the load balancer.
     let ours = Description::read(&record.detail.floating_ips[0].description).expect("recorded");
     assert_eq!((ours.key(), ours.asked.as_deref()), (desired.key, Some("mine")));
     assert_eq!(
@@ -347,7 +347,7 @@ fn reused_kept_address_is_deleted_on_request() {
     bench.gone(&goes);
     assert_eq!(bench.cloud.floating_ips.len(), 0);
 
-    // The same holds for an attached floating IP.
+    // A floating IP that a Service has reused also loses the mark if the Service sets the annotation later.
     let mut bench = Bench::new();
     bench.settled(&keeps);
     bench.gone(&keeps);

@@ -188,7 +188,7 @@ impl World {
                 self.bench.next_address += 1;
             }
         }
-        // The cloud returns an error.
+        // The cloud fails one write in 20.
         if self.chance.one_in(20) {
             return false;
         }

@@ -190,7 +190,7 @@ fn other() -> (Bench, DesiredLoadBalancer) {
 
 fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     let mut bench = Bench::new();
-    // These IDs differ from those of the first load balancer.
+    // A first load balancer is created and deleted, so that the IDs of the second differ from those in the other bench.
     bench.settled(&web([tcp(80)]));
     bench.deleted();
     shop.key.owner_uid = "u-2".to_owned();
@@ -198,7 +198,7 @@ fn other_of(mut shop: DesiredLoadBalancer) -> (Bench, DesiredLoadBalancer) {
     (bench, shop)
 }
 
-/// Returns the same Service with a health check at kube-proxy's port.
+/// Returns the Service with a health check at kube-proxy's port.
 fn probed(desired: DesiredLoadBalancer) -> DesiredLoadBalancer {
     with(desired, |spec| {
         spec.health_check = Some(HealthCheck { port: Some(10256), ..HealthCheck::default() });
@@ -410,7 +410,7 @@ async fn shared_rule_stays_until_no_longer_needed() {
     let cloud = Cloud::with(&[&first]).await;
     cloud.opened(&desired).await;
     assert_eq!(cloud.rules().expect("a group"), ["tcp 10256 10.0.0.0/24", "tcp 30443 10.0.0.0/24"]);
-    // This was planned before the other load balancer existed.
+    // The deletion was planned before the other load balancer existed.
     let early = cloud.driver.plan_deletion(&cloud.record(&desired).await);
 
     cloud.show(&[&first, &second]);

@@ -118,11 +118,11 @@ proptest! {
     }
 }
 
-/// An action of one of several Services. The first Service owns a load balancer, and the others share it, or they share a user's load
-/// balancer.
+/// An action of one of several Services. Either the first Service owns the load balancer and the others share it, or all of them share a
+/// load balancer that a user created.
 #[derive(Clone, Debug)]
 enum Disturbance {
-    /// The Service requests these ports. After this many writes another Service has its disturbance, or the adapter is killed.
+    /// The Service requests these ports. After this many writes the next disturbance follows, or the adapter is killed.
     Wants(usize, Box<DesiredLoadBalancer>, usize),
     /// The Service is deleted, either immediately with all its parts, or at the end.
     Goes(usize, usize, bool),
@@ -228,7 +228,7 @@ proptest! {
                 prop_assert_eq!(record.summary.listeners.len(), wanted.spec.listeners.len());
             }
         }
-        // All Services are deleted at the same time, with a few writes each in disturbance.
+        // All Services are deleted at the same time. Each makes a few writes, and then the next one does.
         for _ in 0..60 {
             for who in order {
                 if let Some(wanted) = all.get(&who) {

@@ -58,7 +58,7 @@ fn sharing_service_adds_ports_and_reports_the_address() {
         (&bench.cloud.listeners[..1], &bench.cloud.pools[..1], &bench.cloud.floating_ips),
         (&parts.0[..], &parts.1[..], &parts.2)
     );
-    // The same holds for the other Service.
+    // A change by the owner does not change the share of the other Service.
     let before = bench.seen(&api).expect("there").summary;
     bench.settled(&public([tcp(80), tcp(81)]));
     assert_eq!(bench.seen(&api).expect("there").summary, before);
@@ -96,7 +96,7 @@ fn taken_port_is_refused_with_its_user() {
     assert!(taken.2.contains("listener hers"), "{}", taken.2);
 }
 
-/// All other changes are made nevertheless, nodes first, even by an adapter that has just started and does not know the last accepted
+/// All changes except the taken port are made, nodes first, even by an adapter that has just started and does not know the last accepted
 /// state.
 #[test]
 fn taken_port_does_not_block_other_changes() {
@@ -330,7 +330,7 @@ fn new_users_are_seen_before_a_deletion() {
     let mut bench = Bench::new();
     let (web, api) = (public([tcp(80)]), sharer("api", "lb-1", [tcp(443)]));
     bench.settled(&web);
-    // This was planned before another Service shared the load balancer.
+    // Both steps were planned before another Service shared the load balancer.
     let early = bench.next_of_removal(&web).expect("a step");
     let complete = Step::CompleteLoadBalancer {
         id: kit::Part::Known("lb-1".to_owned()),
@@ -435,7 +435,7 @@ fn address_of_the_last_user_passes_to_new_users() {
         bench.gone(&web);
         let takes_over = bench.next_of_removal(&api).expect("this Service is the last user");
         bench.run(&comes, 1);
-        // This write was in progress.
+        // The write that records the last user as the owner of the address was in progress.
         bench.execute(&takes_over);
         assert!(
             bench
@@ -449,7 +449,7 @@ fn address_of_the_last_user_passes_to_new_users() {
     }
 }
 
-/// A change of the pool was interrupted.
+/// A change of the address pool was interrupted.
 #[test]
 fn leaving_owner_deletes_its_unattached_addresses() {
     let from = |pool: &str| with(public([tcp(80)]), |spec| spec.address_pool = pool.into());

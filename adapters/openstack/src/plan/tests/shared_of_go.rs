@@ -180,7 +180,7 @@ fn parts_of_other_users_are_not_its_own() {
     }
 }
 
-/// A Service of the same name in another cluster of the same name uses it: its listeners would be taken for the sharer's.
+/// A Service of the same name, in another cluster of the same name, uses the load balancer: its listeners would be taken for the sharer's.
 #[test]
 fn new_sharer_with_the_name_of_another_cluster_is_refused() {
     let mut bench = Bench::new();

@@ -24,7 +24,8 @@ const WORLDS: u32 = 20;
 const ROUNDS: usize = 600;
 /// Minimum number of requests that the attacker makes in all worlds.
 const STEPS: usize = 20_000;
-/// UID of the Service for which a former cloud controller manager created a load balancer, and UID of another such Service.
+/// UID of a Service for which the former cloud controller manager created a load balancer; the name of that load balancer, and the name of
+/// a load balancer for another Service.
 const OLD: &str = "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001";
 const OLD_NAMES: [&str; 2] = ["a7c1ff02e0c8b4c6e9c39b1b1a0d0c00", "a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"];
 

@@ -38,7 +38,7 @@ async fn count(bench: &Bench, wanted: Existence) -> usize {
     results.filter(|result| result.existence() == wanted).count()
 }
 
-/// Largest number of GONE nodes until the consistency horizon has passed.
+/// Returns how often a node was reported as GONE until the consistency horizon has passed.
 async fn ever_gone(bench: &Bench) -> usize {
     let (started, mut gone, mut rounds) = (tokio::time::Instant::now(), 0, 0);
     while started.elapsed() < BEYOND_THE_HORIZON || rounds < 3 {
@@ -74,7 +74,7 @@ async fn becomes(bench: &Bench, one: Ref, wanted: Existence) -> InstanceResult {
     last
 }
 
-/// P22 at the start: the project has instances, none of which belongs to the cluster.
+/// Property P22 of docs/limits.md at the start: the project has instances, none of which belongs to the cluster.
 #[tokio::test]
 async fn foreign_credentials_at_start_delete_nothing() {
     let bench = bench().await;
@@ -83,7 +83,8 @@ async fn foreign_credentials_at_start_delete_nothing() {
     assert_eq!(count(&bench, Existence::NotVisible).await, NODES as usize);
 }
 
-/// P22 while the adapter runs, for each result of the self-check: another project, the same project, or no result.
+/// Property P22 of docs/limits.md while the adapter runs, for each result of the self-check: another project, the same project, or no
+/// result.
 #[tokio::test]
 async fn credentials_of_another_project_later_delete_nothing() {
     let project = |name: &str| json!({ "account": "sim", "project": name, "region": "sim-1" });

@@ -103,7 +103,7 @@ impl TestAdapter {
         Self::start_with(url, "").await
     }
 
-    /// Starts an adapter in the same way, with an additional line of configuration.
+    /// Starts an adapter with an additional line of configuration, without waiting for the self-check.
     pub(crate) async fn start_with(url: &str, config: &str) -> Self {
         let bucket = "{rate: 100000, burst: 10000}";
         let families = ["compute", "network", "loadbalancer", "identity"];

@@ -138,7 +138,8 @@ async fn adapter_starts_without_cloud_and_waits() {
     assert_eq!(page(&adapter, "/readyz").await, (200, "ok\n".to_owned()));
 }
 
-/// Clients of several replicas call only a replica that reports to serve. Otherwise no caller would get the cause.
+/// Clients call only a replica that reports SERVING. If a leader with rejected credentials did not report SERVING, no client would get the
+/// cause.
 #[tokio::test]
 async fn leader_with_rejected_credentials_serves_and_reports_it() {
     let bench = bench().await;

@@ -150,7 +150,7 @@ async fn adapter(cloud: &str, conditions: Conditions) -> Program {
     Program::start(PROGRAM, [cloud, horizons].concat()).await
 }
 
-/// Counts the writes received by the cloud with which this fault is possible.
+/// Counts the writes that the cloud has received, of those that the fault can affect.
 fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
     match blow {
         Blow::Kill | Blow::LoseAnswer => cloud.counts().writes,

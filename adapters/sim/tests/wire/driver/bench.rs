@@ -151,7 +151,7 @@ impl Bench {
     }
 }
 
-/// The pod CIDR of `node-n`.
+/// A route for the pod CIDR of `node-n`, `10.244.n.0/24`, to this instance.
 pub(crate) fn route(n: u8, instance: &str) -> WantedRoute {
     let uid = format!("node-{n}");
     let destination = format!("10.244.{n}.0/24");

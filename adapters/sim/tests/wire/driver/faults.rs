@@ -53,7 +53,7 @@ async fn repeated_create_is_idempotent() {
             .await
             .expect("with the client token, a repetition is harmless");
     }
-    // The desired state may have changed since.
+    // The desired state may have changed since the first attempt.
     let mut other = desired(spec([tcp(81)]), [backend(1)]);
     other.cluster_name = "renamed".into();
     let steps = bench.driver.plan(&other, &Fence::default(), None).expect("possible");

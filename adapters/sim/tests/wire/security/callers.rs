@@ -147,7 +147,7 @@ async fn the_port_of_probes_serves_no_api() {
     for (path, refusal) in [
         ("/cloudadapter.v1alpha1.AdapterService/GetInfo", 404),
         ("/grpc.health.v1.Health/Check", 404),
-        // Reading pages is allowed.
+        // The pages can be read with GET, but other methods are refused.
         ("/", 405),
         ("/status.json", 405),
     ] {

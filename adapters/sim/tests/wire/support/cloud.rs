@@ -28,7 +28,7 @@ impl TestCloud {
         cloud
     }
 
-    /// Starts a cloud in the same way, at a given address.
+    /// Starts a cloud at this address, with these settings on top of the defaults.
     pub(crate) async fn start_at(address: &str, settings: Value) -> Self {
         let project = Project { account: "sim".into(), project: "demo".into(), region: "sim-1".into() };
         let cloud = SharedCloud::new(Cloud::new(project));

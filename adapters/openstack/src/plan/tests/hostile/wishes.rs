@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// Returns a random change of the same Service.
+    /// Returns the Service with a random change, as the attacker requests it.
     pub(super) fn random_wish(&mut self, service: &Service) -> Service {
         let cloud = &self.bench.cloud;
         let text = |one: &Value, key: &str| one[key].as_str().map(str::to_owned);
