@@ -86,7 +86,7 @@ pub struct CallError {
     pub method: &'static str,
     /// The gRPC status as received, with its details and metadata.
     pub status: Box<Status>,
-    /// The status as the contract defines it.
+    /// The status, parsed as an error of the contract.
     pub error: Box<AdapterError>,
     /// How long the call took.
     pub took: Duration,

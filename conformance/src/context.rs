@@ -226,7 +226,7 @@ impl Context {
 
     // Clusters.
 
-    /// The check's own virtual cluster, the same on each call. If the adapter serves only one cluster, that cluster.
+    /// Returns the check's own virtual cluster, the same on each call; or the only cluster that the adapter serves, if there is only one.
     pub fn cluster(&self) -> Cluster {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = clusters.first() {

@@ -112,7 +112,7 @@ impl Proxy {
         self.shared.vendor.lists.iter().any(|list| list.collection == collection)
     }
 
-    /// Removes all rules and releases held calls. Returns whether a rule affected a call since the last time.
+    /// Removes all rules and releases held calls. Returns whether a rule affected a call since the last call of this function.
     pub(crate) fn clear(&self) -> bool {
         self.shared.rules().clear()
     }

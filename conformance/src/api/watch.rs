@@ -24,7 +24,7 @@ pub struct Watch<T> {
     api: Api,
 }
 
-/// One event, the same for the three watches.
+/// One event. All three watches use this type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mirror<I> {
     /// Reset: all items so far are invalid.
@@ -63,7 +63,7 @@ pub trait Event: Debug + Sized {
 /// A complete listing: from the last Reset to Synced.
 #[derive(Clone, Debug)]
 pub struct Listing<I> {
-    /// The epoch of the Reset event.
+    /// The scope in the Reset event.
     pub scope: Option<Scope>,
     /// All items, in order of arrival.
     pub items: Vec<I>,

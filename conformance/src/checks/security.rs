@@ -51,7 +51,7 @@ const METHODS: [&str; 10] = [
     "/cloudadapter.v1alpha1.RouteService/WatchRoutes",
     "/cloudadapter.v1alpha1.RouteService/ApplyRoutes",
 ];
-/// The methods that every role may call.
+/// The health check, which each controller and operator may call.
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 /// The path of a service that does not exist.
 const NOWHERE: &str = "/conformance.v1.NoSuchService/Call";

@@ -187,7 +187,7 @@ impl Rules {
         }
     }
 
-    /// Removes all rules. Returns whether a rule affected a call since the last time.
+    /// Removes all rules. Returns whether a rule affected a call since the last call of this function.
     pub(super) fn clear(&mut self) -> bool {
         for standing in std::mem::take(&mut self.standing).into_values() {
             standing.gate.open();

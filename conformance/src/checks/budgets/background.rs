@@ -9,7 +9,8 @@ use crate::checks::prelude::*;
 
 /// Number of load balancers that are requested in the background; each adds one write to the queue before the urgent write.
 const BACKGROUND_BALANCERS: usize = 30;
-/// Duration of the vendor's pause, in which the background requests queue up. The adapter waits less long for the completion of an Ensure.
+/// Duration of the vendor's pause, in which the background requests queue up. Longer than the adapter waits for the completion of an
+/// Ensure.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// common.proto, `Priority`: a request that a user waits for does not queue behind background requests. Of many writes that wait for the

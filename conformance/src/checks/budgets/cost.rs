@@ -6,7 +6,7 @@ use cloud_api_proto::v1alpha1::{ApplyRoutesRequest, Cost, LoadBalancerState, rou
 
 use crate::checks::prelude::*;
 
-/// Number of reads to compare until one matches: the adapter's own periodic listings disturb some of them.
+/// Maximum number of reads that are compared. One read must match, because the adapter's own periodic listings disturb some of them.
 const READS: usize = 3;
 /// Number of routes in one request.
 const ROUTES: u16 = 3;

@@ -74,7 +74,7 @@ async fn unseen(cx: &Context, web: &Balancer) -> Verdict {
     let proxy = cx.proxy()?;
     cx.put(web).await?;
     let stale = proxy.inject(Rule::reads(), Action::Stale(cx.params().timings.converge));
-    // From now on, all reads return this answer.
+    // From now on, the proxy repeats the vendor's current answers to these reads.
     cx.load_balancers(&cx.cluster()).await?;
     let lost = proxy.inject(Rule::writes().nth(1), Action::ResetAfter);
     let fresh = async {

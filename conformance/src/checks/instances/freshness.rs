@@ -40,7 +40,7 @@ async fn joins_nothing(cx: &Context, refs: Vec<InstanceRef>) -> Verdict {
         held.reached(CALL_TIMEOUT).await?;
         let mark = cx.proxy()?.mark();
         let came = async {
-            // Requests of one connection arrive in order: once this request is answered, the adapter has received the other one.
+            // Requests of one connection arrive in order: once `GetInfo` is answered, the adapter has received the second request.
             cx.node()?.info(&cx.cluster().context()).await?;
             held.release();
             Ok::<_, Stop>(())

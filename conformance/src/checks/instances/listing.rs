@@ -71,7 +71,7 @@ pub(super) async fn strictly(cx: &Context) -> Result<Strict, Stop> {
     strictly_within(cx, TIMEOUT).await
 }
 
-/// Lists live as above, with a time limit for each message.
+/// Like [`strictly`], with a time limit for each message.
 pub(super) async fn strictly_within(cx: &Context, timeout: Duration) -> Result<Strict, Stop> {
     let request = WatchInstancesRequest {
         context: Some(cx.cluster().live()),

@@ -101,7 +101,7 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
     let (leaves, stays) = (&gone.provider_id, &stays.provider_id);
     watch.until(seen, "new instances are reported", |one| one.has(leaves) && one.has(stays)).await?;
     cx.delete_machine(gone).await?;
-    // If all watches share one refresher, the event may arrive sooner.
+    // This live listing may let the adapter report the deletion sooner.
     cx.instances().await?;
     watch.until(seen, "a deleted instance is reported", |one| !one.has(leaves)).await?;
     watch.bookmark = None;
@@ -122,7 +122,7 @@ pub(super) async fn follows(cx: &Context) -> Verdict {
 }
 
 /// common.proto, `Synced.token`: a watcher that missed events because the adapter was killed gets a Reset and a listing, or the events
-/// themselves. Its state never stays outdated unnoticed.
+/// themselves. The watcher's state must not stay outdated.
 pub(super) async fn lost(cx: &Context) -> Verdict {
     let seen = cx.params().timings.drift;
     let [leaves, stays] = &cx.these_new_machines().await?;

@@ -101,7 +101,7 @@ async fn both_families(cx: &Context) -> Verdict {
 }
 
 /// load_balancer_service.proto, `LoadBalancerSpec.name`: a name is only for display. Two load balancers may have the same name, a new name
-/// does not recreate the load balancer, the hash does not depend on it, and a request without a name keeps the former name.
+/// does not recreate the load balancer or change the hash, and a request without a name keeps the former name.
 async fn named(cx: &Context) -> Verdict {
     let machines = cx.machines(2).await?;
     let balancer = |owner| cx.cluster().balancer(owner).listeners([tcp(80)]).backends(&machines);

@@ -107,7 +107,7 @@ fn forbidden<T: std::fmt::Debug>(role: Role, path: &str, answer: CallResult<T>) 
     })
 }
 
-/// The same callers may call another version of a service. An unknown method is UNIMPLEMENTED for callers that may call its service.
+/// A role may also call other versions of its service. An unknown method is UNIMPLEMENTED for callers that may call its service.
 async fn unknown_methods(cx: &Context) -> Verdict {
     let asked = |pair: &(Role, &'static str)| works(cx, pair.0) && is_served(cx, pair.1);
     let theirs = [(Role::RouteController, OTHER_VERSION), (Role::NodeController, NO_METHOD)];

@@ -98,7 +98,7 @@ impl Cloud {
         Ok(id.to_owned())
     }
 
-    /// All properties of an object except its times and its progress.
+    /// Returns all properties of a load balancer except its times and its status.
     pub(super) async fn describe_load_balancer(&self, id: &str) -> anyhow::Result<String> {
         let mut found = self.load_balancer(id).await?;
         if let Some(fields) = found.as_object_mut() {
