@@ -39,7 +39,7 @@ const REPORTERS: [&str; 4] =
 /// A cluster for one scenario.
 #[derive(Debug)]
 pub struct Bed<Cloud = Simcloud> {
-    /// All processes.
+    /// The cluster, with all its processes.
     pub cluster: Cluster<Cloud>,
     /// The deadline of every check.
     pub within: Duration,
@@ -193,12 +193,12 @@ impl<Cloud> Bed<Cloud> {
         self.cluster.control_plane.client()
     }
 
-    /// Lists all nodes.
+    /// The API of nodes.
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client())
     }
 
-    /// Lists the Services of the namespace `default`.
+    /// The API of Services in the namespace `default`.
     pub fn services(&self) -> Api<Service> {
         Api::default_namespaced(self.client())
     }

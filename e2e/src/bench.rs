@@ -191,7 +191,7 @@ fn write(report: &Report, json: Option<&Path>) -> anyhow::Result<()> {
     fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The last measurement of each scenario, by measured system.
+/// Writes the page from the last measurement of each scenario and measured system.
 fn write_page(files: &[PathBuf]) -> anyhow::Result<ExitCode> {
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 
 use crate::cargo;
 
-/// Programs with common metrics. The first program of each list is compared with the others.
+/// The packages whose unit tests write the tables.
 const CRATES: [&str; 5] =
     ["cloud-adapter", "controller-core", "node-controller", "service-controller", "route-controller"];
 

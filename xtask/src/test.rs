@@ -137,7 +137,7 @@ fn chosen(args: &[String]) -> (Option<&str>, Vec<String>) {
     (chosen, others)
 }
 
-/// nextest runs the union of several expressions. This expression is their intersection.
+/// Returns an expression for the tests that all these expressions select. nextest itself would run the union of several expressions.
 fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
     let all: Vec<_> = expressions.into_iter().flatten().map(|it| format!("({it})")).collect();
     (!all.is_empty()).then(|| all.join(" & "))

@@ -33,7 +33,7 @@ const LEFT_OUT: &str = "The peer's service controller reacts to a node that is a
 enum Followed {
     /// All load balancers were written after this number of seconds.
     All(f64),
-    /// Only this number of load balancers have the node, and the peer updates no more.
+    /// Only this number of load balancers have the node, and the peer updates no more load balancers.
     Only(usize),
 }
 

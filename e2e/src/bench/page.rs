@@ -361,7 +361,7 @@ fn misses_of_peer(found: &Found<'_>, rows: &[Found<'_>]) -> String {
     notes(row, &WITH_NOTES_OF_PEER, &format!("{name} ({who})"))
 }
 
-/// The entry of the scenario; empty if the list does not contain it.
+/// The notes of a scenario as items of a list. Empty if `of` does not contain the scenario.
 fn notes(row: &Row, of: &[Scenario], name: &str) -> String {
     let listed = of.iter().any(|it| it.name() == row.scenario);
     row.notes.iter().filter(|_| listed).map(|note| format!("- {name}: {note}\n")).collect()

@@ -37,7 +37,7 @@ const CROWD: usize = 2;
 /// The number of nodes, divided by this number, is the number of joining nodes.
 const JOINING: usize = 5;
 
-/// The chart values for all replicas. At first, one replica of each controller is started.
+/// Starts a cluster in which each controller can have up to [`MOST`] replicas. At first, one replica of each controller runs.
 pub(super) async fn start(tools: &Tools, all: Size, progress: Progress) -> anyhow::Result<Stage> {
     let nodes = (all.nodes / PART).max(1);
     let services = (all.services / PART).max(1);

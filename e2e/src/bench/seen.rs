@@ -173,7 +173,7 @@ impl Times {
     }
 }
 
-/// Waits for the next event. A broken watch resumes by itself; its error is kept until the next event.
+/// Passes each event of a watch to `note`. A broken watch resumes by itself; its error is kept until the next event.
 async fn follow<K>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>>,
     times: Arc<Mutex<Times>>,

@@ -35,7 +35,7 @@ fn is_open(key: &str) -> bool {
     OPEN.iter().any(|open| key.contains(&format!("{open}.")))
 }
 
-/// The definitions of the schema visited so far.
+/// The definitions of the schema, and the keys and faults found so far.
 struct Known<'a> {
     definitions: &'a Map<String, Value>,
     /// Keys with their full paths.

@@ -53,7 +53,7 @@ fn workspace(root: &Path) -> TempDir {
     dir
 }
 
-/// The output of the tests of a package there, which must pass.
+/// The output of the tests of a package in the workspace, which must pass.
 fn tested(workspace: &Path, package: &str) -> String {
     let tested = Command::new(cargo::program())
         .args(["test", "--offline", "--package", package, "--target-dir"])

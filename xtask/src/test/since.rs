@@ -59,7 +59,7 @@ struct Package {
 /// A package and its folder relative to the root, with a trailing slash.
 type Folder = (String, String);
 
-/// Returns the files that changed since the branch left `revision`, whether committed or not.
+/// Returns the tests that changes since the branch left `revision` can affect, whether the changes are committed or not.
 pub(super) fn affected(revision: &str) -> anyhow::Result<Affected> {
     let base = git::output(["merge-base", revision, "HEAD"])
         .with_context(|| format!("--since {revision}: unknown revision; name a branch, a tag or a commit"))?;

@@ -26,7 +26,7 @@ const IN_CLIENT: &str = "// In `impl Client`:\n";
 /// The beginnings of comments that say where the next part of a block belongs.
 const ELSEWHERE: &str = "// In ";
 
-/// Cheap, and enough to notice when the guide and the skeleton differ in their places.
+/// Compiles nothing, so it is fast. It fails if the guide names a place that the skeleton does not have.
 #[test]
 fn each_block_of_the_guide_fits_into_a_new_adapter() {
     let dir = TempDir::new().expect("a folder");
@@ -99,7 +99,7 @@ impl Draft {
         Self(rust.map(|file| (file.display().to_string(), text(&file))).collect())
     }
 
-    /// Removes lint expectations for code that is used by now: "the compiler says so".
+    /// Writes the sources without expectations of the lint `dead_code`, because the code of the guide uses these items.
     fn save(&self, new: &Path) {
         for (file, text) in &self.0 {
             let unused = |line: &&str| line.contains("expect(dead_code");
@@ -121,7 +121,7 @@ impl Draft {
         *text = text.replace(from, to);
     }
 
-    /// Puts imports above others, methods of the client into it, and the rest above the tests.
+    /// Adds a block to a file: imports above the other imports, methods of the client to its `impl`, and the rest above the tests.
     fn add(&mut self, file: &str, block: &str) {
         let (imports, rest) = imports(block);
         let (items, of_client) = rest.split_once(IN_CLIENT).unwrap_or((&rest, ""));
@@ -144,7 +144,7 @@ impl Draft {
         self.add(file, &imports);
     }
 
-    /// The body of a function, whose arguments are used now.
+    /// Replaces the body of a function, and removes the underscores of its arguments, which the new body uses.
     fn body(&mut self, file: &str, name: &str, block: &str) {
         let text = self.file(file);
         let span = span(text, name);
