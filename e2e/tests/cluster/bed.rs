@@ -81,7 +81,7 @@ pub(crate) struct Bed {
 pub(crate) struct Wanted {
     /// Number of nodes.
     pub(crate) nodes: u8,
-    /// Whether the nodes have our images, and their pods a network, from the start.
+    /// Whether the nodes have this project's images, and their pods a network, from the start.
     pub(crate) complete: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn play_on(wanted: Wanted, play: impl AsyncFnOnce(&Bed) -> anyhow::Re
     let stage = Stage::new().unwrap();
     let _lock = e2e_tools::cluster::lock(&stage.layout).unwrap();
     stage.down().unwrap();
-    // Another thread enters the cluster's network, with all processes that it starts; this one stays outside and cleans up.
+    // Another thread enters the cluster's network, with all processes that it starts; the current thread stays outside and cleans up.
     let end = thread::scope(|scope| scope.spawn(|| stage.play(wanted, play)).join());
     let failed = !matches!(end, Ok(Ok(()))) && !*ENDED.borrow();
     if failed {

@@ -66,7 +66,7 @@ fn a_tainted_node_is_initialised_by_pods_that_run_on_it() {
     });
 }
 
-/// VmRSS of each of our processes on the node, as reported by the kernel.
+/// VmRSS of each process of this project on the node, as reported by the kernel.
 fn memory() -> anyhow::Result<String> {
     let mut lines = Vec::new();
     let network = fs::metadata(NetworkNamespace::Node(Node(1)).namespace_file())?.ino();
@@ -108,13 +108,13 @@ fn the_node_is_initialised_when_the_adapter_image_is_late() {
             lacks_its_image_for_a_minute(bed).await?;
             bed.load("adapter-sim")
         };
-        // As with a registry that is not reachable.
+        // The images are missing on the node, as with a registry that is not reachable.
         let asked_for = json!({ "image": { "pullPolicy": "IfNotPresent" } });
         let (installed, late) = tokio::join!(bed.install(&asked_for), waits);
         late?;
         installed?;
         bed.until_initialised().await?;
-        // Only now the CNI is installed, like those that do not tolerate uninitialised nodes.
+        // The CNI is installed only now, like the plugins that do not tolerate uninitialised nodes.
         bed.give_pods_a_network(1).await?;
         ordinary_pod(bed, "ordinary").await?;
         runs(bed, "ordinary").await

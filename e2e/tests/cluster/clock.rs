@@ -1,8 +1,9 @@
 //! Clocks of single containers jump. The clock of the machine is shared with others, so it is not changed.
 //!
-//! A time namespace moves no wall clock. But a program gets the time from a function that the kernel maps into each process (vDSO), and a
-//! write to that memory affects only the process' own copy: there the function is replaced by one that asks the kernel and adds an offset.
-//! The process sees the same as after `date --set` or a step of NTP: the wall clock jumps, the monotonic clock goes on.
+//! A time namespace does not shift the wall clock. But a program gets the time from a function that the kernel maps into each process
+//! (vDSO), and a write to that memory affects only the process' own copy. The test replaces the function there by one that asks the kernel
+//! and adds an offset. The process sees the same as after `date --set` or a step of NTP: the wall clock jumps, the monotonic clock
+//! continues.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,7 @@ use crate::processes::{id, of, pods, signal};
 use crate::users::Users;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// Much less than an hour, and more than the age of an Event.
+/// Tolerance for the times of Events: much less than an hour, and more than the age of an Event.
 const MARGIN: SignedDuration = SignedDuration::from_mins(10);
 /// Reason of an Event.
 const FAILED: &str = "SyncLoadBalancerFailed: ";
@@ -59,7 +60,7 @@ fn clock_jumps_stop_no_work_but_new_tokens_may_be_refused() {
         ensure!(of(1)? == processes, "a process has ended");
         ensure!(holders(bed).await? == holders_before, "a Lease was lost:\n{holders_before}");
 
-        // For this adapter a new token has already expired. Nothing is deleted because of that, and it is reported.
+        // For an adapter whose clock jumped, a new token has already expired. Nothing is deleted because of that, and it is reported.
         let newcomer = "app.kubernetes.io/component=service-controller";
         bed.kubectl(&["delete", "pod", "--namespace", NAMESPACE, "--selector", newcomer]).await?;
         let back = async {

@@ -24,7 +24,7 @@ async fn cloudctl(kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Output> {
     command.output().await.with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Prints the output for users.
+/// Prints the output of `cloudctl`, so that it is visible in the log of the test.
 async fn show(kubeconfig: &Path, args: &[&str]) -> anyhow::Result<()> {
     let said = cloudctl(kubeconfig, args).await?;
     tell(&format!("$ cloudctl {}\n{}", args.join(" "), String::from_utf8_lossy(&said.stdout)));

@@ -1,4 +1,4 @@
-//! Failures in a cluster: each of our containers in turn, and the API server.
+//! Failures in a cluster: each container of this project in turn, and the API server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,12 +54,12 @@ async fn killed(bed: &Bed, image: &str) -> anyhow::Result<()> {
     match image {
         "node-controller" => label_is_put_right(bed).await,
         "route-controller" => condition_is_put_right(bed).await,
-        // The users' Services show that.
+        // The users' Services show whether this container works.
         _ => Ok(()),
     }
 }
 
-/// A changed label of the cloud is reverted.
+/// A label of the node that another client changed gets the value of the cloud again.
 async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let label = "topology.kubernetes.io/zone";
     let get =
@@ -70,7 +70,7 @@ async fn label_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     bed.until("the label is reverted", &get, |now| now == right).await.map(drop)
 }
 
-/// So is a changed condition about the routes of the node.
+/// A condition about the routes of the node that another client changed is corrected.
 async fn condition_is_put_right(bed: &Bed) -> anyhow::Result<()> {
     let condition =
         json!({ "type": "NetworkUnavailable", "status": "False", "reason": "ByHand", "message": "" });
@@ -133,7 +133,7 @@ async fn uid(bed: &Bed) -> anyhow::Result<String> {
     bed.kubectl(&["get", "node", "node-1", "--output", "jsonpath={.metadata.uid} {.spec.taints}"]).await
 }
 
-/// Waits until all our pods are ready and the node has no taints, after the node was considered unreachable.
+/// Waits until all pods of this project are ready and the node has no taints, after the node was considered unreachable.
 async fn ready(bed: &Bed) -> anyhow::Result<()> {
     eventually("all pods are ready", WITHIN, || async {
         let ready = pods(bed, ".status.containerStatuses[*].ready").await?;

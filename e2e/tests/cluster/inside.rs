@@ -25,7 +25,7 @@ use crate::bed::{Bed, NAMESPACE, WITHIN};
 
 /// The port that [`answer`] opens.
 const PORT: u16 = 8080;
-/// A packet without an answer after this time is lost.
+/// A packet that is not answered within this time is lost.
 const LOST_AFTER: Duration = seconds(2);
 
 /// A running container.
@@ -156,7 +156,7 @@ impl Container {
     fn in_network<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> anyhow::Result<T> {
         let network =
             File::open(format!("/proc/{}/ns/net", self.process)).context("the process has ended")?;
-        // Another thread, so that the namespace is left when it ends.
+        // A separate thread enters the namespace, and leaves the namespace by ending.
         let made = thread::scope(|scope| {
             let there = scope.spawn(|| {
                 move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;

@@ -25,7 +25,7 @@ const GO_TAG: &str = "kubernetes.io/cluster/kubernetes";
 /// A tag on all objects that this project creates or adopts.
 const OUR_TAG: &str = "cloudadapter.dev/cluster-id";
 
-/// As in docs/migrate.md: of objects without our tags, only those without an owner are adopted, and only with this setting.
+/// As in docs/migrate.md: of objects without this project's tags, only those without an owner are adopted, and only with this setting.
 fn values(change: &Value) -> Value {
     let mut values = json!({
         "serviceController": { "serviceDefaults": { "adopt": "owned" } },
@@ -93,7 +93,7 @@ fn migration_and_rollback_recreate_nothing() {
 
 /// The former cloud controller manager takes over its objects again, as in docs/migrate.md.
 async fn and_back_again(bed: &Bed, peer: &mut Peer, pods: &[Pod; 2]) -> anyhow::Result<()> {
-    // It does not know the objects that this project created.
+    // The former controller does not know the objects that this project created.
     bed.kubectl(&["delete", "service", "new", "--timeout=60s"]).await?;
     let before = Picture::take(bed).await?;
     ensure!(
@@ -142,7 +142,7 @@ fn each_controller_works_alone_beside_the_former_ccm() {
     build_the_peer();
     scenario(1, async |bed| {
         use PeerController::{Node, NodeLifecycle, Route, Service};
-        // Here the node-controller runs, and the former cloud controller manager does the rest.
+        // First part: the node-controller runs, and the former cloud controller manager does the rest.
         let mut go = peer(bed, &[Service, Route]).await?;
         bed.install(&values(&only("nodeController"))).await?;
         runs_alone(bed, "node-controller").await?;
@@ -153,7 +153,7 @@ fn each_controller_works_alone_beside_the_former_ccm() {
         let state = until_routed(bed, GO_TAG).await?;
         made_by_go(&state, "one")?;
 
-        // Here the route-controller runs.
+        // Second part: the route-controller runs.
         next(bed, &mut go).await?;
         bed.upgrade(&values(&only("routeController"))).await?;
         runs_alone(bed, "route-controller").await?;
@@ -165,7 +165,7 @@ fn each_controller_works_alone_beside_the_former_ccm() {
         made_by_go(&bed.cloud.state().await?, "two")?;
         joins(bed, "second").await?;
 
-        // Here the service-controller runs.
+        // Third part: the service-controller runs.
         next(bed, &mut go).await?;
         bed.upgrade(&values(&only("serviceController"))).await?;
         runs_alone(bed, "service-controller").await?;
@@ -185,7 +185,7 @@ fn each_controller_works_alone_beside_the_former_ccm() {
     });
 }
 
-/// Builds outside the cluster's network, which has no Internet access.
+/// Builds the peer outside the cluster's network, which has no Internet access.
 fn build_the_peer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(Peer::build()).unwrap();
@@ -210,7 +210,7 @@ async fn peer(bed: &Bed, controllers: &[PeerController]) -> anyhow::Result<Peer>
     Ok(peer)
 }
 
-/// Stops the former cloud controller manager. Its Lease must not delay its next start by 15 s.
+/// Stops the former cloud controller manager, and deletes its Lease, which would otherwise delay its next start by 15 s.
 async fn next(bed: &Bed, peer: &mut Peer) -> anyhow::Result<()> {
     peer.stop().await?;
     release_the_lease(bed).await
@@ -280,7 +280,7 @@ fn made_by_go(state: &State, service: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All routes are removed in the cloud, and created again.
+/// Removes all routes in the cloud, and waits until the route-controller has created them again.
 async fn lays_routes_again(bed: &Bed, pods: &[Pod; 2]) -> anyhow::Result<()> {
     let state = bed.cloud.state().await?;
     bed.cloud.by_hand(Method::POST, "/v1/routes:batch", Some(&without_routes(&state))).await?;
@@ -303,7 +303,7 @@ async fn goes_with_its_service(bed: &Bed, name: &str) -> anyhow::Result<()> {
 /// A pod on the pod network.
 struct Pod {
     address: IpAddr,
-    /// A process in its network.
+    /// ID of a process in the pod's network.
     process: u32,
 }
 
@@ -333,7 +333,7 @@ fn process_at(address: IpAddr) -> anyhow::Result<u32> {
     };
     let ids = fs::read_dir("/proc")?.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     let there = |id: &u32| {
-        // The addresses of its network.
+        // The addresses of the process's network.
         let table = fs::read_to_string(format!("/proc/{id}/net/fib_trie")).unwrap_or_default();
         table.lines().any(|line| line.trim_start_matches([' ', '|', '-']) == address.to_string())
     };
@@ -341,7 +341,8 @@ fn process_at(address: IpAddr) -> anyhow::Result<u32> {
     found.with_context(|| format!("no process has {address}"))
 }
 
-/// No process listens on the port: a pod that gets the packet refuses the connection. Without routes, there is no answer at all.
+/// Waits until each pod receives packets of the other pod. No process listens on the port: a pod that gets the packet refuses the
+/// connection. Without routes, there is no answer at all.
 async fn pods_reach_each_other(bed: &Bed, [one, other]: &[Pod; 2]) -> anyhow::Result<()> {
     for (from, to) in [(one, other), (other, one)] {
         let to = SocketAddr::new(to.address, 9);

@@ -116,7 +116,7 @@ fn each_has_its_own(policies: &[NetworkPolicy], pods: &[Container]) -> anyhow::R
         let about: Vec<_> = pods.iter().filter(|pod| is_about(policy, &End::of(pod))).collect();
         let [pod] = about[..] else { bail!("{name} selects {about:?}") };
         ensure!(pod.name == name, "{name} selects {}", pod.name);
-        // The values name no reader of metrics.
+        // These values allow no reader of metrics.
         let has: BTreeSet<_> = pod.port("grpc").into_iter().collect();
         let rules = policy.spec.iter().flat_map(|spec| spec.ingress.iter().flatten());
         let opened: BTreeSet<_> =

@@ -1,4 +1,4 @@
-//! Our programs on the nodes, as processes of this machine.
+//! The programs of this project on the nodes, as processes of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -51,7 +51,7 @@ fn each_container_has_only_the_listed_rights_and_files() {
         adapters_door(bed, &all).await?;
         bed.step("each token is only accepted by its own server");
 
-        // Without authentication of callers and a CA to keep, the adapter needs no access to the API server.
+        // If the adapter does not authenticate callers and has no CA to keep, it needs no access to the API server.
         let open =
             json!({ "credentialsSecret": "cloud", "authentication": "none", "tls": { "mode": "off" } });
         bed.upgrade(&json!({ "adapter": open })).await?;
@@ -92,7 +92,7 @@ fn confined(container: &Container) -> anyhow::Result<()> {
         let has = field(of);
         ensure!(has.as_deref() == Some(wanted), "{name}: {of} {has:?}, wanted {wanted}");
     }
-    // Not even root can write here, as this test: the mounts themselves are read-only.
+    // The test runs as root and cannot write either: the mounts themselves are read-only.
     for folder in ["/", "/tmp", "/etc", CLIENT, API].map(|folder| container.file(folder)) {
         let refused = fs::write(folder.join("written"), "").err().map(|error| error.kind());
         let right = [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::NotFound];

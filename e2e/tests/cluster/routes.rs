@@ -13,7 +13,7 @@ use crate::inside::{Answering, Container};
 #[test]
 fn pods_on_two_nodes_reach_each_other_only_by_routes() {
     scenario(2, async |bed| {
-        // Everything except the routes.
+        // Installs everything except the routes.
         bed.install(&json!({ "routeController": { "enabled": false } })).await?;
         bed.until_initialised().await?;
         let pair = Pair::start(bed).await?;

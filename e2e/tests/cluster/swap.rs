@@ -1,4 +1,5 @@
-//! `helm upgrade` switches to another cloud: nothing is changed there, nor lost here, before an operator confirms the move.
+//! `helm upgrade` switches to another cloud: no object is changed in the new cloud, or lost in the old one, before an operator confirms the
+//! move.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,7 +27,7 @@ const OTHER_ADAPTER: [u16; 2] = [9443, 9444];
 /// Address of the console that lists the objects of its cloud.
 const CONSOLE: &str = "127.0.0.1:9445";
 
-/// With these values, a node is soon deleted when its instance is gone. Pods run on the node with a kubelet.
+/// With these values, a node is deleted soon after its instance. The pods run on the node with a kubelet.
 fn values(change: &Value) -> Value {
     let there = json!({ "kubernetes.io/hostname": "node-1" });
     let mut values = json!({
@@ -46,7 +47,7 @@ fn another_cloud_endpoint_changes_nothing_until_confirmed() {
     scenario(1, async |bed| {
         let before = at_home(bed).await?;
         let (_process, other) = another_cloud(bed).await?;
-        // An instance there, so that the other cloud's listing is not empty and would prove absence.
+        // The other cloud has an instance, so that its listing is not empty: no controller would trust an empty one.
         other.create_instance("of-somebody-else").await?;
         bed.cloud.reset_counts().await?;
         other.reset_counts().await?;

@@ -18,7 +18,7 @@ fn uninstall_leaves_only_load_balancers_for_a_reinstall() {
         service("web").port(80).create(&bed.client).await?;
         has_endpoints(bed, "web").await?;
         let before = objects(bed).await?;
-        // With all options of the chart that need no CRDs.
+        // All options of the chart are set that need no CRDs.
         let all = |enabled: bool, shards: u8| {
             json!({
                 "monitoring": { "dashboard": true },

@@ -74,7 +74,7 @@ fn a_drained_node_loses_its_controllers_and_stays_a_backend() {
         // One replica of each: no PodDisruptionBudget can delay the drain.
         users.work_while(bed, "drain", drain(bed, "node-1")).await?;
         run_on(bed, &["node-2"]).await?;
-        // A cordoned node stays a backend, since pods of others may serve there. Only the label excludes a node.
+        // A cordoned node stays a backend, because pods of other workloads may serve there. Only the label excludes a node.
         behind(bed, &[Node(1), Node(2)]).await?;
         let label = "node.kubernetes.io/exclude-from-external-load-balancers";
         bed.kubectl(&["label", "node", "node-1", &format!("{label}=true")]).await?;
@@ -83,7 +83,7 @@ fn a_drained_node_loses_its_controllers_and_stays_a_backend() {
         behind(bed, &[Node(1), Node(2)]).await?;
         bed.kubectl(&["uncordon", "node-1"]).await?;
 
-        // Two replicas of each on two nodes, each pair with a budget of one.
+        // Each controller has two replicas on two nodes, and a PodDisruptionBudget that allows one of them to be missing.
         let pairs = json!({
             "nodeController": { "replicas": 2 },
             "serviceController": { "replicas": 2 },
@@ -126,7 +126,7 @@ async fn the_last_ones_stay(bed: &Bed) -> anyhow::Result<()> {
         });
         let file = bed.layout().home.join("eviction.json");
         fs::write(&file, eviction.to_string())?;
-        // `kubectl drain` and our own client would retry.
+        // `kubectl drain` and the test's own client would retry.
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction");
         let asked = bed.kubectl(&["create", "--raw", &path, "--filename", &file.display().to_string()]).await;
         let Err(refused) = asked else {

@@ -58,7 +58,7 @@ async fn costs(bed: &mut Bed) -> anyhow::Result<()> {
     print_calls("a node joins, with six pools", &joined);
     let writes = count(&calls.writes());
     ensure!(writes == counted(&[("PUT pools/*/members", 6)]), "{writes:?}");
-    // A listing may meet a pool that is about to change or still changing, which is then read again.
+    // A listing may read a pool while it changes, and then reads the pool again.
     ensure!(
         of(&joined, "GET pools/*/members") <= 12,
         "a pool that changed is read at most twice: {joined:?}"

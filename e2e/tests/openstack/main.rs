@@ -57,7 +57,7 @@ async fn the_demo_passes_on_openstack() {
     assert_eq!((&calls["POST loadbalancers"], writes), (&json!(1), 2), "{calls}");
 }
 
-/// Runs one scenario at a time: the cloud runs on the same processors, and two at once take longer in total.
+/// Only one scenario runs at a time: the cloud runs on the same processors, and two concurrent scenarios take longer in total.
 static STAGE: Mutex<()> = Mutex::const_new(());
 
 /// Runs a scenario in a project of its own. Then all Services, nodes and instances are deleted, and nothing may be left.
@@ -65,7 +65,7 @@ async fn scenario(play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
     scenario_with(&json!({}), play).await;
 }
 
-/// The same with additional values of the chart.
+/// Like [`scenario`], with additional values of the chart.
 async fn scenario_with(values: &Value, play: impl AsyncFnOnce(&mut Bed) -> anyhow::Result<()>) {
     let _alone = STAGE.lock().await;
     let project = Arc::new(Project::make().await.unwrap());
@@ -124,7 +124,7 @@ async fn clear(bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates several instances at once, which takes no longer than one.
+/// Creates several instances at once, which takes no longer than creating one instance.
 async fn join_many(bed: &mut Bed, nodes: u32) -> anyhow::Result<()> {
     let count = usize::try_from(nodes)?;
     bed.cluster.cloud.project.create_servers("node", count).await?;
@@ -178,7 +178,7 @@ fn of(counts: &BTreeMap<String, u64>, operation: &str) -> u64 {
     counts.get(operation).copied().unwrap_or_default()
 }
 
-/// For readers of the output of a passed test.
+/// Prints the number of calls, for readers of the output of a passed test.
 fn print_calls(what: &str, counts: &BTreeMap<String, u64>) {
     let calls: Vec<_> = counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
     println!("{what}: {}", calls.join(", "));

@@ -102,9 +102,9 @@ async fn node_ports(bed: &Bed, services: &[&str]) -> anyhow::Result<BTreeSet<i64
 /// The security groups of a project.
 #[derive(Debug)]
 pub(super) struct Guards {
-    /// The ports that our group opens. `None`: we have no group.
+    /// The ports that the cluster's group opens. `None`: the cluster has no group.
     pub(super) rules: Option<BTreeSet<i64>>,
-    /// Ports that have our group.
+    /// Ports that have the cluster's group.
     inside: BTreeSet<String>,
     /// The groups of each port.
     of_ports: BTreeMap<String, BTreeSet<String>>,

@@ -37,14 +37,14 @@ async fn others(bed: &mut Bed) -> anyhow::Result<()> {
     let made = bed.until_cloud("web has another load balancer at its address", |state| {
         let web = balancer(state, "web")?;
         ensure!(web.id != lost.id && web.is_active() && web.listeners.len() == 2, "{web:?}");
-        // The floating IP was not deleted, since users know it.
+        // The floating IP was not deleted, because users know the address.
         ensure!(web.address().is_some_and(|it| it.to_string() == address), "{web:?}");
         Ok(web.clone())
     });
     let made = made.await?;
     ensure!(bed.address("web").await? == address, "the address has changed");
 
-    // Users know the address of the load balancer: the failure is reported, and they decide.
+    // A failed load balancer is not recreated, because users know its address: the failure is reported, and the users decide.
     project.break_balancer(&made.id).await?;
     let said = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await?;
     println!("ERROR: {said}");

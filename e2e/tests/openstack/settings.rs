@@ -6,7 +6,7 @@ const KEY: &str = "lb.cloudadapter.dev";
 /// Reference to a certificate in Octavia's form: a container in Barbican.
 const CERTIFICATE: &str = "http://127.0.0.1:9311/v1/containers/11111111-2222-4333-8444-555555555555";
 
-/// The grant that lets Services use it.
+/// The grant that lets Services use the certificate.
 fn grant() -> String {
     format!("*:certificate={CERTIFICATE}")
 }
@@ -19,8 +19,8 @@ async fn settings_of_services_are_stored_in_octavia() {
     scenario_with(&values, settings).await;
 }
 
-/// The same for providers that cannot create everything in one call: four calls per port and two more, nothing twice, and none after a
-/// restart.
+/// Like `settings_of_services_are_stored_in_octavia`, for providers that cannot create everything in one call: four calls per port and two
+/// more, nothing twice, and none after a restart.
 #[tokio::test]
 async fn part_by_part_creation_has_the_same_result() {
     let values = json!({ "adapter": {

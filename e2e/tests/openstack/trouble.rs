@@ -103,8 +103,8 @@ async fn empty_pages(bed: &mut Bed) -> anyhow::Result<()> {
     e2e::set_ready(&bed.client(), "a", Ready::True).await
 }
 
-/// After two listings without any load balancer, the adapter creates another one. When both are listed, the older one keeps the address,
-/// and the other one is deleted.
+/// After two listings without any load balancer, the adapter creates a second one. When both are listed, the older one keeps the address,
+/// and the newer one is deleted.
 async fn no_balancers(bed: &mut Bed) -> anyhow::Result<()> {
     let (project, proxy) = (Arc::clone(&bed.cluster.cloud.project), bed.cluster.cloud.proxy.clone());
     let (before, address) = (project.state().await?, bed.address("web").await?);

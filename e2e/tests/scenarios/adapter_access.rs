@@ -72,7 +72,7 @@ async fn the_adapter_accepts_only_authenticated_controllers() {
         assert!(BROKEN.contains(&refused.code), "{refused:?}");
     }
 
-    // All of it is counted, and the controllers were not affected.
+    // All refusals are counted, and the controllers were not affected.
     let adapter = bed.cluster.pods.get(ADAPTER).unwrap();
     let refused = adapter.counted("cloud_adapter_calls_refused_total", "reason").await.unwrap();
     let wanted = [("CALLER_FORBIDDEN", 4.0), ("CALLER_UNAUTHENTICATED", 5.0)];

@@ -54,8 +54,8 @@ async fn invalid_annotations_are_refused_at_admission() {
     eventually("the policy is not in effect any more", WITHIN, passes).await.unwrap();
 }
 
-/// Allowed are the node ports in the Service, those that the API server allocates, and the one for health checks. The policy ignores
-/// Services of other types.
+/// The policy allows the node ports in the Service, the node ports that the API server allocates, and the node port for health checks. The
+/// policy ignores Services of other types.
 async fn node_ports_are_those_of_the_service(services: &Api<Service>) {
     let probes = |port: i32| json!({ format!("{PREFIX}health-check.port"): port.to_string() });
     let ports = json!([{ "port": 80, "nodePort": 30080 }]);
@@ -106,7 +106,7 @@ async fn what_is_there_is_left_alone(services: &Api<Service>) {
 async fn tried(services: &Api<Service>, key: &str, value: &str) -> Result<(), String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let mut new = service("new", &json!({ key: value }));
-    // A dry run, so that the node port stays free for other Services.
+    // The request is a dry run, so the node port stays free for other Services.
     new.spec.as_mut().unwrap().ports.as_mut().unwrap().first_mut().unwrap().node_port = Some(30_080);
     let made = services.create(&params, &new).await;
     made.map(drop).map_err(|error| error.to_string())

@@ -58,7 +58,8 @@ fn rendering_is_repeatable() {
     }
 }
 
-/// A second application changes nothing, neither what the adapter has written into its Secret nor a pod; and an upgrade by Helm neither.
+/// A second application changes nothing: neither the data that the adapter has written into its Secret, nor a pod. An upgrade by Helm
+/// changes nothing either.
 #[tokio::test]
 async fn manifests_are_applied_twice_without_a_change() {
     for mode in [&["--server-side"][..], &[]] {
@@ -76,7 +77,7 @@ async fn manifests_are_applied_twice_without_a_change() {
     }
 }
 
-/// Helm keeps the data, too: at upgrades, and at rollbacks.
+/// At upgrades and rollbacks, Helm keeps the data that the adapter has written into its Secret.
 #[tokio::test]
 async fn helm_keeps_the_data_of_the_secret() {
     let control_plane = control_plane().await;
@@ -92,8 +93,8 @@ async fn helm_keeps_the_data_of_the_secret() {
     assert_eq!(ca(&control_plane).await, secret);
 }
 
-/// Argo CD would run hooks at another time than Helm, and kubectl at once: without a cluster, there is only `helm test`, for which Argo CD
-/// has no phase. The chart refuses what needs a hook.
+/// Argo CD would run hooks at another time than Helm, and kubectl would run them at once. So a chart that is rendered without a cluster has
+/// only the hook of `helm test`, which Argo CD does not run. The chart refuses values that need another hook.
 #[tokio::test]
 async fn hooks_exist_only_where_helm_runs_them() {
     let mut values = all();
@@ -138,7 +139,7 @@ async fn the_controller_deletes_load_balancers_at_the_uninstall() {
     assert_eq!(job, pod(one(&release, "Deployment", "service-controller")));
 }
 
-/// The objects as Helm renders them with a cluster to ask.
+/// The objects as Helm renders them with access to a cluster.
 async fn on_server(control_plane: &ControlPlane, values: &Value) -> Vec<Value> {
     let (chart, file) = (chart().display().to_string(), control_plane.dir().join("values.json"));
     std::fs::write(&file, values.to_string()).unwrap();
@@ -153,7 +154,7 @@ fn hooks(objects: &[Value]) -> BTreeSet<String> {
     types.map(str::to_owned).collect()
 }
 
-/// As `helm template --no-hooks` prints them.
+/// The manifests without hooks, as `helm template --no-hooks` prints them.
 fn without_hooks(text: &str) -> String {
     let documents = text.split("\n---\n").filter(|it| !it.contains("helm.sh/hook:"));
     documents.collect::<Vec<_>>().join("\n---\n")

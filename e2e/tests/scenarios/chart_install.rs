@@ -134,7 +134,7 @@ async fn adapter_has_exactly_the_listed_rights() {
         "one of two adapters, elsewhere"
     );
 
-    // With everything given, the adapter needs the API server only for its Lease.
+    // If the values set the ID of the cluster and the certificate, the adapter needs the API server only for its Lease.
     let given = json!({ "clusterId": "6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d",
         "adapter": { "tls": { "mode": "secret", "secretName": "a" } } });
     merge(&mut two, &given);
@@ -189,7 +189,7 @@ async fn network_policies_fit_the_pod_network() {
     assert_eq!(n_rules, 4, "DNS, its other replica, the cloud, the API server: {rules}");
 }
 
-/// The record of a controller that is disabled is removed, too; the record of another release stays.
+/// The record of routes is also removed if the route-controller is disabled; the record of another release stays.
 #[tokio::test]
 async fn uninstall_removes_the_record_of_routes() {
     let control_plane = control_plane().await;

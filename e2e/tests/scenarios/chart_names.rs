@@ -16,8 +16,8 @@ const COMPONENTS: [(&str, &str); 4] = [
     ("routeController", "route-controller"),
 ];
 
-/// The names that only a release with a prefix has. `cloud-controllers-orphans` and `route-controller-routes` have no prefix, because the
-/// programs expect these names.
+/// The names of the second release have its prefix, except `cloud-controllers-orphans` and `route-controller-routes`, because the programs
+/// expect these two names.
 #[test]
 fn two_releases_fit_into_one_namespace() {
     let mut values = all();
@@ -27,7 +27,7 @@ fn two_releases_fit_into_one_namespace() {
     let both: Vec<_> = ids(&first).intersection(&ids(&second)).cloned().collect();
     assert_eq!(both, Vec::<String>::new());
 
-    // Where an object names another one, it names one of its own release.
+    // An object refers only to objects of its own release.
     let text = serde_json::to_string(&second).unwrap();
     for name in names(&first) {
         let quoted =
@@ -62,7 +62,7 @@ fn cluster_wide_names_contain_release_and_namespace() {
     }
 }
 
-/// Labels, annotations and ServiceAccounts of the user, in each component.
+/// Each component has the labels, annotations and ServiceAccount that the user sets.
 #[test]
 fn pod_metadata_and_accounts_are_set_in_each_component() {
     let mut values = all();
@@ -205,7 +205,7 @@ fn messages_say_what_to_write() {
     }
 }
 
-/// Each format is about a value that exists.
+/// Each rule in files/formats.yaml is about a value that the schema has.
 #[test]
 fn formats_are_of_existing_values() {
     let read = |file: &str| std::fs::read_to_string(chart().join(file)).unwrap();

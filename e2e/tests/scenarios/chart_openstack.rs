@@ -81,7 +81,7 @@ async fn openstack_adapter_gets_its_flags_and_credentials() {
     let adapter = pods.get("cloud-adapter").unwrap();
     let given: BTreeSet<String> =
         adapter.args().iter().map(|arg| arg.split('=').next().unwrap().to_owned()).collect();
-    // It replaces --subnet-id.
+    // `--network-id` replaces `--subnet-id`, so the values set only one of them.
     let known = own_flags(&String::from_utf8(help.stdout).unwrap());
     let missing: Vec<_> = known.difference(&given).filter(|flag| *flag != "--network-id").collect();
     assert!(known.len() > 10 && missing.is_empty(), "{missing:?} of {known:?}");

@@ -108,7 +108,7 @@ async fn restricted_namespace(control_plane: &ControlPlane) {
     }
 }
 
-/// The warnings of the API server about a pod of each Deployment in that namespace.
+/// The warnings of the API server about a pod of each Deployment in the namespace `restricted`.
 async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), String>)> {
     let deployments: Api<Deployment> = Api::namespaced(control_plane.client(), "kube-system");
     let restricted: Api<Pod> = Api::namespaced(control_plane.client(), "restricted");
@@ -117,8 +117,8 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
     for deployment in deployments.list(&ListParams::default()).await.unwrap().items {
         let name = deployment.name_any();
         let mut spec = deployment.spec.unwrap().template.spec.unwrap();
-        // Where a quota is set, these classes are limited to kube-system. It is not set here; the restricted profile ignores priority
-        // classes.
+        // If a quota is set, the priority classes of the chart are limited to kube-system. No quota is set here; the restricted profile
+        // ignores priority classes.
         spec.priority_class_name = None;
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
         let pod = Pod { metadata, spec: Some(spec), status: None };
@@ -167,7 +167,7 @@ async fn plain_manifests_are_accepted_by_the_api_server() {
         let file = control_plane.dir().join("manifests.yaml").display().to_string();
         std::fs::write(&file, manifests).unwrap();
         let apply = ["apply", "--filename", &file];
-        // Twice: changes by other writers in between must not cause a conflict.
+        // The manifests are applied twice: changes by other writers in between must not cause a conflict.
         for _ in 0..2 {
             control_plane.kubectl(&apply).await.unwrap();
         }

@@ -11,7 +11,7 @@ use super::chart_names::{all, chart, documents, helm, one, rendered, root};
 
 const PRESETS: [&str; 5] = ["ha", "k3s", "kubeadm", "openstack", "rke2"];
 
-/// Each preset is complete together with the choice of a cloud, and alone refuses nothing else.
+/// Each preset renders if a cloud is chosen. Otherwise the chart refuses only the missing choice.
 #[test]
 fn presets_render() {
     let mut found: Vec<_> = fs::read_dir(chart().join("presets"))
@@ -31,7 +31,7 @@ fn presets_render() {
     }
 }
 
-/// With the preset, no component stops with a node.
+/// With the preset `ha`, no component stops when one node fails.
 #[test]
 fn preset_ha_runs_two_of_each() {
     let mut values = preset("ha");

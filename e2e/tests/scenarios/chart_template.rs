@@ -70,7 +70,7 @@ fn an_external_adapter_is_only_called() {
     assert!(!of_kind(&objects, "Role").any(|role| role.to_string().contains("endpointslices")));
 }
 
-/// A third-party adapter in the chart's pod: its image, the flags of the contract's server, and no flags of our clouds.
+/// A third-party adapter in the chart's pod: its image, the flags of the contract's server, and no flags of this project's adapters.
 #[test]
 fn a_custom_adapter_image_is_started_unchanged() {
     let mut values = base();
@@ -481,7 +481,8 @@ fn invalid_pod_values_are_refused_with_their_key() {
     }
 }
 
-/// As `helm upgrade --reuse-values` passes the values of an older chart. Values that the user removed or disabled stay so.
+/// `helm upgrade --reuse-values` passes the values of an older chart, which lack new keys. Values that the user removed or disabled stay
+/// so.
 #[test]
 fn absent_values_have_their_defaults() {
     let text = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
@@ -510,7 +511,7 @@ fn absent_values_have_their_defaults() {
     assert!(spec["containers"][0]["resources"]["limits"].is_null(), "{spec}");
 }
 
-/// All values below, except for container settings, where null is a valid choice.
+/// Sets all values to null, except container settings, for which null is a valid choice.
 fn take_out(values: &mut Value) {
     if let Value::Object(below) = values {
         below.iter_mut().filter(|(key, _)| *key != "resources").for_each(|(_, it)| take_out(it));
@@ -544,7 +545,7 @@ fn helm(values: &Value) -> Result<String, String> {
     helm_with(&["template", "cloud-controllers", "--namespace", "kube-system"], values)
 }
 
-/// There is no cluster to ask.
+/// Runs Helm without access to a cluster.
 fn helm_with(command: &[&str], values: &Value) -> Result<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("values.json");

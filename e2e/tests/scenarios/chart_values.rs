@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::chart_install::{control_plane, left_over};
 
-/// Each of these fails before anything is created, with a message that names the key.
+/// Each invalid value is refused before anything is created, with a message that names the key.
 #[tokio::test]
 async fn invalid_values_are_refused_with_their_key() {
     let control_plane = control_plane().await;
@@ -129,7 +129,7 @@ fn wrong_senses() -> Vec<Wrong> {
     ]
 }
 
-/// The same for readers of the status pages.
+/// Values about the readers of status pages that make no sense.
 fn wrong_senses_of_policies() -> Vec<Wrong> {
     vec![(
         "no policy lets Prometheus in",
@@ -138,7 +138,7 @@ fn wrong_senses_of_policies() -> Vec<Wrong> {
     )]
 }
 
-/// The same for values that a controller would refuse.
+/// Values that a controller would refuse.
 fn wrong_senses_of_controllers() -> Vec<Wrong> {
     vec![
         (
@@ -199,7 +199,7 @@ fn wrong_senses_of_controllers() -> Vec<Wrong> {
     ]
 }
 
-/// The same for values of OpenStack.
+/// Values for OpenStack that make no sense.
 fn wrong_senses_of_openstack() -> Vec<Wrong> {
     vec![
         (

@@ -37,7 +37,8 @@ struct Said {
     err: String,
 }
 
-/// Runs with this kubeconfig. The pods of a test bed are processes, which a port-forward does not reach, so the URLs are passed.
+/// The command that runs `cloudctl` with this kubeconfig. The pods of a test bed are processes, which a port-forward does not reach, so the
+/// command contains their URLs.
 fn command(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binaries().unwrap().join("cloudctl"));
     command.arg("--kubeconfig").arg(kubeconfig).env_clear().kill_on_drop(true);
@@ -361,7 +362,7 @@ async fn orphans_are_shown_and_deleted_on_request() {
     in_a_hurry(&bed, &kept.uid).await;
 }
 
-/// Keys of the ConfigMap.
+/// The keys of the ConfigMap in which an operator releases orphans.
 async fn released(bed: &Bed) -> Vec<String> {
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), &bed.cluster.release.namespace);
     let map = maps.get("cloud-controllers-orphans").await.unwrap();

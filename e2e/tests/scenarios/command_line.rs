@@ -267,7 +267,7 @@ fn flags_under<'a>(group: &str, said: &'a str) -> Vec<&'a str> {
     flags.filter_map(|line| line.split_whitespace().next()).collect()
 }
 
-/// Holds for the narrowest terminals, too: a command that is broken in the middle of a word fails when it is copied.
+/// The example fits into a terminal of 80 columns: a command that is broken in the middle of a word fails when it is copied.
 #[test]
 fn the_example_of_the_help_can_be_copied() {
     for (program, _) in OWN {
@@ -370,7 +370,7 @@ fn run(program: &str, args: &[&str]) -> Output {
     program_of(program).args(args).output().unwrap()
 }
 
-/// Without the user's own environment, since KUBECONFIG is the default of a flag.
+/// The program without the user's environment, because KUBECONFIG is the default of a flag.
 fn program_of(name: &str) -> Command {
     let mut command = Command::new(binaries().unwrap().join(name));
     command.env_clear();

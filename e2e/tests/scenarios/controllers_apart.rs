@@ -47,7 +47,7 @@ async fn ends_with_2(bed: &mut Bed, name: &str, flag: &str) {
     assert!(tail.contains(flag), "{tail}");
 }
 
-/// With the token of another controller it is not authorized: it is not ready and says why, until it has its own token again.
+/// A controller with the token of another controller is not authorized: it is not ready and reports why, until it has its own token again.
 async fn a_refused_controller_waits(bed: &mut Bed) {
     let controller = bed.cluster.pods.get("service-controller").unwrap();
     let file = controller.flag("--adapter-token-file").unwrap().to_owned();

@@ -96,7 +96,7 @@ async fn observed_demo_has_dashboard_data_and_traces() {
     let answered = eventually("each query of the dashboard has data", WITHIN, || async {
         let mut unanswered = Vec::new();
         for query in &queries {
-            // At any time of the demo, as in a graph. A quotient whose divisor is 0 has no value.
+            // Each query must have had a value at some time of the demo, as in a graph. A quotient whose divisor is 0 has no value.
             let ever = format!("max_over_time(({query})[10m:1s])");
             let samples = prometheus.query(&ever).await?;
             if !samples.iter().any(|sample| sample.value.is_finite()) {

@@ -62,7 +62,7 @@ async fn commands_of_pages_work_where_the_chart_is_installed() {
     Release::install(&control_plane, &values).await.unwrap();
     let mut faults = Vec::new();
     for page in pages {
-        // The previous page may have deleted it.
+        // The previous page may have deleted the node.
         control_plane.kubectl(&["delete", "node", NODE, "--ignore-not-found"]).await.unwrap();
         node(NODE).register(&control_plane.client()).await.unwrap();
         faults.extend(all(&[page], &terminal(control_plane.kubeconfig()).with("NODE", NODE)).await);
@@ -143,7 +143,7 @@ async fn commands_that_are_not_run_have_known_flags() {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// The same for the conformance suite, whose program need not be built for it.
+/// The commands of the conformance suite are parsed by its library, so its program need not be built.
 #[test]
 fn commands_of_the_conformance_suite_have_known_flags() {
     let commands = select(|_| true).unwrap().into_iter().flat_map(|page| page.commands);

@@ -119,7 +119,7 @@ async fn all_is_done(bed: &mut Bed, number: &str) {
     bed.ready().await.unwrap();
 }
 
-/// Whether there is a route to this network.
+/// Fails if there is no route to this network although one is wanted, or the other way round.
 fn routes(state: &State, to: &str, wanted: bool) -> anyhow::Result<()> {
     let there: Vec<_> = state.routes.iter().map(|route| route.destination.to_string()).collect();
     ensure!(there.iter().any(|it| it == to) == wanted, "{there:?}");

@@ -19,7 +19,7 @@ async fn a_restarted_controller_writes_nothing() {
     let values = json!({ "nodeController": short, "serviceController": short, "routeController": short });
     let mut bed = Bed::start_with(&values).await.unwrap();
     bed.join("a", Some("10.244.1.0/24")).await.unwrap();
-    // With two addresses of one type, which strategic merge patches of the API server would merge.
+    // The instance has two addresses of one type, which strategic merge patches of the API server would merge.
     let addresses = json!([
         { "kind": "internal", "address": "10.0.0.200" },
         { "kind": "external", "address": "203.0.113.2" },

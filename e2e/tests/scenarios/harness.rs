@@ -136,7 +136,7 @@ async fn the_simulated_cloud_follows_orders() {
     let state = cloud.state().await.unwrap();
     let running = state.instances.iter().filter(|it| it.status == InstanceStatus::Running).count();
     assert_eq!((running, state.load_balancers.len(), state.routes.len()), (2, 0, 0));
-    // Its admin API is not counted, only the API for callers.
+    // Calls of the cloud's admin API are not counted, only calls of its API for customers.
     assert_eq!(cloud.reset_counts().await.unwrap().of(Operation::ListInstances), 0);
     assert!(cloud.requests().await.unwrap().is_empty());
 }

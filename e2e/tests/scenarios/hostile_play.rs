@@ -144,7 +144,7 @@ impl Play {
         let there = self.services.get_opt(name).await?;
         let wish = self.wish().await?;
         let asked = if there.is_none() {
-            // With its annotations from the beginning: a Service that has a load balancer adopts no other.
+            // The Service has its annotations from the beginning, because a Service that has a load balancer adopts no other one.
             let new = new_service(name, &wish);
             self.log.push(format!("{name} comes: {new}"));
             self.services.create(&PostParams::default(), &from_value(new)?).await.map(drop)

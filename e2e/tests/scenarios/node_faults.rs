@@ -39,7 +39,7 @@ async fn concurrent_writers_lose_nothing() {
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
     register(&bed, &proxy, "recreated", ("PATCH", "/api/v1/nodes/recreated/status")).await;
-    // The controller handles other nodes, and this one stays tainted as long as its addresses are not written.
+    // The controller handles other nodes, and the node `anew` stays tainted as long as its addresses are not written.
     bed.join("other", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("recreated").await.unwrap()));
     e2e::delete_node(&bed.client(), "recreated").await.unwrap();
@@ -55,7 +55,7 @@ async fn concurrent_writers_lose_nothing() {
     another_uid_is_refused(&bed).await;
 }
 
-/// No write of another client is lost, other nodes are not delayed, and this one is initialised when the other writes end.
+/// No write of another client is lost, other nodes are not delayed, and the node is initialised when the other client's writes end.
 async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     register(bed, proxy, "raced", ("PATCH", "/api/v1/nodes/raced")).await;
     bed.join("beside", None).await.unwrap();
@@ -78,7 +78,8 @@ async fn another_writer_wins_each_race(bed: &mut Bed, proxy: &ApiProxy) {
     assert_eq!(bed.times("Node", "raced", "SyncFailed").await.unwrap(), 0);
 }
 
-/// By these answers the controller notices that the name now belongs to another node.
+/// The API server refuses a write with the UID of another node. By this answer the controller notices that the name belongs to another node
+/// now.
 async fn another_uid_is_refused(bed: &Bed) {
     let (nodes, params) = (bed.nodes(), PatchParams::default());
     let guarded = json!({ "metadata": { "uid": "another", "labels": { "v": "1" } } });

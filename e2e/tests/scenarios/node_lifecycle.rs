@@ -85,7 +85,8 @@ async fn a_mass_deletion_is_held_and_reported() {
     for name in ["a", "b", "c"] {
         bed.cluster.cloud.delete_instance(&bed.instance(name).await.unwrap()).await.unwrap();
     }
-    // Visible at the same time, however slow this machine is: a single node would be deleted.
+    // The controller is suspended, so that it sees all deletions at the same time, however slow this machine is. A single node would be
+    // deleted.
     let client = bed.client();
     let controller = bed.cluster.pods.get("node-controller").unwrap().id().unwrap();
     let controller = Pid::from_raw(controller.try_into().unwrap()).unwrap();
@@ -133,14 +134,14 @@ async fn a_mass_deletion_is_held_and_reported() {
         assert!(bed.nodes().get_opt(name).await.unwrap().is_some(), "{name} is gone");
     }
 
-    // With one candidate less, the other one may be deleted.
+    // With one candidate less, the brake permits the deletion of the node `c`.
     set_ready(&bed.client(), "a", Ready::True).await.unwrap();
     bed.node_gone("c").await.unwrap();
     gauges(&mut bed, 0.0, 0.0).await;
     assert!(bed.nodes().get_opt("a").await.unwrap().is_some());
 }
 
-/// A node whose instance is not proven gone stays, even if it comes back between the proof and the deletion.
+/// A node stays if its instance is not proven gone, or comes back between the proof and the deletion.
 // Behaviour: ND4, ND6, ND7, ND10, ND11, P32
 #[tokio::test]
 async fn a_node_without_proof_of_absence_stays() {

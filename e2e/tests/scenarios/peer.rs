@@ -18,7 +18,7 @@ use serde_json::json;
 // Behaviour: SF13
 #[tokio::test]
 async fn controllers_take_over_what_the_peer_created() {
-    // Of load balancers without our tags, only those without an owner are adopted, and only with this setting.
+    // Of load balancers without this project's tags, only those without an owner are adopted, and only with this setting.
     let values = json!({ "serviceController": { "serviceDefaults": { "adopt": "owned" } } });
     let mut bed = Bed::install_with(&values).await.unwrap();
     let cluster = &mut bed.cluster;
@@ -41,7 +41,7 @@ async fn controllers_take_over_what_the_peer_created() {
         assert!(writes.is_empty(), "everything is already in sync: {writes:?}");
     }
 
-    // From here on this cluster owns the load balancer. The routes serve, but without our tags they have no owner: they stay.
+    // From here on this cluster owns the load balancer. The routes serve, but without this project's tags they have no owner: they stay.
     delete_node(&bed.client(), "b").await.unwrap();
     bed.quiet("route-controller").await.unwrap();
     bed.until_cloud("node b is no backend any more", |state| {

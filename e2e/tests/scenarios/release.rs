@@ -32,7 +32,7 @@ fn a_release_is_complete_and_reproducible() {
     fs::write(first.join("NOTES.md"), "something else").unwrap();
     assert!(!sums().unwrap().status.success());
 
-    // As Helm renders the folder from which the chart was packed.
+    // The packed chart renders the same as the folder from which it was packed.
     let packed = rendered(&first.join(&chart));
     assert_eq!(packed, rendered(&root().join("helm/cloud-controllers")));
     assert!(packed.contains(&format!("helm.sh/chart: cloud-controllers-{version}\n")), "{packed}");

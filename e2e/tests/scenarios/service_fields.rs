@@ -105,7 +105,7 @@ fn affine(service: ServiceBuilder) -> ServiceBuilder {
     service.spec("sessionAffinity", json!("ClientIP")).spec("sessionAffinityConfig", ten_minutes)
 }
 
-/// With spaces, in another order, and with a duplicate.
+/// Sets source ranges with spaces, in another order, and with a duplicate.
 fn ranged(service: ServiceBuilder) -> ServiceBuilder {
     let ranges = "2001:db8::/32 , 192.0.2.0/24,192.0.2.0/24";
     service.spec("ipFamilyPolicy", json!("RequireDualStack")).annotation(RANGES, ranges)

@@ -107,7 +107,7 @@ pub fn find(tool: Tool, environment: &Environment, progress: &mut dyn Progress) 
     build::build(&recipe, &environment.cache, &lock, progress).map(|path| found(path, Origin::Built))
 }
 
-/// Checks the version of an executable file with the right name.
+/// The result of checking an executable file.
 enum Verdict {
     Absent,
     PassedOver(String),

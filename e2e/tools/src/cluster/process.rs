@@ -158,7 +158,7 @@ fn is_alive(id: i32) -> bool {
     alive_since(id).is_some()
 }
 
-/// Whether the process is alive. A zombie is not alive.
+/// The start time of a process, if the process is alive. A zombie is not alive.
 fn alive_since(id: i32) -> Option<u64> {
     stat(id).filter(|&(state, _)| state != 'Z' && state != 'X').map(|(_, began)| began)
 }

@@ -30,7 +30,7 @@ pub struct Order {
     pub programs: Programs,
 }
 
-/// The simulated cloud to start, if any.
+/// The simulated cloud to start.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The executable of `simcloud`.
