@@ -39,7 +39,7 @@ async fn concurrent_writers_lose_nothing() {
     another_writer_wins_each_race(&mut bed, &proxy).await;
 
     register(&bed, &proxy, "recreated", ("PATCH", "/api/v1/nodes/recreated/status")).await;
-    // The controller handles other nodes, and the node `anew` stays tainted as long as its addresses are not written.
+    // The controller handles other nodes, and the node `recreated` stays tainted as long as its addresses are not written.
     bed.join("other", None).await.unwrap();
     assert!(is_uninitialised(&bed.nodes().get("recreated").await.unwrap()));
     e2e::delete_node(&bed.client(), "recreated").await.unwrap();
