@@ -10,7 +10,9 @@ use controller_core::{Again, Link, adapter::concerns_all, events::gist, kube_api
 use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 
-use crate::plan::{Fact, Operation, Refusal, as_it_is::port, memory::Topic, refused::Refused};
+use crate::plan::{
+    Fact, Operation, Refusal, as_it_is::port, conditions::camel, memory::Topic, refused::Refused,
+};
 
 /// Delay before the next try for a Service while the adapter was never reached. Usually the arrival of the adapter's capabilities requeues
 /// all Services earlier.
@@ -232,6 +234,19 @@ impl Error {
     /// The Event to emit.
     pub(crate) fn fact(&self) -> Fact {
         Fact::Failed(self.step().clone(), self.text())
+    }
+
+    /// The reason of the condition. `None`: the error is about the API server, which would refuse the condition, too.
+    pub(crate) fn condition(&self) -> Option<String> {
+        match self {
+            Self::Refused(_) => Some("InvalidService".to_owned()),
+            Self::AdapterAway(_) => Some("AdapterUnreachable".to_owned()),
+            Self::WithoutLoadBalancers => Some("LoadBalancersUnsupported".to_owned()),
+            Self::Adapter { .. } => {
+                Some(self.reason().map_or("AdapterError".to_owned(), |it| camel(it.word())))
+            }
+            Self::ApiServer { .. } => None,
+        }
     }
 
     /// The typed reason, if the adapter returned the error.

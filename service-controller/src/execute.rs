@@ -14,6 +14,7 @@ use cloud_api_proto::{
     },
 };
 use controller_core::{
+    Clock,
     adapter::{Adapter, Call},
     events::Recorder,
     explain::Ledger,
@@ -39,7 +40,8 @@ use crate::{
     plan::{
         Action, Ask, Fact, Facts, Operation, Plan, Why,
         annotations::settings::Defaults,
-        cloud::{Balancer, EnsureResult, Removal},
+        cloud::{Balancer, EnsureResult, Removal, State},
+        conditions::{Conditions, Readiness},
         features::Features,
         judged::Judged,
         left_over::Standing,
@@ -62,6 +64,7 @@ pub(crate) struct Executor {
     recorder: Recorder,
     metrics: Metrics,
     backends: Backends,
+    clock: Clock,
     pub(crate) shards: Shards,
     /// What is out of sync, for the status page.
     pub(crate) ledger: Ledger,
@@ -89,6 +92,30 @@ impl Job<'_> {
         plan(&self.service, self.memory, &self.facts())
     }
 
+    /// Notes what an answer means for the conditions. Replacement settings hide neither a refusal nor the wait for it.
+    fn note(&mut self, ask: &Ask, state: State, outcome: &Outcome) {
+        let budget = outcome.facts.iter().find_map(|fact| {
+            let Fact::WaitsForBudget(words) = fact else { return None };
+            Some(words)
+        });
+        let reason = match state {
+            State::Degraded => "LoadBalancerDegraded",
+            State::Unknown
+            | State::Pending
+            | State::Active
+            | State::Error
+            | State::Deleting
+            | State::Absent => "LoadBalancerFailed",
+        };
+        if let Some(Fact::Failed(_, why)) = &outcome.problem {
+            self.memory.readiness = Some(Readiness::failing(reason, why));
+        } else if let Some(words) = budget {
+            self.memory.readiness = Some(Readiness::failing("WaitingForBudget", words));
+        } else if !ask.stands_in && self.memory.is_building() {
+            self.memory.readiness = Some(Readiness::Pending);
+        }
+    }
+
     /// Decides how to continue after this error of an ensure.
     pub(crate) fn react(&mut self, ask: &Ask, error: &Error) -> Reaction {
         let Some(refused) = error.refused() else { return Reaction::Report };
@@ -96,6 +123,13 @@ impl Job<'_> {
         let reaction = react(&self.service, &mut memory, &self.facts(), ask, &refused);
         *self.memory = memory;
         reaction
+    }
+
+    /// Whether the load balancer serves with the settings that the Service requests.
+    pub(crate) fn is_ready(&self) -> bool {
+        let Judged { stands_in, refusals, .. } = &self.judged;
+        let serves = self.memory.confirmed().is_some_and(|it| !it.is_degraded());
+        self.service.role() == Role::Wanted && serves && !stands_in && refusals.is_empty()
     }
 
     fn facts(&self) -> Facts<'_> {
@@ -142,6 +176,7 @@ impl Executor {
             recorder: process.recorder.clone(),
             metrics,
             backends: Backends::default(),
+            clock: process.clock,
             shards: process.shards.clone(),
             ledger,
         }
@@ -198,6 +233,7 @@ impl Executor {
                 debug!(service = %id, why = %ask.why, ?answer, "Called EnsureLoadBalancer");
                 let event = Event::EnsureAnswered { ask, answer: &answer, seen: job.seen.as_deref() };
                 let outcome = job.memory.on(event);
+                job.note(ask, answer.state, &outcome);
                 if let Some(earlier) = outcome.hosts_updated {
                     self.metrics.hosts_updated(job.targets_since.elapsed(), earlier + called.elapsed());
                 }
@@ -358,8 +394,11 @@ impl Executor {
     }
 
     async fn add_finalizer(&self, job: &mut Job<'_>) -> Result<NextPass, Error> {
-        let id = &job.service.id;
-        self.patch(&job.service, "add the finalizer", patch::add_finalizer(id)).await?;
+        let id = job.service.id.clone();
+        let pending = job.memory.confirmed().is_none().then_some(Readiness::Pending);
+        let conditions = Conditions::wanted(&job.service, pending.as_ref());
+        let patch = patch::add_finalizer(&id);
+        self.patch_with(&mut job.service, "add the finalizer", patch, conditions).await?;
         info!(service = %id, "Added the finalizer");
         job.service.finalizer = true;
         job.memory.pacing.wrote(Write::Finalizer, &job.service, job.now);
@@ -367,8 +406,12 @@ impl Executor {
     }
 
     async fn write_status(&self, job: &mut Job<'_>, ingress: &[Ingress]) -> Result<NextPass, Error> {
-        let id = &job.service.id;
-        self.patch(&job.service, "write the status", patch::status(id, ingress)).await?;
+        let id = job.service.id.clone();
+        let readiness = if job.is_ready() { Some(Readiness::Ready) } else { job.memory.readiness.clone() };
+        let service = Service { ingress: ingress.to_vec(), ..job.service.clone() };
+        let conditions = Conditions::wanted(&service, readiness.as_ref());
+        let patch = patch::status(&id, ingress);
+        self.patch_with(&mut job.service, "write the status", patch, conditions).await?;
         info!(service = %id, addresses = %addresses(ingress), "Updated the status");
         job.service.ingress = ingress.to_vec();
         job.memory.pacing.wrote(Write::Status, &job.service, job.now);
@@ -377,7 +420,9 @@ impl Executor {
 
     async fn release(&self, job: &mut Job<'_>) -> Result<NextPass, Error> {
         let id = job.service.id.clone();
-        match self.patch(&job.service, "remove the finalizer", patch::release(&id)).await {
+        let patch = patch::release(&id);
+        let patched = self.patch_with(&mut job.service, "remove the finalizer", patch, Conditions::default());
+        match patched.await {
             // The Service is already gone, and nothing is left in the cloud.
             Err(Error::ApiServer { source, .. }) if source.is_not_found() => (),
             patched => patched?,
@@ -387,6 +432,30 @@ impl Executor {
         job.memory.pacing.wrote(Write::Release, &job.service, job.now);
         self.emit(&id, &job.memory.on(Event::Released).facts);
         Ok(NextPass::Now)
+    }
+
+    /// Writes the conditions of a Service, unless they are already there.
+    pub(crate) async fn write_conditions(
+        &self,
+        service: &mut Service,
+        conditions: Conditions,
+    ) -> Result<(), Error> {
+        let patch = patch::only_conditions(&service.id);
+        self.patch_with(service, "write the conditions", patch, conditions).await
+    }
+
+    /// Sends a patch that also writes these conditions.
+    async fn patch_with(
+        &self,
+        service: &mut Service,
+        what: &'static str,
+        patch: Value,
+        conditions: Conditions,
+    ) -> Result<(), Error> {
+        let patch = patch::with_conditions(patch, &service.conditions, &conditions, self.clock.now());
+        self.patch(service, what, patch).await?;
+        service.conditions = conditions;
+        Ok(())
     }
 
     async fn patch(&self, service: &Service, what: &'static str, patch: Value) -> Result<(), Error> {

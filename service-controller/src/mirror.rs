@@ -269,18 +269,20 @@ fn freed(change: &Change<String, Item>) -> BTreeSet<IpAddr> {
     addresses(&change.old).difference(&addresses(&change.new)).copied().collect()
 }
 
-/// Whether the only change is that this controller's finalizer was set on a Service that needs it. The worker that set the finalizer is
-/// still active, or waits before its next try.
+/// Whether the only change is that this controller's finalizer was set on a Service that needs it, or its conditions. The worker that wrote
+/// them is still active, or waits before its next try.
 fn is_echo(change: &Change<ObjectName, Service>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
-    let echo = Service { finalizer: true, version: new.version.clone(), ..Service::clone(old) };
-    old.role() == Role::Wanted && !old.finalizer && echo == **new
+    let (version, conditions) = (new.version.clone(), new.conditions.clone());
+    let echo = Service { finalizer: new.finalizer, version, conditions, ..Service::clone(old) };
+    let changed = old.conditions != new.conditions || old.finalizer != new.finalizer;
+    old.role() == Role::Wanted && (new.finalizer || !old.finalizer) && changed && echo == **new
 }
 
 /// Drops Services that are not managed. Services of another controller's class are kept, because they may still have a load balancer of
-/// this controller.
+/// this controller, and so are Services that have conditions of this controller to remove.
 fn of_interest(object: &KubeService, reading: &Reading) -> Option<Service> {
     let of_another = |service: &Service| service.kind == Kind::LoadBalancer && service.class == Class::Others;
     kubernetes::service(object, reading)
-        .filter(|service| service.role() != Role::Ignored || of_another(service))
+        .filter(|it| it.role() != Role::Ignored || of_another(it) || (it.conditions.are_ours && !it.deleting))
 }

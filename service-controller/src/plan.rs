@@ -8,6 +8,7 @@ pub(crate) mod as_it_is;
 pub(crate) mod bounds;
 pub(crate) mod cloud;
 pub(crate) mod compat;
+pub(crate) mod conditions;
 mod digest;
 pub(crate) mod families;
 pub(crate) mod features;

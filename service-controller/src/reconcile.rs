@@ -12,7 +12,7 @@ use std::{
 
 use controller_core::{
     Again, Clock,
-    events::Reminders,
+    events::{Notice, Reminders},
     explain::{Brakes, Object},
     leadership::{ShardPass, Shards},
     start::Process,
@@ -30,10 +30,11 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Fact, Plan, Wait,
+        conditions::{Conditions, Readiness},
         judged::Judged,
         left_over::Orphans,
         members::Present,
-        memory::{Event, Memory, NextPass},
+        memory::{Event, Memory, NextPass, Write},
         service::{Role, Service, ServiceId},
         stale_id::without,
         targets::Targets,
@@ -127,6 +128,7 @@ impl Reconciler {
             Err(error) => self.report(id, &mut memory, &error),
         };
         ledger.end_pass(&object);
+        let again = self.settle_conditions(id, &mut memory).await.unwrap_or(again);
         let exists = self.mirrors.service(id).is_some();
         if exists {
             ledger.mark_seen(&object);
@@ -145,6 +147,32 @@ impl Reconciler {
             memories.by_service.remove(id);
         }
         again
+    }
+
+    /// Writes what the reconcile found out to the conditions of the Service, unless they already say so. Returns when to try again if the
+    /// write failed.
+    ///
+    /// Cost: a patch per change. The patches of finalizer and addresses have written the usual changes already.
+    async fn settle_conditions(&self, id: &ServiceId, memory: &mut Memory) -> Option<Again> {
+        let readiness = memory.readiness.take();
+        let mut service = memory.pacing.overlay(self.mirrors.service(id).filter(|_| !self.dry_run)?);
+        let is_known = self.mirrors.features().is_some() || service.conditions.ready.is_some();
+        let conditions = match service.role() {
+            Role::Wanted if is_known => Conditions::wanted(&service, Some(&readiness?)),
+            Role::Ignored if service.conditions.are_ours && !memory.other_class.serving => {
+                Conditions::default()
+            }
+            Role::Wanted | Role::Cleanup | Role::Ignored => return None,
+        };
+        if conditions.same_as(&service.conditions) {
+            return None;
+        }
+        let Err(error) = self.executor.write_conditions(&mut service, conditions).await else {
+            memory.pacing.wrote(Write::Conditions, &service, self.started.elapsed());
+            return None;
+        };
+        warn!(service = %id, error = %error.text(), "Cannot write the conditions");
+        (error.again() != Again::OnChange).then_some(Again::Backoff)
     }
 
     /// Re-emits Events for conditions that nothing else re-triggers. The retry path emits its own.
@@ -272,6 +300,9 @@ impl Reconciler {
     fn in_sync(&self, job: &mut Job<'_>) {
         let (object, as_requested) = (job.service.id.object(), !job.judged.stands_in);
         job.memory.on(Event::InSync { as_requested });
+        if job.is_ready() {
+            job.memory.readiness = Some(Readiness::Ready);
+        }
         // Replaced settings are in sync, but they are not those that the Service requests.
         if as_requested && !job.memory.is_degraded() {
             self.executor.ledger.mark_settled(&object);
@@ -313,6 +344,8 @@ impl Reconciler {
     /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
     fn report_wait(&self, id: &ServiceId, memory: &mut Memory, fact: &Fact) {
         let emitted = memory.reported.report_wait(fact.clone(), self.started.elapsed());
+        let Notice { reason, note, .. } = events::notice(fact);
+        memory.readiness = Some(Readiness::failing(reason, &note));
         self.waits(id, fact, emitted.as_ref());
     }
 
@@ -368,6 +401,9 @@ impl Reconciler {
             Reporting::Log => warn!(service = %id, error = %error.text(), "Reconcile failed; retrying"),
             Reporting::Event => {
                 emitted = memory.reported.report(error.topic(), &error.name(), error.fact(), now);
+                let reason = error.condition();
+                memory.readiness =
+                    reason.map(|it| Readiness::failing(it, &error.text())).or(memory.readiness.take());
             }
         }
         // If a reminder is due, the emitted Event repeats the text of an earlier Event.

@@ -275,3 +275,45 @@ fn internal_ip(node: &Node) -> String {
 fn times(event: &Event) -> i32 {
     event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
 }
+
+/// The API server merges the condition by type and removes it with the Service's type.
+// Behaviour: S30, S32
+#[tokio::test]
+async fn a_condition_of_a_service_can_be_waited_for() {
+    const READY: &str = "cloudadapter.dev/Ready";
+    let mut bed = Bed::start().await.unwrap();
+    bed.join("a", None).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    service("wrong")
+        .port(80)
+        .annotation("lb.cloudadapter.dev/internal", "yes")
+        .create(&bed.client())
+        .await
+        .unwrap();
+    let other = json!({ "type": "example.com/Known", "status": "True", "reason": "Known", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z" });
+    let patch = json!({ "status": { "conditions": [other] } });
+    let (params, strategic) = (kube::api::PatchParams::default(), kube::api::Patch::Strategic(&patch));
+    bed.services().patch_status("web", &params, &strategic).await.unwrap();
+    for (name, value) in [("web", "true"), ("wrong", "false")] {
+        let (condition, name) = (format!("--for=condition={READY}={value}"), format!("service/{name}"));
+        let wait = ["wait", "--namespace", "default", &condition, &name, "--timeout=60s"];
+        bed.cluster.control_plane.kubectl(&wait).await.unwrap();
+    }
+    let has = |service: &Service, name: &str| {
+        let conditions = service.status.as_ref().and_then(|it| it.conditions.as_ref());
+        conditions.into_iter().flatten().any(|it| it.type_ == name)
+    };
+    let web = bed.services().get("web").await.unwrap();
+    let conditions = web.status.clone().and_then(|it| it.conditions).unwrap_or_default();
+    let ready = conditions.iter().find(|it| it.type_ == READY).unwrap();
+    assert_eq!(ready.observed_generation, web.metadata.generation, "{ready:?}");
+    for name in ["web", "wrong"] {
+        bed.patch_service(name, &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
+        let removed = bed.wait_service(name, "has no condition", |service| !has(service, READY));
+        removed.await.unwrap();
+    }
+    let web = bed.services().get("web").await.unwrap();
+    assert!(has(&web, "example.com/Known") && web.metadata.finalizers.is_none(), "{web:?}");
+    bed.quiet("service-controller").await.unwrap();
+}

@@ -1,14 +1,18 @@
-//! The three writes to a Service. All are patches of `services/status`, the only write that the controller's role allows.
+//! The four writes to a Service. All are patches of `services/status`, the only write that the controller's role allows.
 //!
 //! The status subresource also accepts metadata. Each patch is a strategic merge of only the fields that this controller owns. Finalizers
 //! are merged by entry, so those of other controllers are kept. The patch contains the UID, so the API server refuses it if the Service was
 //! recreated under the same name.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    mirror::kubernetes::to_ingress,
-    plan::service::{FINALIZER, Ingress, ServiceId},
+    mirror::kubernetes::{to_condition, to_ingress},
+    plan::{
+        conditions::{Condition, Conditions, PORTS_ERROR, READY},
+        service::{FINALIZER, Ingress, ServiceId},
+    },
 };
 
 /// Adds this controller's finalizer to the existing ones.
@@ -30,6 +34,37 @@ pub(crate) fn release(id: &ServiceId) -> Value {
         "metadata": {"uid": id.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]},
         "status": {"loadBalancer": {"ingress": null}},
     })
+}
+
+/// Writes nothing but the changed conditions.
+pub(crate) fn only_conditions(id: &ServiceId) -> Value {
+    json!({"metadata": {"uid": id.uid}})
+}
+
+/// Adds the changed conditions to a patch. Conditions are merged by type, so those of other clients are kept.
+pub(crate) fn with_conditions(
+    patch: Value,
+    before: &Conditions,
+    after: &Conditions,
+    now: Timestamp,
+) -> Value {
+    let rows = [(READY, &before.ready, &after.ready), (PORTS_ERROR, &before.ports, &after.ports)];
+    let change = |(name, before, after): (&str, &Option<Condition>, &Option<Condition>)| match after {
+        _ if before == after => None,
+        Some(after) => Some(json!(to_condition(name, after, now))),
+        None => Some(json!({"type": name, "$patch": "delete"})),
+    };
+    let changes: Vec<Value> = rows.into_iter().filter_map(change).collect();
+    let mut patch = patch;
+    if !changes.is_empty()
+        && let Some(fields) = patch.as_object_mut()
+    {
+        let status = fields.entry("status").or_insert_with(|| json!({}));
+        status.as_object_mut().into_iter().for_each(|it| {
+            it.insert("conditions".to_owned(), changes.clone().into());
+        });
+    }
+    patch
 }
 
 #[cfg(test)]

@@ -6,8 +6,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    LoadBalancerIngress, Node as KubeNode, PortStatus, Service as KubeService, ServicePort, ServiceSpec,
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{
+        LoadBalancerIngress, Node as KubeNode, PortStatus, Service as KubeService, ServicePort, ServiceSpec,
+    },
+    apimachinery::pkg::apis::meta::v1::{Condition as KubeCondition, Time},
 };
 
 use super::Reading;
@@ -15,6 +19,7 @@ use crate::plan::{
     Refusal,
     annotations::keys,
     compat::{Translation, is_foreign, translate},
+    conditions::{Condition, Conditions, PORTS_ERROR, READY},
     service::{
         Affinity, Class, FINALIZER, Family, FamilyPolicy, Holder, Ingress, IngressPort, Kind, NodePorts,
         Port, Service, ServiceId, Traffic, Transport,
@@ -53,6 +58,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
             uid: meta.uid.clone()?,
         },
         version: meta.resource_version.clone().unwrap_or_default(),
+        generation: meta.generation,
         kind: if goes { Kind::Other } else { kind },
         class,
         named_class: spec.load_balancer_class.clone(),
@@ -78,6 +84,7 @@ pub(crate) fn service(object: &KubeService, reading: &Reading) -> Option<Service
         foreign,
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
         ingress_of_another: managed::has_another_ones_ingress(meta),
+        conditions: conditions(object, reading),
         holder,
     })
 }
@@ -131,6 +138,37 @@ fn ingress_entry(entry: &LoadBalancerIngress) -> Ingress {
         hostname: entry.hostname.clone().filter(|name| !name.is_empty()),
         ip_mode: entry.ip_mode.clone(),
         ports: entry.ports.iter().flatten().filter_map(port).collect(),
+    }
+}
+
+/// Returns the conditions that this controller writes. Another client may have written the condition with the common name.
+fn conditions(object: &KubeService, reading: &Reading) -> Conditions {
+    let all = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let condition = |name: &str| {
+        let found = all.iter().find(|it| it.type_ == name)?;
+        Some(Condition {
+            status: found.status == "True",
+            reason: found.reason.clone(),
+            message: found.message.clone(),
+            generation: found.observed_generation,
+            since: Some(found.last_transition_time.0),
+        })
+    };
+    let is_ours = |name: &str| managed::wrote_condition(&object.metadata, name, reading);
+    let (ready, ports) = (condition(READY), condition(PORTS_ERROR).filter(|_| is_ours(PORTS_ERROR)));
+    let are_ours = ports.is_some() || (ready.is_some() && is_ours(READY));
+    Conditions { ready, ports, are_ours }
+}
+
+/// Converts a condition into the form that the API server expects. `now`: the time at which its status changes.
+pub(crate) fn to_condition(name: &str, condition: &Condition, now: Timestamp) -> KubeCondition {
+    KubeCondition {
+        type_: name.to_owned(),
+        status: if condition.status { "True" } else { "False" }.to_owned(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        observed_generation: condition.generation,
+        last_transition_time: Time(condition.since.unwrap_or(now)),
     }
 }
 

@@ -20,6 +20,7 @@ use self::{
 use super::{
     Action, Ask, Fact,
     cloud::{Balancer, State as CloudState},
+    conditions::Readiness,
     features::Features,
     service::{Class, Family, Service},
     spec::Shape,
@@ -49,6 +50,8 @@ pub(crate) struct Memory {
     pub(crate) settings: Settings,
     pub(crate) reported: Reported,
     pub(crate) pacing: Pacing,
+    /// What the reconcile in progress found out for the Service's conditions.
+    pub(crate) readiness: Option<Readiness>,
 }
 
 /// What is known from rounds in which a Service had a class of another controller.
@@ -230,6 +233,11 @@ impl Memory {
     /// The adapter's last confirmation that the requested load balancer exists.
     pub(crate) fn confirmed(&self) -> Option<&Confirmed> {
         self.state.confirmed()
+    }
+
+    /// Whether the adapter is creating or changing the load balancer, not only its backends.
+    pub(crate) fn is_building(&self) -> bool {
+        self.state.task() == Some(state::Task::Build)
     }
 
     /// Whether a removal has begun and not ended.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Refusal, digest::short, foreign::Foreign};
+use super::{Refusal, conditions::Conditions, digest::short, foreign::Foreign};
 use crate::CONTROLLER;
 
 /// Maximum length of a field manager's name in the API server. Unit: bytes.
@@ -257,6 +257,8 @@ pub(crate) struct Service {
     pub(crate) id: ServiceId,
     /// `metadata.resourceVersion`, which shows whether the cache has this controller's last write.
     pub(crate) version: String,
+    /// `metadata.generation`, if the API server counts the changes of Services.
+    pub(crate) generation: Option<i64>,
     pub(crate) kind: Kind,
     pub(crate) class: Class,
     /// `spec.loadBalancerClass` as written, for messages.
@@ -285,6 +287,7 @@ pub(crate) struct Service {
     pub(crate) ingress: Vec<Ingress>,
     /// Whether another client is known to have written [`Self::ingress`].
     pub(crate) ingress_of_another: bool,
+    pub(crate) conditions: Conditions,
     /// The client that set the finalizer, if the Service still has the finalizer but no class.
     pub(crate) holder: Holder,
 }

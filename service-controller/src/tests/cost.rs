@@ -128,7 +128,8 @@ const ROWS: [Row; 24] = [
         Cost { writes: 1, ..NOTHING }),
     ("a removed finalizer", |world| world.change("stripped", |service| service.metadata.finalizers = None), MINUTE,
         Cost { writes: 1, ..NOTHING }),
-    ("a mistake", |world| annotate(world, "wrong", "internal", "perhaps"), MINUTE, Cost { events: 1, ..NOTHING }),
+    ("a mistake", |world| annotate(world, "wrong", "internal", "perhaps"), MINUTE,
+        Cost { writes: 1, events: 1, ..NOTHING }),
     ("another port", |world| world.change("port", |service| {
         service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
     }), MINUTE, Cost { ensures: 1, events: 2, ..NOTHING }),
@@ -154,7 +155,7 @@ const ROWS: [Row; 24] = [
         world.change("late", |service| {
             service.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].port = 8080;
         });
-    }, MINUTE, Cost { ensures: 1 + 2, ..NOTHING }),
+    }, MINUTE, Cost { writes: 2, ensures: 1 + 2, ..NOTHING }),
     ("another type", |world| world.change("type", |service| {
         service.spec.as_mut().unwrap().type_ = Some("ClusterIP".to_owned());
     }), MINUTE, Cost { deletes: 1, writes: 1, events: 2, ..NOTHING }),

@@ -125,6 +125,10 @@ fn grouped(mut items: Vec<Value>, key: &str) -> Vec<Value> {
 /// Two addresses of one type become one if they are merged by type, which is the reason for `$patch: replace`.
 fn by_key(mut old: Vec<Value>, patch: Vec<Value>, key: &str) -> Vec<Value> {
     for item in patch {
+        if item.get("$patch").and_then(Value::as_str) == Some("delete") {
+            old.retain(|other| other.get(key) != item.get(key));
+            continue;
+        }
         match old.iter_mut().find(|other| other.get(key) == item.get(key)) {
             Some(other) => merge(other, &item, true),
             None => old.push(item),

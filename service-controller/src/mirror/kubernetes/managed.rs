@@ -49,6 +49,12 @@ pub(super) fn holder(meta: &ObjectMeta, reading: &Reading) -> Holder {
     }
 }
 
+/// Whether this controller wrote the condition of this type.
+pub(super) fn wrote_condition(meta: &ObjectMeta, name: &str, reading: &Reading) -> bool {
+    let key = format!("k:{{\"type\":\"{name}\"}}");
+    holders(meta, &["f:status", "f:conditions", &key]).iter().any(|writer| reading.writes_as(writer))
+}
+
 /// Whether only other clients wrote the addresses.
 pub(super) fn has_another_ones_ingress(meta: &ObjectMeta) -> bool {
     let writers = holders(meta, &STATUS);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     super::{
         Action,
+        conditions::Conditions,
         service::{FINALIZER, Ingress, Service},
     },
     LAG,
@@ -41,6 +42,7 @@ struct Written {
     over: String,
     finalizer: bool,
     ingress: Vec<Ingress>,
+    conditions: Conditions,
 }
 
 /// A write to the Service.
@@ -48,6 +50,8 @@ struct Written {
 pub(crate) enum Write {
     Finalizer,
     Status,
+    /// Only conditions.
+    Conditions,
     /// Removes the finalizer.
     Release,
 }
@@ -59,6 +63,7 @@ impl Pacing {
         if let Some(written) = &self.written {
             service.finalizer = written.finalizer;
             service.ingress.clone_from(&written.ingress);
+            service.conditions.clone_from(&written.conditions);
         }
         service
     }
@@ -68,6 +73,8 @@ impl Pacing {
         match write {
             Write::Finalizer => self.finalizer.wrote(FINALIZER, now),
             Write::Status => self.status.wrote(&format!("{:?}", service.ingress), now),
+            // No change of a condition triggers a reconcile, so no other client can cause a loop.
+            Write::Conditions => (),
             // While the Service is being deleted, no client can restore its finalizer.
             Write::Release if service.deleting => (),
             Write::Release => self.release.wrote(FINALIZER, now),
@@ -76,6 +83,7 @@ impl Pacing {
             over: service.version.clone(),
             finalizer: service.finalizer,
             ingress: service.ingress.clone(),
+            conditions: service.conditions.clone(),
         });
     }
 

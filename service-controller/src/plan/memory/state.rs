@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    fn task(&self) -> Option<Task> {
+    pub(super) fn task(&self) -> Option<Task> {
         match self {
             Self::Ensuring(task) | Self::Updating(_, task) => Some(*task),
             Self::Unknown
