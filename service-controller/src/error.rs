@@ -49,8 +49,8 @@ pub(crate) enum Error {
     AdapterAway(Link),
     /// A load balancer of this controller must be deleted, but the current adapter does not support load balancers.
     #[error(
-        "the cloud adapter does not support load balancers (no capability loadbalancers), but \
-         an earlier adapter created a load balancer for this Service"
+        "the cloud adapter does not support load balancers (capability loadbalancers), but \
+         an earlier one created one for this Service"
     )]
     WithoutLoadBalancers,
     /// Error from the adapter or from the connection to it.
@@ -233,7 +233,16 @@ impl Error {
 
     /// The Event to emit.
     pub(crate) fn fact(&self) -> Fact {
-        Fact::Failed(self.step().clone(), self.text())
+        match self {
+            Self::Refused(refusals) if refusals.len() > 1 => {
+                Fact::Refused(refusals.iter().map(ToString::to_string).collect())
+            }
+            Self::Refused(_)
+            | Self::AdapterAway(_)
+            | Self::WithoutLoadBalancers
+            | Self::Adapter { .. }
+            | Self::ApiServer { .. } => Fact::Failed(self.step().clone(), self.text()),
+        }
     }
 
     /// The reason of the condition. `None`: the error is about the API server, which would refuse the condition, too.

@@ -11,10 +11,11 @@ use crate::{
         annotations::selector::Selector,
         compat::may_be_understood,
         service::{FINALIZER, ServiceId},
+        targets::Hosts,
     },
 };
 
-/// Maximum length, in characters, of an Event that repeats text written by users.
+/// Maximum length of an Event, in characters.
 const NOTE_MAX: usize = 200;
 
 /// The Service that an Event is about.
@@ -29,11 +30,51 @@ pub(crate) fn about(id: &ServiceId) -> ObjectReference {
     }
 }
 
+/// The begin of a note about a failure.
+const FAILED: &str = "Error syncing load balancer: ";
+
 const UNNAMED: &str = "The cloud adapter does not support custom load balancer names (no capability lb.name): \
                        --load-balancer-name-template has no effect";
 
-/// Builds the Event that reports `fact`.
-pub(crate) fn notice(fact: &Fact) -> Notice {
+/// Builds the Event that reports `fact`. `id`: the Service, whose explain page has the whole text.
+pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
+    let whole = whole(fact);
+    let shown = id.map(|id| format!(": cloudctl explain service {id}")).unwrap_or_default();
+    let fits = whole.note.chars().count() <= NOTE_MAX;
+    let note = if let Fact::Refused(all) = fact {
+        let more = format!(" and {} more{shown}", all.len().saturating_sub(1));
+        ended(&failed(all.first().map_or("", String::as_str)), &more)
+    } else if fits {
+        return whole;
+    } else if let Fact::Failed(Operation::Hosts(hosts), why) = fact {
+        bounded(&hosts_failed(&hosts.unnamed(), why), NOTE_MAX)
+    } else {
+        ended(&whole.note, &shown.replacen(": ", " ", 1))
+    };
+    Notice { note, ..whole }
+}
+
+/// Shortens a text so that it fits into an Event with this end.
+fn ended(text: &str, end: &str) -> String {
+    let most = NOTE_MAX.saturating_sub(end.chars().count());
+    bounded(&format!("{}{end}", bounded(text, most)), NOTE_MAX)
+}
+
+/// The cause in a note about a failure.
+pub(crate) fn cause(note: &str) -> &str {
+    note.strip_prefix(FAILED).unwrap_or(note)
+}
+
+fn failed(why: &str) -> String {
+    format!("{FAILED}{why}")
+}
+
+fn hosts_failed(hosts: &Hosts, why: &str) -> String {
+    format!("Error updating load balancer with new hosts {hosts}, error: {why}")
+}
+
+/// The Event with the whole text, which may be long.
+pub(crate) fn whole(fact: &Fact) -> Notice {
     match fact {
         Fact::Ensuring => normal("EnsuringLoadBalancer", "Ensure", "Ensuring load balancer"),
         Fact::Ensured => normal("EnsuredLoadBalancer", "Ensure", "Ensured load balancer"),
@@ -52,20 +93,17 @@ pub(crate) fn notice(fact: &Fact) -> Notice {
         }
         Fact::HeldByAnother(holders) => held_by_another(holders.as_deref()),
         Fact::Compatible(words) => {
-            let note =
-                format!("Deprecated annotations are in effect; replace or remove them: {}", words.join("; "));
-            Notice { kind: Kind::Normal, reason: "CompatibleAnnotations", action: "Read", note }
+            let begin = "Deprecated annotations are in effect; replace or remove them: ";
+            normal("CompatibleAnnotations", "Read", &as_many_as_fit(begin, words, ("; ", "")))
         }
         Fact::Ignored(keys) => {
             Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
         }
         Fact::Unnamed => normal("IgnoredNameTemplate", "Read", UNNAMED),
-        Fact::Failed(Operation::Sync, why) => {
-            warning("SyncLoadBalancerFailed", "Sync", format!("Error syncing load balancer: {why}"))
-        }
+        Fact::Failed(Operation::Sync, why) => warning("SyncLoadBalancerFailed", "Sync", failed(why)),
+        Fact::Refused(all) => warning("SyncLoadBalancerFailed", "Sync", failed(&all.join("; "))),
         Fact::Failed(Operation::Hosts(hosts), why) => {
-            let note = format!("Error updating load balancer with new hosts {hosts}, error: {why}");
-            warning("UpdateLoadBalancerFailed", "Update", note)
+            warning("UpdateLoadBalancerFailed", "Update", hosts_failed(hosts, why))
         }
         Fact::Failed(Operation::LeftOver, why) => {
             warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))
@@ -99,16 +137,21 @@ fn ignored(keys: &[String]) -> String {
     } else {
         "use the lb.cloudadapter.dev annotations"
     };
+    as_many_as_fit("These annotations have no effect: ", keys, (", ", &format!("; {instead}")))
+}
+
+/// Lists as many entries as fit into the Event, but at least one. `(between, end)`: the text between two entries, and after the list.
+fn as_many_as_fit(begin: &str, entries: &[String], (between, end): (&str, &str)) -> String {
     let note = |named: usize| {
-        let list = keys.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = match keys.len().saturating_sub(named) {
+        let list = entries.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(between);
+        let more = match entries.len().saturating_sub(named) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("These annotations have no effect: {list}{more}; {instead}")
+        format!("{begin}{list}{more}{end}")
     };
     let fits = |named: &usize| note(*named).chars().count() <= NOTE_MAX;
-    bounded(&note((1..=keys.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
+    bounded(&note((1..=entries.len()).rev().find(fits).unwrap_or(1)), NOTE_MAX)
 }
 
 /// Explains why a load balancer has no nodes, if its node selector is the cause.
@@ -147,8 +190,8 @@ fn of_another(ids: &str) -> Notice {
 fn held_by_another(holders: Option<&str>) -> Notice {
     let holders = holders.unwrap_or("an unknown controller");
     let note = format!(
-        "Deletion is blocked by finalizer {FINALIZER}, set by {holders}. If the controller that set it no \
-        longer runs, check for leftover load balancers, then remove the finalizer"
+        "Deletion is blocked by finalizer {FINALIZER}, set by {holders}. If that controller is \
+        gone, check for leftover load balancers, then remove the finalizer"
     );
     warning("HeldByAnother", "Delete", note)
 }
@@ -166,7 +209,7 @@ mod tests {
     use super::*;
     use crate::plan::{
         members::Members,
-        targets::{Hosts, Node, Targets},
+        targets::{Node, Targets},
     };
 
     fn hosts(n: usize) -> Hosts {
@@ -180,9 +223,11 @@ mod tests {
         Targets::of(&nodes, None).hosts
     }
 
+    fn web() -> ServiceId {
+        ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() }
+    }
+
     fn all() -> Vec<Fact> {
-        let web =
-            ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() };
         vec![
             Fact::Ensuring,
             Fact::Ensured,
@@ -194,13 +239,15 @@ mod tests {
             Fact::Deleting,
             Fact::Deleted,
             Fact::Failed(Operation::Sync, "spec.ports: a load balancer needs at least one port".to_owned()),
+            Fact::Refused(vec!["spec.ports: a".to_owned(), "b".to_owned(), "c".to_owned()]),
+            Fact::Failed(Operation::Sync, "x".repeat(300)),
             Fact::Failed(Operation::Hosts(hosts(3)), "no quota".to_owned()),
             Fact::Failed(Operation::Hosts(hosts(23)), "no quota".to_owned()),
             Fact::Failed(Operation::LeftOver, "token expired".to_owned()),
             Fact::Orphaned("lb-1".to_owned()),
             Fact::OrphanHeld("12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud".to_owned()),
             Fact::OrphanReleased("lb-1".to_owned()),
-            Fact::ReleaseRefused("default/api".to_owned(), web),
+            Fact::ReleaseRefused("default/api".to_owned(), web()),
             Fact::OfAnother("lb-1".to_owned()),
             Fact::HeldByAnother(Some("a or b".to_owned())),
             Fact::HeldByAnother(None),
@@ -218,7 +265,7 @@ mod tests {
     #[test]
     fn events_are_in_the_reference() {
         let event = |fact: Fact| {
-            let Notice { kind, reason, note, .. } = notice(&fact);
+            let Notice { kind, reason, note, .. } = notice(&fact, Some(&web()));
             test_support::reference::Event { reason, kind: kind.word(), words: note }
         };
         let all: Vec<_> = all().into_iter().map(event).collect();
@@ -229,7 +276,8 @@ mod tests {
     #[test]
     fn service_event_texts() {
         let line = |fact: Fact| {
-            let notice = notice(&fact);
+            let notice = notice(&fact, Some(&web()));
+            assert!(notice.note.chars().count() <= NOTE_MAX, "{}", notice.note);
             format!("{} {}: {}", notice.kind.word(), notice.reason, notice.note)
         };
         insta::assert_snapshot!(all().into_iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
@@ -243,6 +291,8 @@ mod tests {
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a load balancer needs at least one port
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a and 2 more: cloudctl explain service default/web
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… cloudctl explain service default/web
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
@@ -251,8 +301,8 @@ mod tests {
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
         Warning ReleaseRefused: Key u-1 in ConfigMap cloud-controllers-orphans names "default/api", but the load balancer belongs to default/web and is kept. Correct the value or remove the key
         Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage the Service
-        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
-        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If the controller that set it no longer runs, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If that controller is gone, check for leftover load balancers, then remove the finalizer
+        Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
@@ -272,7 +322,7 @@ mod tests {
         let many: Vec<String> = (0..9).map(key).collect();
         let selector: Vec<String> = (0..4).map(|n| format!("k{n}={}", "x".repeat(63))).collect();
         let selector = Selector::read(&selector.join(",")).unwrap();
-        let notes = [ignored(&many), ignored(&[long]), notice(&Fact::NoTargets(Some(selector))).note];
+        let notes = [ignored(&many), ignored(&[long]), notice(&Fact::NoTargets(Some(selector)), None).note];
         for note in &notes {
             assert!(note.chars().count() <= NOTE_MAX, "{note}");
         }

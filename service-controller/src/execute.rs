@@ -210,13 +210,13 @@ impl Executor {
     /// Emits Events, and logs the same texts.
     pub(crate) fn emit<'a>(&self, id: &ServiceId, facts: impl IntoIterator<Item = &'a Fact>) {
         for fact in facts {
-            self.recorder.emit(&events::about(id), events::notice(fact));
+            self.recorder.emit(&events::about(id), events::notice(fact, Some(id)));
         }
     }
 
     /// Emits an Event about the whole cluster, and logs the same text.
     pub(crate) fn emit_for_cluster(&self, fact: &Fact) {
-        self.recorder.emit(&self.shards.regarding(), events::notice(fact));
+        self.recorder.emit(&self.shards.regarding(), events::notice(fact, None));
     }
 
     /// Whether the adapter has refused this call for all Services, which another part of the controller reports.

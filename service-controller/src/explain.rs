@@ -7,7 +7,7 @@ use controller_core::{
 
 use crate::{
     error::Error,
-    events::notice,
+    events::whole,
     plan::{Fact, memory::Outcome, service::ServiceId},
 };
 
@@ -39,7 +39,7 @@ pub(crate) fn failing(error: &Error, reported: bool) -> Waits {
 
 /// What a Service waits for, explained with the Event text of `fact`.
 pub(crate) fn waiting(fact: &Fact, reported: bool) -> Waits {
-    let text = notice(fact).note;
+    let text = whole(fact).note;
     Waits { topic: text.clone(), text, reason: None, reported }
 }
 

@@ -115,6 +115,8 @@ pub(crate) enum Fact {
     Deleted,
     /// The error text: the cause, and what the controller waits for or the user can do.
     Failed(Operation, String),
+    /// Several settings of the Service are invalid.
+    Refused(Vec<String>),
     /// No Service uses the load balancer with this ID. It is kept.
     Orphaned(String),
     /// A load balancer without a Service should be deleted, but this reason prevents the deletion.

@@ -179,7 +179,7 @@ impl Reconciler {
     fn remind(&self, id: &ServiceId, object: &Object, memory: &Memory, again: Again) {
         let rests = matches!(again, Again::Done | Again::OnChange);
         let lasting = memory.reported.problems().filter(|_| rests);
-        let lasting = lasting.map(|(fact, at)| (self.started + at, events::notice(fact))).collect();
+        let lasting = lasting.map(|(fact, at)| (self.started + at, events::notice(fact, Some(id)))).collect();
         self.reminders.set(object, events::about(id), lasting);
     }
 
@@ -344,7 +344,7 @@ impl Reconciler {
     /// Reports a condition that only a user, an operator or another controller can change, and records it for the status page.
     fn report_wait(&self, id: &ServiceId, memory: &mut Memory, fact: &Fact) {
         let emitted = memory.reported.report_wait(fact.clone(), self.started.elapsed());
-        let Notice { reason, note, .. } = events::notice(fact);
+        let Notice { reason, note, .. } = events::notice(fact, Some(id));
         memory.readiness = Some(Readiness::failing(reason, &note));
         self.waits(id, fact, emitted.as_ref());
     }
@@ -401,9 +401,9 @@ impl Reconciler {
             Reporting::Log => warn!(service = %id, error = %error.text(), "Reconcile failed; retrying"),
             Reporting::Event => {
                 emitted = memory.reported.report(error.topic(), &error.name(), error.fact(), now);
-                let reason = error.condition();
+                let (reason, note) = (error.condition(), events::notice(&error.fact(), Some(id)).note);
                 memory.readiness =
-                    reason.map(|it| Readiness::failing(it, &error.text())).or(memory.readiness.take());
+                    reason.map(|it| Readiness::failing(it, events::cause(&note))).or(memory.readiness.take());
             }
         }
         // If a reminder is due, the emitted Event repeats the text of an earlier Event.

@@ -72,6 +72,11 @@ impl Hosts {
         Self { names: vec!["a".to_owned()], total: 1, digest: String::new() }
     }
 
+    /// The same set, described by its size alone.
+    pub(crate) fn unnamed(&self) -> Self {
+        Self { names: Vec::new(), ..self.clone() }
+    }
+
     /// Whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.total == 0

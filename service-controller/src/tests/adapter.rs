@@ -202,8 +202,8 @@ async fn created_load_balancer_waits_for_capable_adapter() {
     world.quiet().await;
     world.kube.delete::<Service>(&name("web"));
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers (no \
-                capability loadbalancers), but an earlier adapter created a load balancer for this Service; waiting for an adapter with this capability";
+    let reported = "Warning SyncLoadBalancerFailed web: Error syncing load balancer: the cloud adapter does not support load balancers \
+                (capability loadbalancers), but an earlier one created one for this Service; waiting for an adapter with this capability";
     assert_eq!(
         world.events().iter().filter(|it| it.starts_with(reported)).count(),
         1,
