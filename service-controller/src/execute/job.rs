@@ -1,0 +1,96 @@
+//! A Service to reconcile, with the inputs of its plan, and what an answer of the adapter means for its conditions. No I/O.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    error::Error,
+    plan::{
+        Ask, Fact, Facts, Plan,
+        annotations::settings::Defaults,
+        cloud::{Balancer, State},
+        conditions::Readiness,
+        features::Features,
+        judged::Judged,
+        memory::{Memory, Outcome},
+        plan,
+        refused::{Reaction, react},
+        service::{Role, Service},
+        targets::Targets,
+    },
+};
+
+/// A Service to reconcile, with the inputs of its plan.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) service: Service,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) judged: Judged,
+    pub(crate) targets: Arc<Targets>,
+    /// Time at which these nodes became the targets.
+    pub(crate) targets_since: Instant,
+    pub(crate) defaults: &'a Defaults,
+    /// Capabilities of the adapter.
+    pub(crate) features: Option<Arc<Features>>,
+    pub(crate) seen: Option<Vec<Balancer>>,
+    /// Time since the start of the process.
+    pub(crate) now: Duration,
+}
+
+impl Job<'_> {
+    pub(crate) fn plan(&self) -> Plan {
+        plan(&self.service, self.memory, &self.facts())
+    }
+
+    /// Notes what an answer means for the conditions. Replacement settings hide neither a refusal nor the wait for it.
+    pub(super) fn note(&mut self, ask: &Ask, state: State, outcome: &Outcome) {
+        let budget = outcome.facts.iter().find_map(|fact| {
+            let Fact::WaitsForBudget(words) = fact else { return None };
+            Some(words)
+        });
+        let reason = match state {
+            State::Degraded => "LoadBalancerDegraded",
+            State::Unknown
+            | State::Pending
+            | State::Active
+            | State::Error
+            | State::Deleting
+            | State::Absent => "LoadBalancerFailed",
+        };
+        if let Some(Fact::Failed(_, why)) = &outcome.problem {
+            self.memory.readiness = Some(Readiness::failing(reason, why));
+        } else if let Some(words) = budget {
+            self.memory.readiness = Some(Readiness::failing("WaitingForBudget", words));
+        } else if !ask.stands_in && self.memory.is_building() {
+            self.memory.readiness = Some(Readiness::Pending);
+        }
+    }
+
+    /// Decides how to continue after this error of an ensure.
+    pub(crate) fn react(&mut self, ask: &Ask, error: &Error) -> Reaction {
+        let Some(refused) = error.refused() else { return Reaction::Report };
+        let mut memory = std::mem::take(self.memory);
+        let reaction = react(&self.service, &mut memory, &self.facts(), ask, &refused);
+        *self.memory = memory;
+        reaction
+    }
+
+    /// Whether the load balancer serves with the settings that the Service requests.
+    pub(crate) fn is_ready(&self) -> bool {
+        let Judged { stands_in, refusals, .. } = &self.judged;
+        let serves = self.memory.confirmed().is_some_and(|it| !it.is_degraded());
+        self.service.role() == Role::Wanted && serves && !stands_in && refusals.is_empty()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            judged: &self.judged,
+            targets: &self.targets,
+            defaults: self.defaults,
+            features: self.features.as_deref(),
+            cloud: self.seen.as_deref(),
+            now: self.now,
+        }
+    }
+}
