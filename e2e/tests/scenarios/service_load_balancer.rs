@@ -10,6 +10,7 @@ use serde_json::json;
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+const READY: &str = "cloudadapter.dev/Ready";
 
 /// The life of one Service, with all kinds of changes.
 // Behaviour: S1, S7, S8, S18, SN1, SN7, SN8
@@ -276,44 +277,68 @@ fn times(event: &Event) -> i32 {
     event.series.as_ref().and_then(|series| series.count).or(event.count).unwrap_or(1).max(1)
 }
 
-/// The API server merges the condition by type and removes it with the Service's type.
+/// Users wait with kubectl. The API server merges the conditions of several writers by type, and `metadata.managedFields` show which of them
+/// this controller removes.
 // Behaviour: S30, S32
 #[tokio::test]
 async fn a_condition_of_a_service_can_be_waited_for() {
-    const READY: &str = "cloudadapter.dev/Ready";
     let mut bed = Bed::start().await.unwrap();
     bed.join("a", None).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
-    service("wrong")
-        .port(80)
-        .annotation("lb.cloudadapter.dev/internal", "yes")
-        .create(&bed.client())
-        .await
-        .unwrap();
-    let other = json!({ "type": "example.com/Known", "status": "True", "reason": "Known", "message": "",
-        "lastTransitionTime": "2024-01-01T00:00:00Z" });
-    let patch = json!({ "status": { "conditions": [other] } });
-    let (params, strategic) = (kube::api::PatchParams::default(), kube::api::Patch::Strategic(&patch));
-    bed.services().patch_status("web", &params, &strategic).await.unwrap();
+    let wrong = service("wrong").port(80).annotation("lb.cloudadapter.dev/internal", "yes");
+    wrong.create(&bed.client()).await.unwrap();
+    another_condition(&bed, "example.com/Before").await;
     for (name, value) in [("web", "true"), ("wrong", "false")] {
         let (condition, name) = (format!("--for=condition={READY}={value}"), format!("service/{name}"));
         let wait = ["wait", "--namespace", "default", &condition, &name, "--timeout=60s"];
         bed.cluster.control_plane.kubectl(&wait).await.unwrap();
     }
-    let has = |service: &Service, name: &str| {
-        let conditions = service.status.as_ref().and_then(|it| it.conditions.as_ref());
-        conditions.into_iter().flatten().any(|it| it.type_ == name)
-    };
+    another_condition(&bed, "example.com/After").await;
+    bed.patch_service("web", &json!({ "spec": { "externalTrafficPolicy": "Local" } })).await.unwrap();
+    bed.quiet("service-controller").await.unwrap();
+
     let web = bed.services().get("web").await.unwrap();
-    let conditions = web.status.clone().and_then(|it| it.conditions).unwrap_or_default();
-    let ready = conditions.iter().find(|it| it.type_ == READY).unwrap();
-    assert_eq!(ready.observed_generation, web.metadata.generation, "{ready:?}");
+    assert_eq!(types(&web), ["example.com/After", "example.com/Before", READY], "{web:?}");
+    // The API server does not count the changes of Services; docs/gitops.md says so.
+    let ready = web.status.iter().flat_map(|it| it.conditions.iter().flatten()).find(|it| it.type_ == READY);
+    assert_eq!((web.metadata.generation, ready.unwrap().observed_generation), (None, None), "{web:?}");
+    assert_eq!(writers(&web, READY), ["service-controller"], "{web:?}");
+
     for name in ["web", "wrong"] {
         bed.patch_service(name, &json!({ "spec": { "type": "ClusterIP" } })).await.unwrap();
-        let removed = bed.wait_service(name, "has no condition", |service| !has(service, READY));
+        let removed = bed.wait_service(name, "has no condition of this controller", |service| {
+            !types(service).iter().any(|it| it == READY)
+        });
         removed.await.unwrap();
     }
     let web = bed.services().get("web").await.unwrap();
-    assert!(has(&web, "example.com/Known") && web.metadata.finalizers.is_none(), "{web:?}");
+    assert_eq!((types(&web).len(), &web.metadata.finalizers), (2, &None), "{web:?}");
     bed.quiet("service-controller").await.unwrap();
+}
+
+/// Another client adds a condition to the Service `web`.
+async fn another_condition(bed: &Bed, name: &str) {
+    let condition = json!({ "type": name, "status": "True", "reason": "Known", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z" });
+    let patch = json!({ "status": { "conditions": [condition] } });
+    let (params, strategic) = (kube::api::PatchParams::default(), kube::api::Patch::Strategic(&patch));
+    bed.services().patch_status("web", &params, &strategic).await.unwrap();
+}
+
+/// The types of the conditions, sorted.
+fn types(service: &Service) -> Vec<String> {
+    let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    let types: BTreeSet<String> = conditions.map(|it| it.type_.clone()).collect();
+    types.into_iter().collect()
+}
+
+/// The field managers that wrote the condition, through the status subresource.
+fn writers(service: &Service, name: &str) -> Vec<String> {
+    let key = format!("k:{{\"type\":\"{name}\"}}");
+    let entries = service.metadata.managed_fields.iter().flatten();
+    let wrote = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|it| &it.0["f:status"]["f:conditions"][&key]);
+        fields.is_some_and(|it| !it.is_null()) && entry.subresource.as_deref() == Some("status")
+    });
+    wrote.filter_map(|entry| entry.manager.clone()).collect()
 }

@@ -34,7 +34,8 @@ pub(crate) struct Condition {
     pub(crate) status: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// The `metadata.generation` that the condition is about. API servers before Kubernetes 1.33 do not count the changes of a Service.
+    /// The `metadata.generation` that the condition is about. `None`: the Service has no generation. API servers up to Kubernetes 1.36 do
+    /// not count the changes of Services.
     pub(crate) generation: Option<i64>,
     /// `None`: the status changes with this write.
     pub(crate) since: Option<Timestamp>,

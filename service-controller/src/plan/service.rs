@@ -257,7 +257,7 @@ pub(crate) struct Service {
     pub(crate) id: ServiceId,
     /// `metadata.resourceVersion`, which shows whether the cache has this controller's last write.
     pub(crate) version: String,
-    /// `metadata.generation`, if the API server counts the changes of Services.
+    /// `metadata.generation`, if the Service has one. API servers up to Kubernetes 1.36 do not count the changes of Services.
     pub(crate) generation: Option<i64>,
     pub(crate) kind: Kind,
     pub(crate) class: Class,

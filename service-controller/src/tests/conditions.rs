@@ -109,6 +109,34 @@ async fn node_changes_and_restarts_keep_the_condition() {
     world.stop().await;
 }
 
+/// A controller of a version without conditions wrote the finalizer and the addresses.
+// Behaviour: S30
+#[tokio::test(start_paused = true)]
+async fn upgrade_costs_one_patch_per_service() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let world = World::start().await;
+    world.node("n");
+    for name in NAMES {
+        world.service(service(name).port(80));
+        world.eventually_has(name, "True", "LoadBalancerReady").await;
+    }
+    let world = world.stop().await;
+    for name in NAMES {
+        world.change(name, |it| it.status.as_mut().unwrap().conditions = None);
+    }
+    let writes = world.kube.writes().len();
+    let world = world.started().await;
+    for name in NAMES {
+        world.eventually_has(name, "True", "LoadBalancerReady").await;
+    }
+    world.quiet().await;
+    assert_eq!(world.kube.writes().len() - writes, NAMES.len());
+    let world = world.restart().await;
+    world.quiet().await;
+    assert_eq!(world.kube.writes().len() - writes, NAMES.len(), "the next restart writes nothing");
+    world.stop().await;
+}
+
 /// An invalid Service has a condition, but no finalizer.
 // Behaviour: S32
 #[tokio::test(start_paused = true)]
