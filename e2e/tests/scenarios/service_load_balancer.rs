@@ -298,7 +298,7 @@ async fn a_condition_of_a_service_can_be_waited_for() {
     bed.quiet("service-controller").await.unwrap();
 
     let web = bed.services().get("web").await.unwrap();
-    assert_eq!(types(&web), ["example.com/After", "example.com/Before", READY], "{web:?}");
+    assert_eq!(types(&web), [READY, "example.com/After", "example.com/Before"], "{web:?}");
     // The API server does not count the changes of Services; docs/gitops.md says so.
     let ready = web.status.iter().flat_map(|it| it.conditions.iter().flatten()).find(|it| it.type_ == READY);
     assert_eq!((web.metadata.generation, ready.unwrap().observed_generation), (None, None), "{web:?}");

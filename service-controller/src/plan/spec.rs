@@ -366,8 +366,7 @@ fn bad_ports(service: &Service) -> Vec<Refusal> {
         (NodePorts::Disabled, Some(at)) => vec![Refusal::new(
             "spec.allocateLoadBalancerNodePorts",
             format!(
-                "false leaves spec.ports[{at}] without a node port, which the load balancer needs to \
-                 reach pods: set it to true, or set spec.ports[{at}].nodePort"
+                "false leaves spec.ports[{at}] without a node port: set it to true, or set spec.ports[{at}].nodePort"
             ),
         )],
         (NodePorts::Allocated, Some(at)) => {
