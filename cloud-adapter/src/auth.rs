@@ -20,7 +20,6 @@ mod port;
 mod refusals;
 pub mod rules;
 mod secret_name;
-pub(crate) mod setup;
 mod spiffe;
 mod tls;
 mod token;

@@ -17,7 +17,7 @@ use telemetry::logging::{LogFormat, check_filter};
 pub use self::cache::{BatchWindow, CacheSettings, CollectionSettings};
 pub(crate) use self::live::LiveConfig;
 pub use self::replicas::{ReplicaMode, ReplicaOptions};
-use crate::{auth::Address, auth::setup::SecurityOptions, driver::VendorLimit, grants::Grant};
+use crate::{access_control::SecurityOptions, auth::Address, driver::VendorLimit, grants::Grant};
 
 const CONNECTION_AGE_MIN: Duration = Duration::from_secs(1);
 const CONNECTION_AGE_MAX: Duration = Duration::from_hours(24);

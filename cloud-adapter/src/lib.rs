@@ -7,6 +7,7 @@
 
 // Public only for its tests over real connections.
 #[doc(hidden)]
+mod access_control;
 pub mod auth;
 mod clock;
 mod config;
@@ -42,7 +43,7 @@ mod wrong_usage;
 pub use telemetry::logging::LogFormat;
 
 pub use self::{
-    auth::setup::{AuthenticationKind, SecurityOptions},
+    access_control::{AuthenticationKind, SecurityOptions},
     config::{
         BatchWindow, CacheSettings, CollectionSettings, Config, ConfigError, Options, ReplicaMode,
         ReplicaOptions,

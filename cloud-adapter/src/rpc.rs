@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Extensions, Status, metadata::MetadataMap};
 
 use crate::{
+    access_control::Access,
     auth::rules,
-    auth::setup::Access,
     clock::Clock,
     context::{self, Context},
     driver::{Item, VendorError},

@@ -23,7 +23,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tower::{Layer as _, util::MapResponse};
 
 use crate::{
-    auth::setup::AccessControl,
+    access_control::AccessControl,
     auth::{Address, Guard, Port},
     clock::{Clock, wall},
     config::{Config, LiveConfig, Options, ReplicaMode},

@@ -9,7 +9,7 @@ use cloud_lease::{Settings, Timing, causes};
 use kube::{Client, Config, client::ClientBuilder};
 
 use crate::{
-    auth::setup::{AuthenticationKind, SecurityOptions},
+    access_control::{AuthenticationKind, SecurityOptions},
     wrong_usage::WrongUsage,
 };
 
