@@ -50,8 +50,8 @@ kubernetes:///{{ .Release.Namespace }}/{{ include "cloud-controllers.adapterName
 {{- end }}
 
 {{/*
-The same volume for a replica of the adapter. In mode generated it has no certificate authority, because the pod would wait for the Secret
-that the adapter itself fills; the adapter has the certificate authority already. Takes the root.
+Like adapterClientVolume, but for a replica of the adapter. In mode generated it has no certificate authority, because the pod would wait
+for the Secret that the adapter itself fills; the adapter has the certificate authority already. Takes the root.
 */}}
 {{- define "cloud-controllers.adapterPeerVolume" -}}
 {{- $secret := ternary "" (include "cloud-controllers.adapterTlsSecret" .) (eq .Values.adapter.tls.mode "generated") -}}
@@ -81,7 +81,7 @@ that the adapter itself fills; the adapter has the certificate authority already
 {{- end -}}
 {{- end }}
 
-{{/* Mount of the volume adapter-client; empty if the volume is. Takes the root. */}}
+{{/* Mount of the volume adapter-client; empty without the volume. Takes the root. */}}
 {{- define "cloud-controllers.adapterClientMount" -}}
 {{- if include "cloud-controllers.adapterClientVolume" . -}}
 {{- include "cloud-controllers.adapterMount" . -}}

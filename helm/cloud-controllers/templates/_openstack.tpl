@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* The Secret created from cloudsYaml; empty if cloudsYaml is. Takes the root. */}}
+{{/* The Secret created from cloudsYaml; empty if cloudsYaml is empty. Takes the root. */}}
 {{- define "cloud-controllers.openstackSecret" -}}
 {{- $openstack := .Values.adapter.openstack -}}
 {{- if and (eq .Values.adapter.kind "openstack") $openstack.cloudsYaml -}}

@@ -16,7 +16,7 @@ metadata:
   annotations:
     helm.sh/hook: pre-delete
     helm.sh/hook-weight: "0"
-    # Helm does not delete hooks with the release, so the policy must.
+    # Helm does not delete hooks with the release, so the policy must delete this one.
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
   replicas: 0

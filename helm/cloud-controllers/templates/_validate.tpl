@@ -49,7 +49,7 @@
 {{- toJson $faults -}}
 {{- end }}
 
-{{/* The same for one value, or those below it on a path. Takes {value, path, name, rule}. */}}
+{{/* Returns the faults of one value, or of the values below it on a path. Takes {value, path, name, rule}. */}}
 {{- define "cloud-controllers.formatFaultsBelow" -}}
 {{- $faults := list -}}
 {{- $value := .value -}}
