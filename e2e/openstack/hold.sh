@@ -26,8 +26,7 @@ write_status() { # id status
   [ "$found" = 1 ] || die "load balancer $1 does not exist"
 }
 
-# Adds database rows of servers that run nowhere: the API reads them like all others, and 10,000 take seconds instead of hours.
-# All columns of a table except these, with the values of the template `t`.
+# Prints all columns of a table except these, with the values of the template `t`.
 columns() { # database.table name...
   local table=$1
   shift
@@ -43,6 +42,7 @@ copy() { # count database.table condition column=expression...
   same=$(columns "$table" $(printf '%s ' "${@%%=*}")) || return
   echo "INSERT INTO $table (${same//t./}$names) SELECT $same$values FROM $table t, seq_1_to_$count s WHERE $condition;"
 }
+# Adds database rows of servers that run nowhere: the API reads them like all others, and 10,000 take seconds instead of hours.
 copies() { # server count
   local server=$1 count=$2 table
   [[ $server =~ ^[0-9a-f-]{36}$ && $count =~ ^[1-9][0-9]{0,4}$ ]] || die "copies SERVER COUNT, up to 99999, not: copies $server $count"

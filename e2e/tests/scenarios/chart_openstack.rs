@@ -119,7 +119,7 @@ async fn openstack_adapter_gets_its_flags_and_credentials() {
     assert!(pods.get("cloud-adapter").unwrap().is_running());
 }
 
-/// The user's own Secret is mounted where the file expects it, and the chart creates no Secret.
+/// The adapter mounts the user's own Secret, and the chart creates no Secret.
 #[tokio::test]
 async fn openstack_adapter_uses_an_existing_secret() {
     let control_plane = control_plane().await;

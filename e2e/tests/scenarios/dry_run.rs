@@ -40,7 +40,7 @@ async fn dry_run_changes_nothing_and_its_plan_is_executed_later() {
         bed.cluster.pods.get(name).unwrap().terminate().await.unwrap();
     }
 
-    // The uninitialised node is last: it would become a backend of the Services.
+    // The node-controller is last, because the node that it initialises would become a backend of the Services.
     only_looks(&mut bed, "service-controller", false).await;
     only_looks(&mut bed, "route-controller", false).await;
     bed.address("web").await.unwrap();
