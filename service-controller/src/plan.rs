@@ -28,6 +28,7 @@ pub(crate) mod spec;
 pub(crate) mod stale_id;
 mod status;
 pub(crate) mod targets;
+pub(crate) mod verdict;
 pub(crate) mod wanted;
 
 use std::{fmt, sync::Arc, time::Duration};

@@ -1,4 +1,4 @@
-//! Reconciles one Service: observes, plans, executes, and decides when to reconcile again. All decisions are made in the other modules.
+//! Reconciles one Service: observes, plans, and executes the verdict about the plan. The pure modules of `plan` make the decisions.
 
 mod describe;
 mod left_over;
@@ -38,6 +38,7 @@ use crate::{
         service::{Role, Service, ServiceId},
         stale_id::without,
         targets::Targets,
+        verdict::Verdict,
     },
 };
 
@@ -221,34 +222,36 @@ impl Reconciler {
         let mut job = self.observe(service, memory, Purpose::Execute);
         let plan = job.plan();
         self.remark(&mut job, plan.builds());
-        if plan.is_empty() {
-            self.in_sync(&mut job);
-            return Ok(None);
+        let verdict = Verdict::of(&plan, self.dry_run);
+        if verdict != Verdict::InSync {
+            self.executor.ledger.record_plan(&id.object(), &plan);
+            debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Executing plan");
         }
-        self.executor.ledger.record_plan(&id.object(), &plan);
-        debug!(plan = %plan.to_string().trim_end().replace('\n', "; "), "Executing plan");
-        if let Some(wait) = plan.waits {
-            return self.blocked(wait).map_or(Ok(self.wait(wait, &mut job)), Err);
-        }
-        if !plan.refusals.is_empty() {
-            let refused = Error::Refused(plan.refusals.clone());
-            if plan.actions.is_empty() {
-                return Err(refused);
+        match verdict {
+            Verdict::InSync => self.in_sync(&mut job),
+            Verdict::Wait(wait) => return self.blocked(wait).map_or(Ok(self.wait(wait, &mut job)), Err),
+            Verdict::Refuse => return Err(Error::Refused(plan.refusals)),
+            Verdict::ReportClaimed => {
+                self.report_refusals(&mut job, &plan);
+                self.report_wait(id, job.memory, &Fact::OfAnother(plan.claimed.join(", ")));
             }
-            // The last valid settings remain in force.
-            self.report(id, job.memory, &refused);
-        }
-        if !plan.claimed.is_empty() {
-            self.report_wait(id, job.memory, &Fact::OfAnother(plan.claimed.join(", ")));
-            return Ok(None);
-        }
-        if self.dry_run {
-            if plan.refusals.is_empty() {
+            Verdict::RecordOnly if plan.refusals.is_empty() => {
                 self.executor.ledger.record_dry_run(&id.object());
             }
-            return Ok(None);
+            Verdict::RecordOnly => self.report_refusals(&mut job, &plan),
+            Verdict::Execute => {
+                self.report_refusals(&mut job, &plan);
+                return self.execute(&mut job, plan).await;
+            }
         }
-        self.execute(&mut job, plan).await
+        Ok(None)
+    }
+
+    /// Reports settings that cannot be applied, while the last valid settings remain in force.
+    fn report_refusals(&self, job: &mut Job<'_>, plan: &Plan) {
+        if !plan.refusals.is_empty() {
+            self.report(&job.service.id, job.memory, &Error::Refused(plan.refusals.clone()));
+        }
     }
 
     /// Observes one Service. Cost: no calls.

@@ -9,6 +9,7 @@ fn faults(target: &str, security: &ChannelSecurity) -> Vec<String> {
 fn contradictory_settings_are_reported_with_flag_and_fix() {
     let file = || Some(PathBuf::from("/nowhere/file"));
     let none = ChannelSecurity::default;
+    let with_ca = || ChannelSecurity { ca: file(), ..none() };
     let name = || Some("cloud-adapter".to_owned());
     for (target, security, words) in [
         (
@@ -18,14 +19,10 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
         ),
         (
             "http://a:1",
-            ChannelSecurity { ca: file(), ..none() },
+            with_ca(),
             "--adapter-ca-file /nowhere/file: TLS is not used with --adapter-endpoint http://; use https://a:1",
         ),
-        (
-            "unix:/a",
-            ChannelSecurity { ca: file(), ..none() },
-            "TLS is not used with --adapter-endpoint unix:",
-        ),
+        ("unix:/a", with_ca(), "TLS is not used with --adapter-endpoint unix:"),
         (
             "static:///a:1",
             ChannelSecurity { server_name: name(), ..none() },
@@ -51,11 +48,7 @@ fn contradictory_settings_are_reported_with_flag_and_fix() {
             ChannelSecurity { ca: file(), client_key: file(), ..none() },
             "--adapter-client-key /nowhere/file: a key needs its certificate",
         ),
-        (
-            "https://a:1",
-            ChannelSecurity { ca: file(), ..none() },
-            "--adapter-ca-file /nowhere/file: cannot be read: No such file",
-        ),
+        ("https://a:1", with_ca(), "--adapter-ca-file /nowhere/file: cannot be read: No such file"),
         (
             "http://127.0.0.1:1",
             ChannelSecurity { token: file(), ..none() },

@@ -8,7 +8,7 @@
 //!   `<family>:<operation>` if configured. In any window, a bucket admits at most burst + rate x window calls, even while rates change.
 //! - Calls wait in leaves, one for each [`Class`] of a controller. Leaves share each bucket by weight (start-time fair queueing),
 //!   namespaces in a leaf take turns, objects in a namespace take turns, and calls about one object stay in order. No call starves, and no
-//! capacity is unused while a call may be sent. Part of each burst is reserved for calls with [`Call::reserve`].
+//!   capacity is unused while a call may be sent. Part of each burst is reserved for calls with [`Call::reserve`].
 //! - A call that would be too late is refused at once, with a retry time at which the caller will be admitted. A queued call that
 //!   becomes too late is refused and never sent. A call shared by several callers has the highest of their priorities, and each caller
 //!   can learn whether the call will be too late for that caller.

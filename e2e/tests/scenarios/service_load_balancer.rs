@@ -337,8 +337,9 @@ fn writers(service: &Service, name: &str) -> Vec<String> {
     let key = format!("k:{{\"type\":\"{name}\"}}");
     let entries = service.metadata.managed_fields.iter().flatten();
     let wrote = entries.filter(|entry| {
-        let fields = entry.fields_v1.as_ref().map(|it| &it.0["f:status"]["f:conditions"][&key]);
-        fields.is_some_and(|it| !it.is_null()) && entry.subresource.as_deref() == Some("status")
+        let status = entry.fields_v1.as_ref().and_then(|it| it.0.get("f:status"));
+        let written = status.and_then(|it| it.get("f:conditions")).and_then(|it| it.get(&key));
+        written.is_some() && entry.subresource.as_deref() == Some("status")
     });
     wrote.filter_map(|entry| entry.manager.clone()).collect()
 }

@@ -116,6 +116,10 @@ mod tests {
         let logged = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
         assert_eq!(logged.matches("Traces cannot be sent").count(), 2, "{logged}");
         assert_eq!(logged.matches("connection refused").count(), 2, "{logged}");
-        assert_eq!(logged.matches("Traces are sent again; the collector is reachable").count(), 1, "{logged}");
+        assert_eq!(
+            logged.matches("Traces are sent again; the collector is reachable").count(),
+            1,
+            "{logged}"
+        );
     }
 }
