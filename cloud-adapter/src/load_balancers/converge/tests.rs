@@ -1,5 +1,8 @@
 //! Tests at which times a task writes, with paused time.
 
+mod cloud;
+mod reads;
+
 use std::time::Duration;
 
 use cloud_api_proto::{
@@ -9,6 +12,7 @@ use cloud_api_proto::{
     },
 };
 use futures::future::join_all;
+use tokio::time::timeout;
 
 use super::{
     super::decide::End,
@@ -33,12 +37,12 @@ fn purpose(priority: Priority) -> Purpose {
     Purpose { caller: Caller { role: Role::ServiceController, ..own.caller }, ..own }
 }
 
-fn converger(vendor: &Arc<Vendor>) -> Arc<Converger<WriteOnly>> {
+fn converger<D: Driver>(vendor: &Arc<Vendor>, driver: D) -> Arc<Converger<D>> {
     let rpc = Rpc::testing(Arc::clone(vendor), None);
     rpc.replica.lead(1);
     let settings = CollectionSettings::aged(Duration::from_secs(60));
     let snapshot = Arc::new(Snapshot::new(settings, Duration::ZERO, rpc.metrics.clone()));
-    Arc::new(Converger::new(Arc::new(WriteOnly), snapshot, &rpc, TaskTracker::new()))
+    Arc::new(Converger::new(Arc::new(driver), snapshot, &rpc, TaskTracker::new()))
 }
 
 fn key() -> LoadBalancerKey {
@@ -63,7 +67,7 @@ fn order(key: &LoadBalancerKey, priority: Priority) -> Order {
 /// Time in milliseconds at which a resync's write is sent behind a hundred others, with or without a user that joins the task.
 async fn written(joined: bool) -> u128 {
     let (fake, vendor) = vendor(&limits(10.0, 1));
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let key = key();
     let resyncs = join_all((0..100).map(|object| {
         let session = vendor.session(purpose(Priority::Background)).about(object.to_string());
@@ -104,7 +108,7 @@ fn caller_that_joins_a_task_keeps_its_fence() {
 async fn busy_write_is_retried_with_backoff() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None); 100]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(60)).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at / 1_000).collect();
@@ -115,7 +119,7 @@ async fn busy_write_is_retried_with_backoff() {
 async fn former_properties_are_requested_once() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None)]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let former = LoadBalancerRecord::new(LoadBalancer::default(), ());
     converger.memories.of(&key(), |memory| memory.history.former = Some(Arc::new(former)));
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
@@ -128,7 +132,7 @@ async fn former_properties_are_requested_once() {
 async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(504, None)]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(CREATE_HORIZON * 2).await;
     let tries: Vec<u128> = fake.arrived().into_iter().map(|(_, at)| at).take(2).collect();
@@ -139,38 +143,49 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
 /// While a load balancer is recreated, its addresses are free in the cloud, but no other Service gets them.
 #[tokio::test(start_paused = true)]
 async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
-    let (_fake, vendor) = vendor(&limits(100.0, 10));
-    let converger = converger(&vendor);
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    let converger = converger(&vendor, WriteOnly);
     let address = |ip: &str| {
         let value = Some(load_balancer_address::Value::Ip(ip.to_owned()));
         LoadBalancerAddress { value, ..LoadBalancerAddress::default() }
     };
-    let owner =
-        |name: &str| Owner { namespace: "shop".to_owned(), name: name.to_owned(), ..Owner::default() };
+    let owner = |namespace: &str, name: &str| Owner {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        ..Owner::default()
+    };
     let summary = LoadBalancer {
         addresses: vec![address("10.0.0.9")],
-        owner: Some(owner("web")),
+        owner: Some(owner("shop", "web")),
         ..LoadBalancer::default()
     };
     let former = Arc::new(LoadBalancerRecord::new(summary, ()));
     converger.memories.of(&key(), |memory| memory.history.former = Some(former));
-    let asks = |uid: &str, name: &str, ip: &str| {
+    let asks = |uid: &str, owner: Owner, ip: &str| {
         let key = LoadBalancerKey { owner_uid: uid.to_owned(), ..key() };
         let mut order = order(&key, Priority::Traffic);
         let Goal::Present(desired, terms) = order.goal else { panic!("the goal is present") };
         let mut desired = (*desired).clone();
-        desired.owner = owner(name);
+        desired.owner = owner;
         desired.spec.requested_addresses = vec![ip.to_owned()];
         order.goal = Goal::Present(Arc::new(desired), terms);
         ended(converger.submit(&key, order).expect("a task").1)
     };
-    let refused = asks("evil", "evil", "10.0.0.9").await.expect_err("the address belongs to another Service");
-    assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
-    assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
+    for other in [owner("shop", "evil"), owner("evil", "web")] {
+        let refused = asks(&format!("{}-1", other.name), other.clone(), "10.0.0.9");
+        let refused = timeout(CREATE_HORIZON, refused).await.expect("refused at once");
+        let refused = refused.expect_err("the address belongs to another Service");
+        assert!(refused.message.contains("shop/web, whose load balancer is being recreated"), "{refused}");
+        assert_eq!(refused.violations[0].field, "spec.requested_addresses[0]");
+    }
+    assert_eq!(fake.arrived(), []);
+    let created_again = asks("web-2", owner("shop", "web"), "10.0.0.9");
+    assert!(timeout(CREATE_HORIZON, created_again).await.is_err(), "the task of the same Service goes on");
+    assert_eq!(fake.arrived()[0].0, "/write");
 
     let heir = Heir {
         key: key(),
-        owner: owner("web"),
+        owner: owner("shop", "web"),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
@@ -196,7 +211,7 @@ fn reported(converger: &Converger<WriteOnly>) -> (String, String) {
 async fn task_reports_budget_wait_or_current_step() {
     let (_fake, vendor) = vendor(&limits(0.1, 1));
     read(&vendor.session(purpose(Priority::Traffic)), "/").await.expect("the call that uses up the burst");
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let purpose = Purpose { object: Arc::from("Service shop/web (web)"), ..purpose(Priority::Traffic) };
     let order = Order { purpose, ..order(&key(), Priority::Traffic) };
     converger.submit(&key(), order).expect("a task");
@@ -213,7 +228,7 @@ async fn task_reports_budget_wait_or_current_step() {
 async fn task_duration_counts_from_the_first_try() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(504, None); 4]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let submit = |order| converger.submit(&key(), order).expect("a task").1;
     let wanted = || order(&key(), Priority::Traffic);
     let first = Instant::now();
@@ -236,7 +251,7 @@ async fn task_duration_counts_from_the_first_try() {
 #[tokio::test(start_paused = true)]
 async fn absence_is_proven_one_create_horizon_after_start() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let start = Instant::now();
     let heir = Heir {
         key: key(),
@@ -252,6 +267,21 @@ async fn absence_is_proven_one_create_horizon_after_start() {
         "the previous leader may have created one: {:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_duration_begins_again_in_the_next_term() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(409, None); 100]);
+    let converger = converger(&vendor, WriteOnly);
+    let submit = || converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task").1;
+    let first = submit();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    converger.replica.stand_by(None);
+    let began = first.began;
+    assert_eq!(ended(first).await.expect_err("the term is over").reason, Reason::NotLeader);
+    converger.replica.lead(3);
+    assert!(submit().began > began, "the caller has repeated its request to other replicas");
 }
 
 /// Waits for a task to end, and returns the result.

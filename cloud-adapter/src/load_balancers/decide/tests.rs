@@ -86,6 +86,25 @@ fn released_second_load_balancer_is_kept() {
     assert!(matches!(left, Decision::End(End::Present(_))), "{left:?}");
 }
 
+/// The second load balancer may still carry the traffic that a degraded first one loses.
+#[test]
+fn second_load_balancer_is_kept_while_first_is_degraded() {
+    let first = record("1", "", LoadBalancerState::Degraded);
+    let second = record("2", "", LoadBalancerState::Active);
+    let next = decided(&goal("", Recreate::Never), [first.clone(), second]).expect("possible");
+    assert_eq!(next, Decision::End(End::Present(Arc::new(first))));
+}
+
+#[test]
+fn create_waits_for_a_proof_of_absence() {
+    let wanted = goal("", Recreate::Never);
+    for (fresh, expected) in [(false, Decision::Observe), (true, Decision::Create(vec![Create::New]))] {
+        let observed = Observed { items: &[], fresh, former: None };
+        let next = decide(&WriteOnly, &Grants::default(), &wanted, &Fence::default(), &observed);
+        assert_eq!(next.expect("possible"), expected, "fresh: {fresh}");
+    }
+}
+
 /// A load balancer that existed before its owner stays when the owner is deleted or requests another load balancer, unless the operator
 /// permits its deletion.
 #[test]
@@ -130,6 +149,10 @@ fn adopted_load_balancer_is_released_not_recreated() {
     assert_eq!(broken.retry_after, Some(RELEASE_AGAIN));
     let deleted = next(&absent, &grants, LoadBalancerState::Error);
     assert_eq!(deleted.expect("possible"), Decision::Remove(vec![Create::Gone]));
+
+    // The load balancers that can be deleted are deleted first.
+    let others = decided(&absent, [adopted(LoadBalancerState::Error), record("2", "", active)]);
+    assert_eq!(others.expect("one can be deleted"), Decision::Remove(vec![Create::Gone]));
 }
 
 /// Requests without the operator's grant are refused before anything is created. An existing load balancer is kept, and never deleted
