@@ -109,7 +109,7 @@ impl<D: Driver> Executor<D> {
     fn publish(&self, result: Result<End<D::Detail>, AdapterError>) -> DriverEvent<D> {
         let mut tasks = self.converger.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let order = self.order.number;
-        if self.orders.borrow().number != order && self.term.check().is_ok() {
+        if self.orders.borrow().number != order {
             return Event::Replaced;
         }
         if let Err(error) = &result {

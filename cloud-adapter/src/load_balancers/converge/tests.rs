@@ -284,6 +284,27 @@ async fn task_duration_begins_again_in_the_next_term() {
     assert!(submit().began > began, "the caller has repeated its request to other replicas");
 }
 
+/// The vendor refuses a write of the older order, and the term ends during that write.
+#[tokio::test(start_paused = true)]
+async fn newest_order_fails_with_the_end_of_the_term() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(401, None)]);
+    let converger = converger(&vendor, WriteOnly);
+    converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
+    while fake.arrived().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut newer = order(&key(), Priority::Traffic);
+    let Goal::Present(desired, terms) = newer.goal else { panic!("the goal is present") };
+    newer.goal =
+        Goal::Present(Arc::new(DesiredLoadBalancer { hash: "1-1".to_owned(), ..(*desired).clone() }), terms);
+    let (number, handle) = converger.submit(&key(), newer).expect("replaces the older order");
+    converger.replica.stand_by(None);
+    let result = handle.wait(number, Instant::now() + CREATE_HORIZON, &Meter::default()).await;
+    let Ok(Progress::Ended { result: Err(error), .. }) = result else { panic!("{result:?}") };
+    assert_eq!(error.reason, Reason::NotLeader);
+}
+
 /// Waits for a task to end, and returns the result.
 async fn ended(handle: Handle<()>) -> Result<End<()>, AdapterError> {
     let mut progress = handle.progress;
