@@ -1,15 +1,16 @@
 //! `cargo xtask images`: builds one image per program, static, without a base image and without a container daemon. Submodules with pure
 //! functions decide what an image contains; `build`, `built` and this file run programs and write files.
 
-mod about;
+pub(crate) mod about;
 pub(crate) mod arch;
-mod build;
+pub(crate) mod build;
 mod built;
 mod elf;
 pub(crate) mod layer;
-mod manifest;
+pub(crate) mod manifest;
 mod sbom;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
@@ -122,12 +123,31 @@ fn each<'a>(
     Ok(rows)
 }
 
-/// Builds all images for a release. Fails unless every requested image builds.
-pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Path) -> anyhow::Result<()> {
-    let about = about::of(registry, tag, None, None)?;
-    let rows = each(IMAGES.iter(), &about, &every(arch)?, From::Cargo(Use::Release), output)?;
+/// How the images and programs of a release are built.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) registry: &'a str,
+    pub(crate) tag: &'a str,
+    pub(crate) source: Option<&'a str>,
+    pub(crate) arch: &'a [Arch],
+    pub(crate) what_for: Use,
+}
+
+impl Request<'_> {
+    fn about(&self, registry: &str) -> anyhow::Result<About> {
+        about::of(registry, self.tag, self.source, None)
+    }
+}
+
+/// Builds all images for a release, and returns the digest of each by its name. Fails unless every requested image builds.
+pub(crate) fn for_release(
+    request: &Request<'_>,
+    output: &Path,
+) -> anyhow::Result<BTreeMap<&'static str, String>> {
+    let about = request.about(request.registry)?;
+    let rows = each(IMAGES.iter(), &about, &every(request.arch)?, From::Cargo(request.what_for), output)?;
     say(table(&rows).trim_end());
-    Ok(())
+    Ok(IMAGES.iter().map(|image| image.name).zip(rows.into_iter().map(|row| row.digest)).collect())
 }
 
 /// A program that users run directly.
@@ -135,24 +155,23 @@ pub(crate) fn for_release(registry: &str, tag: &str, arch: &[Arch], output: &Pat
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) arch: Arch,
-    /// The path of the program.
-    pub(crate) path: PathBuf,
+    pub(crate) binary: Vec<u8>,
     /// The program's SBOM, as JSON.
     pub(crate) sbom: Vec<u8>,
 }
 
 /// Builds the programs that users run directly, for a release.
-pub(crate) fn programs(tag: &str, arch: &[Arch]) -> anyhow::Result<Vec<Program>> {
-    let about = about::of("", tag, None, None)?;
+pub(crate) fn programs(request: &Request<'_>) -> anyhow::Result<Vec<Program>> {
+    let about = request.about("")?;
     let mut programs = Vec::new();
-    for arch in every(arch)? {
+    for arch in every(request.arch)? {
         for image in &PROGRAMS {
-            let path = build::binary(image, arch, Use::Release)?;
+            let path = build::binary(image, arch, request.what_for)?;
             let binary = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             elf::check(&binary, arch).with_context(|| path.display().to_string())?;
-            let binary = layer::digest(&binary);
-            let subject = Subject { form: Form::Program, image, about: &about, arch, binary: &binary };
-            programs.push(Program { name: image.name, arch, path, sbom: sbom(&subject, true)? });
+            let digest = layer::digest(&binary);
+            let subject = Subject { form: Form::Program, image, about: &about, arch, binary: &digest };
+            programs.push(Program { name: image.name, arch, sbom: sbom(&subject, true)?, binary });
         }
     }
     Ok(programs)
@@ -165,8 +184,8 @@ fn sbom(subject: &Subject<'_>, ours: bool) -> anyhow::Result<Vec<u8>> {
     sbom::document(subject, &sbom::parts(&tree, &lock)?, &build::toolchain(subject.arch, ours))
 }
 
-/// Requires all requested architectures.
-fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
+/// Fails unless all requested architectures can be built here, and says what to install.
+pub(crate) fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     let asked = asked(arch)?;
     let arches = arches(&asked, true)?;
     if asked.iter().any(|arch| !arches.contains(arch)) {

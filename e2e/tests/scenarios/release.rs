@@ -20,7 +20,9 @@ fn a_release_is_complete_and_reproducible() {
     assert_eq!(files, self::files(&second));
     let version = first.file_name().unwrap().to_str().unwrap().strip_prefix("cloud-controllers-").unwrap();
     let chart = format!("cloud-controllers-{version}.tgz");
-    for name in ["NOTES.md", "SHA256SUMS", "manifests/openstack.yaml", "manifests/sim.yaml", &chart] {
+    let names =
+        ["NOTES.md", "SHA256SUMS", "provenance.json", "manifests/openstack.yaml", "manifests/sim.yaml"];
+    for name in names.into_iter().chain(["charts/cloud-controllers.tar", &chart]) {
         assert!(files.contains_key(Path::new(name)), "{name}: {:?}", files.keys());
     }
 
@@ -52,7 +54,7 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     let build = || {
         let mut command = xtask();
         command.args(["release", "build", "--draft", "--output"]).arg(&output).env("CARGO", &cargo);
-        command.env("CARGO_TARGET_DIR", dir.path().join("target")).output().unwrap()
+        command.env_remove("COSIGN_KEY").env("CARGO_TARGET_DIR", dir.path().join("target")).output().unwrap()
     };
 
     let done = build();
@@ -60,15 +62,29 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     let folder = fs::read_dir(&output).unwrap().next().unwrap().unwrap().path();
     let names: Vec<_> = files(&folder).into_keys().map(|path| path.display().to_string()).collect();
     let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
-    assert_eq!((count(".tar"), count(".spdx.json"), count("64")), (6, 8, 2), "{names:?}");
-    // The SBOM of each program names its file by the checksum that is in the list of checksums.
+    // Six images and the chart; two programs.
+    assert_eq!((count(".tar"), count(".spdx.json"), count(".tar.gz")), (7, 8, 2), "{names:?}");
+    // The SBOM of each program names its checksum, the provenance those of its archive and of the images.
+    let json =
+        |name: &str| -> Value { serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap() };
     let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
-    for name in names.iter().filter(|name| name.ends_with("64")) {
-        let sbom = fs::read(folder.join(format!("{name}.spdx.json"))).unwrap();
-        let sbom: Value = serde_json::from_slice(&sbom).unwrap();
+    let provenance = json("provenance.json").to_string();
+    for name in names.iter().filter_map(|name| name.strip_suffix(".tar.gz")) {
+        let sbom = json(&format!("{name}.spdx.json"));
         let checksum = sbom["packages"][0]["checksums"][0]["checksumValue"].as_str().unwrap();
-        assert!(sums.contains(&format!("{checksum}  {name}\n")), "{checksum} {name}: {sums}");
+        assert_eq!(checksum, checksum_in(&folder.join(format!("{name}.tar.gz"))), "{name}");
+        let line = sums.lines().find(|line| line.ends_with(&format!("  {name}.tar.gz"))).unwrap();
+        assert!(provenance.contains(line.split(' ').next().unwrap()), "{line}: {provenance}");
     }
+    assert!(
+        provenance.contains("\"oci:charts/cloud-controllers\"") && provenance.contains("\"oci:simcloud\"")
+    );
+    let archive =
+        names.iter().find(|name| name.starts_with("cloudctl-") && name.ends_with(".tar.gz")).unwrap();
+    let krew = fs::read_to_string(folder.join("cloudctl.krew.yaml")).unwrap();
+    let named =
+        krew.lines().find(|line| line.contains("sha256: ")).unwrap().trim().trim_start_matches("sha256: ");
+    assert!(sums.contains(&format!("{named}  {archive}\n")), "{krew}");
 
     fs::OpenOptions::new().write(true).open(&program).unwrap().set_len(25_000_000).unwrap();
     fs::remove_dir_all(&folder).unwrap();
@@ -76,6 +92,34 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(text(&refused).contains("above the limit of 25.0 MB"), "{}", text(&refused));
     assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
+}
+
+/// Returns the checksum of the program in an archive.
+fn checksum_in(archive: &Path) -> String {
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    let program = ["cloudctl", "adapter-conformance"].into_iter().find(|it| name.starts_with(it)).unwrap();
+    let script =
+        format!("tar --extract --gzip --to-stdout --file '{}' {program} | sha256sum", archive.display());
+    let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+    String::from_utf8(done.stdout).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+/// An unfinished project must not be published by mistake.
+#[test]
+fn unsigned_and_incomplete_releases_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut release = xtask();
+    let done =
+        release.args(["release", "build", "--output"]).arg(dir.path()).env_remove("COSIGN_KEY").output();
+    let done = done.unwrap();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(text(&done).contains("--draft") || text(&done).contains("--rehearsal"), "{}", text(&done));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let said = text(&cheap().arg("--output").arg(dir.path()).output().unwrap());
+    assert!(
+        said.contains("note: this is a draft, not for publication") && said.contains("not signed"),
+        "{said}"
+    );
 }
 
 /// A fake cargo: it always builds the same program, and passes all other commands to the real cargo.
@@ -157,7 +201,7 @@ fn text(output: &Output) -> String {
 
 fn cheap() -> Command {
     let mut command = xtask();
-    command.args(["release", "build", "--draft", "--without-images"]);
+    command.args(["release", "build", "--draft", "--without-images"]).env_remove("COSIGN_KEY");
     command
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    fn profile(self) -> &'static str {
+    pub(crate) fn profile(self) -> &'static str {
         match self {
             Self::Release => "release",
             Self::Tests => "test-images",

@@ -61,6 +61,14 @@ impl Layout {
         self.files.insert(format!("blobs/{}", digest.replacen(':', "/", 1)), content);
         described
     }
+
+    /// Adds the files that lead to the only image.
+    fn entry(&mut self, described: &Value) -> anyhow::Result<()> {
+        let entry = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [described] });
+        self.files.insert("index.json".to_owned(), bytes(&entry)?);
+        self.files.insert("oci-layout".to_owned(), bytes(&json!({ "imageLayoutVersion": "1.0.0" }))?);
+        Ok(())
+    }
 }
 
 pub(crate) fn layout(image: &Image, about: &About, built: &[Built]) -> anyhow::Result<Layout> {
@@ -89,9 +97,24 @@ pub(crate) fn layout(image: &Image, about: &About, built: &[Built]) -> anyhow::R
         "io.containerd.image.name": about.whole_name(image), "org.opencontainers.image.ref.name": about.tag,
     });
     put(&mut described, "annotations", names);
-    let entry = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [described] });
-    layout.files.insert("index.json".to_owned(), bytes(&entry)?);
-    layout.files.insert("oci-layout".to_owned(), bytes(&json!({ "imageLayoutVersion": "1.0.0" }))?);
+    layout.entry(&described)?;
+    Ok(layout)
+}
+
+/// The chart as an artifact that Helm installs from a registry: the same bytes for the same package, unlike those of `helm push`, which
+/// contain the time. `metadata`: Chart.yaml or a part of it, as JSON.
+pub(crate) fn chart(metadata: &Value, package: &[u8], version: &str) -> anyhow::Result<Layout> {
+    const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
+    const PACKAGE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+    let mut layout = Layout { files: BTreeMap::new(), digest: String::new() };
+    let config = layout.blob(CONFIG, bytes(metadata)?);
+    let layers = [layout.blob(PACKAGE, package.to_vec())];
+    let manifest = json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers });
+    let manifest = bytes(&manifest)?;
+    layout.digest = digest(&manifest);
+    let mut described = layout.blob(MANIFEST, manifest);
+    put(&mut described, "annotations", json!({ "org.opencontainers.image.ref.name": version }));
+    layout.entry(&described)?;
     Ok(layout)
 }
 

@@ -1,37 +1,48 @@
 //! `cargo xtask release build`: creates the folder of a release, part by part.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::folder::Unfinished;
+use super::chart::NAME;
+use super::cosign::Signer;
+use super::folder::{self, PROVENANCE_BUNDLE, SUMS, SUMS_BUNDLE, Unfinished};
+use super::krew::{self, Archive};
+use super::provenance::{self, Build};
 use super::state::{State, read};
 use super::version::Version;
-use super::{BuildArgs, changelog, prepare};
-use crate::images::Program;
+use super::{BuildArgs, Rehearsal, changelog, chart, cosign, prepare, registry};
+use crate::images::arch::Arch;
+use crate::images::build::Use;
 use crate::images::layer::{self, File};
+use crate::images::{Program, Request};
 use crate::step::say;
 use crate::{cargo, git, images, manifests};
-
-const CHART: &str = "helm/cloud-controllers";
-/// The name of the chart, which Helm expects as the archive's folder.
-const NAME: &str = "cloud-controllers";
 
 /// Returns when the release is complete or a signal arrives. After a signal, the unfinished folder is removed.
 pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
     let root = cargo::root();
-    let state = State::of(&root)?;
+    let mut state = State::of(&root)?;
     let version = state.version()?;
-    match state.refusal(&version) {
+    if args.rehearsal.is_some() {
+        state.placeholders.clear();
+    }
+    match state.refusal(&version).or_else(|| incomplete(args)) {
         Some(refusal) if !args.draft => bail!(refusal),
         Some(refusal) => say(&format!("note: this is a draft, not for publication: {refusal}")),
+        None if args.rehearsal.is_some() => say("note: this is a rehearsal, not for publication"),
         None => (),
+    }
+    // A wrong password or an architecture that cannot be built here is reported before the build, which takes long.
+    let signer = args.key.as_deref().map(Signer::new).transpose()?;
+    if !args.without_images {
+        images::every(&arches(args)?)?;
     }
     let release = Unfinished::begin(&args.output, &format!("{NAME}-{version}"))?;
     let unfinished = release.path().to_path_buf();
@@ -40,8 +51,9 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let (args, version) = (args.clone(), version.clone());
-        let mut work =
-            tokio::task::spawn_blocking(move || parts(&args, &state, &version, &release).map(|()| release));
+        let mut work = tokio::task::spawn_blocking(move || {
+            parts(&args, &state, &version, &release, signer.as_ref()).map(|()| release)
+        });
         tokio::select! {
             done = &mut work => done.context("the build of the release panicked")?.map(Some),
             _ = interrupt.recv() => Ok(None),
@@ -56,36 +68,159 @@ pub(super) fn run(args: &BuildArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(130));
     };
     let whole = release.finish()?;
-    say(&format!("\nmade {}", whole.display()));
+    say(&format!("\nmade {}\n\n{}", whole.display(), next(args, &whole)));
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a release for publication lacks, if anything.
+fn incomplete(args: &BuildArgs) -> Option<String> {
+    let lacks = |arch: &Arch| !args.arch.is_empty() && !args.arch.contains(arch);
+    if args.key.is_none() {
+        Some("a release is signed; name the private key: --key FILE or COSIGN_KEY, or add --draft".to_owned())
+    } else if args.without_images {
+        Some("a release has images; omit --without-images, or add --draft".to_owned())
+    } else if args.rehearsal.is_none() && Arch::ALL.iter().any(lacks) {
+        Some("a release is for amd64 and arm64; omit --arch, or add --rehearsal".to_owned())
+    } else {
+        None
+    }
+}
+
+/// All architectures for a release, otherwise this machine's.
+fn arches(args: &BuildArgs) -> anyhow::Result<Vec<Arch>> {
+    Ok(if !args.arch.is_empty() {
+        args.arch.clone()
+    } else if args.draft {
+        vec![Arch::of_this_machine()?]
+    } else {
+        Arch::ALL.to_vec()
+    })
+}
+
+fn what_for(args: &BuildArgs) -> Use {
+    if args.rehearsal == Some(Rehearsal::Quick) { Use::Tests } else { Use::Release }
+}
+
+/// The steps after the build.
+fn next(args: &BuildArgs, whole: &Path) -> String {
+    let whole = whole.display();
+    if args.key.is_none() {
+        return "The release is not signed.".to_owned();
+    }
+    let registry = if args.registry.is_empty() { "registry.example" } else { &args.registry };
+    format!(
+        "Next:\n  cargo xtask release verify {whole} --key cosign.pub\n  \
+         cargo xtask release push {whole} --registry {registry} --key COSIGN_KEY"
+    )
+}
+
 /// Creates the parts, the fastest first, so that errors appear early.
-fn parts(args: &BuildArgs, state: &State, version: &Version, release: &Unfinished) -> anyhow::Result<()> {
+fn parts(
+    args: &BuildArgs,
+    state: &State,
+    version: &Version,
+    release: &Unfinished,
+    signer: Option<&Signer>,
+) -> anyhow::Result<()> {
     let root = cargo::root();
-    part("notes", || release.write("NOTES.md", notes(&root, state, version)?.as_bytes()))?;
-    part("chart", || release.write(&format!("{NAME}-{version}.tgz"), &chart(&root)?))?;
+    let version = version.to_string();
+    let package = format!("{NAME}-{version}.tgz");
+    // The digests of artifacts in registries, by name.
+    let mut digests = BTreeMap::new();
+    part("notes", || release.write("NOTES.md", notes(&root, state, &version, args)?.as_bytes()))?;
+    part("chart", || {
+        let packed = chart::package(&root)?;
+        release.write(&package, &packed)?;
+        let layout = chart::artifact(&root, &packed, &version)?;
+        release.write(&registry::archive(chart::REPOSITORY), &layer::tar(&layout.files())?)?;
+        digests.insert(chart::REPOSITORY, layout.digest);
+        Ok(())
+    })?;
     part("manifests", || {
         for path in manifests::write(&args.registry, &[], &release.path().join("manifests"))? {
             say(&format!("wrote {}", release.inside(&path).display()));
         }
         Ok(())
     })?;
-    if args.without_images {
-        return Ok(());
+    if !args.without_images {
+        let (home, arch) = (chart::home(&root)?, arches(args)?);
+        let what_for = what_for(args);
+        let (tag, registry) = (version.as_str(), args.registry.as_str());
+        let request = Request { registry, tag, source: Some(&home), arch: &arch, what_for };
+        part("images", || {
+            digests.extend(images::for_release(&request, &release.path().join("images"))?);
+            Ok(())
+        })?;
+        part("programs", || programs(args, &request, &home, release))?;
     }
-    let tag = version.to_string();
-    part("images", || images::for_release(&args.registry, &tag, &args.arch, &release.path().join("images")))?;
-    part("programs", || {
-        for Program { name, arch, path, sbom } in images::programs(&tag, &args.arch)? {
-            let file = format!("{name}-{version}-linux-{arch}");
-            let to = release.path().join(&file);
-            fs::copy(&path, &to).with_context(|| format!("cannot copy {}", path.display()))?;
-            fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
-            release.write(&format!("{file}.spdx.json"), &sbom)?;
-        }
-        Ok(())
+    if let Some(signer) = signer {
+        release.write("cosign.pub", &signer.public)?;
+    }
+    part("provenance", || {
+        let statement = serde_json::to_vec_pretty(&statement(args, &root, &version, release, &digests)?)?;
+        release.write(provenance::FILE, &statement)
+    })?;
+    let Some(signer) = signer else { return release.sums() };
+    part("signatures", || {
+        release.sums()?;
+        let inside = |name: &str| release.path().join(name);
+        signer.blob(&inside(SUMS), &inside(SUMS_BUNDLE))?;
+        signer.statement(&inside(provenance::FILE), &inside(PROVENANCE_BUNDLE))
     })
+}
+
+/// Writes the archive and the SBOM of each program, and the manifest for krew.
+fn programs(args: &BuildArgs, request: &Request<'_>, home: &str, release: &Unfinished) -> anyhow::Result<()> {
+    let version = request.tag;
+    let licence = read(&cargo::root(), "LICENSE")?;
+    let mut plugins = Vec::new();
+    for Program { name, arch, binary, sbom } in images::programs(request)? {
+        let file = format!("{name}-{version}-linux-{arch}");
+        release.write(&format!("{file}.spdx.json"), &sbom)?;
+        let file = format!("{file}.tar.gz");
+        let files = [
+            File { path: name, mode: 0o755, content: &binary },
+            File { path: "LICENSE", mode: 0o644, content: licence.as_bytes() },
+        ];
+        let archive = layer::layer(&files)?.blob;
+        release.write(&file, &archive)?;
+        if name == krew::PROGRAM {
+            let sha256 = layer::digest(&archive).trim_start_matches("sha256:").to_owned();
+            plugins.push(Archive { arch, file, sha256 });
+        }
+    }
+    let usual = format!("{home}/releases/download/v{version}");
+    let downloads = args.downloads.as_deref().unwrap_or(&usual).trim_end_matches('/');
+    let manifest = krew::manifest(version, home, downloads, &plugins);
+    release.write(&format!("{}.krew.yaml", krew::PROGRAM), manifest.as_bytes())
+}
+
+/// The provenance of all files that exist so far, and of the artifacts in registries.
+fn statement(
+    args: &BuildArgs,
+    root: &Path,
+    version: &str,
+    release: &Unfinished,
+    digests: &BTreeMap<&str, String>,
+) -> anyhow::Result<serde_json::Value> {
+    let mut subjects = folder::digests(release.path())?;
+    subjects.extend(digests.iter().map(|(name, digest)| (format!("oci:{name}"), digest.clone())));
+    let lock = layer::digest(read(root, "Cargo.lock")?.as_bytes());
+    let mut rustc = Command::new("rustc");
+    let rustc = String::from_utf8(cosign::output(rustc.arg("--version").current_dir(root))?)?;
+    let arches = arches(args)?;
+    let build = Build {
+        home: &chart::home(root)?,
+        version,
+        commit: &git::output(["rev-parse", "HEAD"])?,
+        registry: &args.registry,
+        arch: &arches.iter().map(|arch| arch.name()).collect::<Vec<_>>(),
+        profile: what_for(args).profile(),
+        published: !args.draft && args.rehearsal.is_none(),
+        lock: &lock,
+        rustc: rustc.trim(),
+    };
+    Ok(provenance::statement(&build, &subjects))
 }
 
 /// Prints which part is complete and how long it took.
@@ -97,53 +232,14 @@ fn part(name: &str, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result
     Ok(())
 }
 
-/// The notes of a draft: the unreleased changes.
-fn notes(root: &Path, state: &State, version: &Version) -> anyhow::Result<String> {
-    let (version, changelog) = (version.to_string(), read(root, "CHANGELOG.md")?);
-    let changes = match changelog::section(&changelog, &version) {
+/// The notes of the release. Those of a draft have the unreleased changes.
+fn notes(root: &Path, state: &State, version: &str, args: &BuildArgs) -> anyhow::Result<String> {
+    let changelog = read(root, "CHANGELOG.md")?;
+    let changes = match changelog::section(&changelog, version) {
         Some(section) if state.told => section.to_owned(),
         Some(_) | None => changelog::changes(&prepare::fragments(root)?)?,
     };
-    Ok(changelog::notes(&version, &changes))
-}
-
-/// Packs the chart like `helm package`, but reproducibly: without times, without owners, and without files that git ignores.
-fn chart(root: &Path) -> anyhow::Result<Vec<u8>> {
-    let listed = git::output(["ls-files", "--cached", "--others", "--exclude-standard", "--", CHART])?;
-    let mut files = Vec::new();
-    for path in listed.lines().filter(|path| root.join(path).exists()) {
-        let content = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-        files.push((path.replacen(CHART, NAME, 1), content));
-    }
-    let files: Vec<_> =
-        files.iter().map(|(path, content)| File { path: path.as_str(), mode: 0o644, content }).collect();
-    Ok(layer::layer(&files)?.blob)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use flate2::read::GzDecoder;
-
-    use super::chart;
-    use crate::cargo;
-
-    #[test]
-    fn chart_is_packed_completely_and_reproducibly() {
-        let packed = chart(&cargo::root()).unwrap();
-        assert_eq!(packed, chart(&cargo::root()).unwrap());
-        let mut archive = tar::Archive::new(GzDecoder::new(packed.as_slice()));
-        let paths: BTreeSet<_> = archive
-            .entries()
-            .unwrap()
-            .map(|entry| String::from_utf8_lossy(&entry.unwrap().path_bytes()).into_owned())
-            .collect();
-        for path in
-            ["Chart.yaml", "values.yaml", "values.schema.json", "templates/_pod.tpl", "files/alerts.yaml"]
-        {
-            assert!(paths.contains(&format!("cloud-controllers/{path}")), "{path}: {paths:?}");
-        }
-        assert!(paths.iter().all(|path| path.starts_with("cloud-controllers/")), "{paths:?}");
-    }
+    let arches = arches(args)?.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(" and ");
+    let published = !args.draft && args.rehearsal.is_none();
+    Ok(changelog::notes(version, &arches, published, &changes))
 }

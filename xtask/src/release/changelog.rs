@@ -84,9 +84,12 @@ pub(super) fn section<'a>(changelog: &'a str, version: &str) -> Option<&'a str> 
 }
 
 /// The README of a release's folder.
-pub(super) fn notes(version: &str, changes: &str) -> String {
+pub(super) fn notes(version: &str, arches: &str, published: bool, changes: &str) -> String {
+    let warning = if published { "" } else { "This is not a release: do not publish or use it.\n\n" };
     format!(
-        "# cloud-controllers {version}\n\nWhether all files are whole: `sha256sum --check SHA256SUMS`.\n\n{}\n",
+        "# cloud-controllers {version}\n\n{warning}Images and programs are for Linux on {arches}. To verify the \
+         signatures, compare `cosign.pub` with the key of the maintainers, then run `cosign verify-blob --key cosign.pub \
+         --bundle SHA256SUMS.sigstore.json --insecure-ignore-tlog SHA256SUMS` and `sha256sum --check SHA256SUMS`.\n\n{}\n",
         changes.trim()
     )
 }
@@ -124,7 +127,9 @@ mod tests {
         assert_eq!(section(&after, "0.2.0"), Some(changes.as_str()));
         assert_eq!(section(&after, "0.1.0"), Some("\n### Added\n\n- All.\n"));
         assert_eq!(section(&after, "0.2"), None);
-        assert!(notes("0.2.0", &changes).ends_with("- Was [wrong](docs/a.md).\n"));
+        assert!(notes("0.2.0", "amd64", true, &changes).ends_with("- Was [wrong](docs/a.md).\n"));
+        assert!(!notes("0.2.0", "amd64", true, &changes).contains("not a release"));
+        assert!(notes("0.2.0", "amd64", false, &changes).contains("not a release"));
     }
 
     #[test]

@@ -11,8 +11,12 @@ use tempfile::TempDir;
 
 use crate::images::layer;
 
-/// The name of the file with the checksums of all other files.
-const SUMS: &str = "SHA256SUMS";
+/// The name of the file with the checksums of all other files, except the signatures.
+pub(super) const SUMS: &str = "SHA256SUMS";
+/// The signature of [`SUMS`].
+pub(super) const SUMS_BUNDLE: &str = "SHA256SUMS.sigstore.json";
+/// The signed provenance.
+pub(super) const PROVENANCE_BUNDLE: &str = "provenance.sigstore.json";
 
 /// An incomplete folder. Dropping this value removes the folder.
 #[derive(Debug)]
@@ -41,13 +45,18 @@ impl Unfinished {
     }
 
     pub(super) fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
-        fs::write(self.path().join(name), content).with_context(|| format!("cannot write {name}"))
+        let path = self.path().join(name);
+        let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
+        parent.and_then(|()| fs::write(&path, content)).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Writes the checksums and renames the folder. Removes an older folder of the same name.
+    /// Writes the checksums of all files.
+    pub(super) fn sums(&self) -> anyhow::Result<()> {
+        self.write(SUMS, sums(&digests(self.path())?).as_bytes())
+    }
+
+    /// Renames the folder. Removes an older folder of the same name.
     pub(super) fn finish(self) -> anyhow::Result<PathBuf> {
-        let sums = sums(&digests(self.path())?);
-        self.write(SUMS, sums.as_bytes())?;
         let readable = fs::set_permissions(self.path(), permissions());
         readable.context("cannot make the folder readable for other users")?;
         let Self { dir, whole } = self;
@@ -68,7 +77,7 @@ fn permissions() -> fs::Permissions {
 }
 
 /// Returns the checksums of all files, by their paths in the folder.
-fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+pub(super) fn digests(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut digests = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
@@ -95,6 +104,15 @@ fn sums(digests: &BTreeMap<String, String>) -> String {
     })
 }
 
+/// Parses the output of [`sums`].
+pub(super) fn parsed(sums: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let line = |line: &str| {
+        let (digest, name) = line.split_once("  ")?;
+        Some((name.to_owned(), format!("sha256:{digest}")))
+    };
+    sums.lines().map(|text| line(text).with_context(|| format!("{SUMS}: invalid line {text:?}"))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -115,11 +133,11 @@ mod tests {
         for content in ["old", "new"] {
             let folder = begin();
             folder.write("f", content.as_bytes()).unwrap();
-            fs::create_dir(folder.path().join("sub")).unwrap();
             folder.write("sub/g", b"").unwrap();
             let before = names(dir.path());
             assert!(before.iter().any(|name| name.starts_with(".a-1.")), "{before:?}");
             assert_eq!(folder.inside(&folder.path().join("sub/g")), Path::new("sub/g"));
+            folder.sums().unwrap();
             folder.finish().unwrap();
             assert_eq!(names(dir.path()), ["a-1"]);
             assert_eq!(fs::read_to_string(whole.join("f")).unwrap(), content);
@@ -130,5 +148,8 @@ mod tests {
         let sums = fs::read_to_string(whole.join("SHA256SUMS")).unwrap();
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  sub/g\n";
         assert!(sums.ends_with(empty) && sums.lines().count() == 2, "{sums}");
+        let parsed = super::parsed(&sums).unwrap();
+        assert!(parsed["sub/g"].starts_with("sha256:e3b0c442"), "{parsed:?}");
+        assert!(super::parsed("one-word\n").is_err());
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::changelog;
 use super::version::{PLACES, Version};
+use super::{changelog, chart};
 use crate::git;
 
 /// The facts that decide whether a release is possible.
@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) tagged: Option<bool>,
     /// Whether the changelog has a section of the version.
     pub(super) told: bool,
+    /// Files with texts that the owner must replace before the first publication, and these texts.
+    pub(super) placeholders: Vec<(&'static str, &'static str)>,
 }
 
 impl State {
@@ -36,6 +38,7 @@ impl State {
             changed: !git::output(["status", "--porcelain"])?.is_empty(),
             tagged: tagged(&version)?,
             told: changelog::section(&changelog, &version).is_some(),
+            placeholders: chart::placeholders(root)?,
             versions,
         })
     }
@@ -64,6 +67,11 @@ impl State {
             Some(format!(
                 "the tag v{version} points to another commit; check out the tag (`git checkout \
                 v{version}`), or prepare the next version"
+            ))
+        } else if let Some((file, text)) = self.placeholders.first() {
+            Some(format!(
+                "{file} has the placeholder {text:?}; the owner of the project replaces it before the first \
+                 publication; to practise a release, add --rehearsal"
             ))
         } else if !self.told {
             Some(format!(
@@ -108,7 +116,7 @@ mod tests {
 
     fn state() -> State {
         let versions = ["Cargo.toml", "Chart.yaml"].map(|place| (place, "0.2.0".to_owned())).to_vec();
-        State { versions, changed: false, tagged: None, told: true }
+        State { versions, changed: false, tagged: None, told: true, placeholders: Vec::new() }
     }
 
     fn version(text: &str) -> Version {
@@ -128,6 +136,10 @@ mod tests {
         assert!(said(State { changed: true, ..state() }).contains("git status"));
         assert!(said(State { tagged: Some(false), ..state() }).contains("git checkout v0.2.0"));
         assert!(said(State { told: false, ..state() }).contains("release prepare 0.2.0"));
+        let placeholders = vec![("Chart.yaml", "a.invalid")];
+        assert!(
+            said(State { placeholders, ..state() }).contains("Chart.yaml has the placeholder \"a.invalid\"")
+        );
     }
 
     #[test]

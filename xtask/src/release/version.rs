@@ -5,12 +5,13 @@ use std::fmt;
 use anyhow::{Context, bail};
 
 /// Files that contain the version, relative to the root.
-pub(super) const PLACES: [VersionedFile; 5] = [
+pub(super) const PLACES: [VersionedFile; 6] = [
     // The version of all crates.
     VersionedFile { file: "Cargo.toml", lines: Lines::After("[workspace.package]", &["version = \""], "\"") },
     VersionedFile { file: "Cargo.lock", lines: Lines::Crates },
     VersionedFile { file: "helm/cloud-controllers/Chart.yaml", lines: Lines::After("", &CHART_VERSIONS, "") },
     VersionedFile { file: "docs/images.md", lines: Lines::Tags },
+    VersionedFile { file: "docs/install.md", lines: Lines::Tags },
     VersionedFile {
         file: "docs/gitops.md",
         lines: Lines::After("", &["    targetRevision: ", "    tag: "], ""),

@@ -1,0 +1,71 @@
+//! The manifest by which krew installs `cloudctl` as a plugin of kubectl. It names the archives of the release by address and checksum.
+//!
+//! Source: <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/>
+
+use crate::images::arch::Arch;
+
+/// The program, which is also the name of the plugin: `kubectl cloudctl`.
+pub(super) const PROGRAM: &str = "cloudctl";
+
+/// An archive with the program.
+#[derive(Debug)]
+pub(super) struct Archive {
+    pub(super) arch: Arch,
+    pub(super) file: String,
+    pub(super) sha256: String,
+}
+
+/// `downloads`: the address of the folder with the archives.
+pub(super) fn manifest(version: &str, home: &str, downloads: &str, archives: &[Archive]) -> String {
+    let mut text = format!(
+        "apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: {PROGRAM}
+spec:
+  version: v{version}
+  homepage: {home}
+  shortDescription: Shows what the cloud controllers do
+  description: |
+    Shows the state of the cloud controllers and of their adapter: which Services, nodes and routes wait, for what, and what would be changed.
+  platforms:
+"
+    );
+    for Archive { arch, file, sha256 } in archives {
+        text.push_str(&format!(
+            "    - selector:
+        matchLabels:
+          os: linux
+          arch: {arch}
+      uri: {downloads}/{file}
+      sha256: {sha256}
+      bin: {PROGRAM}
+"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Archive, manifest};
+    use crate::images::arch::Arch;
+
+    #[test]
+    fn each_architecture_has_its_archive() {
+        let archives = Arch::ALL.map(|arch| Archive {
+            arch,
+            file: format!("cloudctl-0.2.0-linux-{arch}.tar.gz"),
+            sha256: format!("sum-{arch}"),
+        });
+        let text = manifest("0.2.0", "https://a.example", "https://a.example/v0.2.0", &archives);
+        assert!(text.contains("  version: v0.2.0\n"), "{text}");
+        for arch in ["amd64", "arm64"] {
+            let wanted = format!(
+                "          arch: {arch}\n      uri: https://a.example/v0.2.0/cloudctl-0.2.0-linux-{arch}.tar.gz\n      \
+                 sha256: sum-{arch}\n      bin: cloudctl\n"
+            );
+            assert!(text.contains(&wanted), "{text}");
+        }
+    }
+}
