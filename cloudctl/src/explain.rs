@@ -12,7 +12,7 @@ use telemetry::report::{AdapterStatus, Breaker, BreakerState, Budget, Explanatio
 pub(crate) use self::args::ExplainArgs;
 use crate::{
     missing::Missing,
-    objects::{self, ObjectEvent},
+    objects::{self, Object, ObjectEvent, endpoints},
     options::{Common, Component},
     output::Format,
     session::{Page, Session, Usage},
@@ -92,6 +92,13 @@ pub(crate) async fn read(
         if !report.is_known() && report.unknown.is_none() {
             report.unknown = Some(objects::why_unknown(cluster, &object).await);
         }
+        if let (Object::Service { namespace, name }, true) = (&object, report.has_backends()) {
+            match endpoints::any_ready(cluster, namespace, name).await {
+                Ok(true) => (),
+                Ok(false) => report.serves_nothing = Some(format!("no endpoint of {object} is ready")),
+                Err(why) => session.missing.push(why),
+            }
+        }
     }
     report.missing = session.lacks();
     Ok(report)
@@ -102,11 +109,22 @@ impl ExplainReport {
     fn is_known(&self) -> bool {
         self.explanations.iter().any(|it| it.page.known)
     }
+
+    /// Whether the load balancer is in sync and forwards to nodes, so that it serves traffic if the Service has endpoints.
+    fn has_backends(&self) -> bool {
+        let in_sync = |it: &Explanation| it.state == State::Settled && !wants_none(it);
+        self.serves_nothing.is_none() && self.explanations.iter().any(|it| in_sync(&it.page))
+    }
+}
+
+/// Whether the Service needs no load balancer any more.
+fn wants_none(page: &Explanation) -> bool {
+    page.wanted.iter().any(|it| it == "no load balancer")
 }
 
 /// Builds the report from the pages.
 fn report(
-    object: &objects::Object,
+    object: &Object,
     now: Timestamp,
     (pages, adapters): (Vec<Page<Explanation>>, Vec<Page<AdapterStatus>>),
 ) -> ExplainReport {
@@ -140,7 +158,7 @@ fn report(
 /// Returns why a load balancer that is in sync serves no traffic. The lines are those of service-controller's
 /// `service-controller/src/reconcile/describe.rs`.
 fn serves_nothing(page: &Explanation) -> Option<String> {
-    if page.state != State::Settled || page.wanted.iter().any(|it| it == "no load balancer") {
+    if page.state != State::Settled || wants_none(page) {
         return None;
     }
     if let Some(nodes) = page.wanted.iter().find_map(|it| it.strip_prefix("0 nodes")) {

@@ -1,4 +1,6 @@
-//! Nodes and Services: their names, their Events, and names similar to an unknown one.
+//! Nodes and Services: their names, their Events, and names similar to an unknown one. `endpoints` reads the endpoints of Services.
+
+pub(crate) mod endpoints;
 
 use std::fmt;
 

@@ -52,7 +52,8 @@ pub use helm::{Release, Values, merge};
 pub use kubeconfig::kubeconfig_with_token;
 pub use load::{Load, Outcome};
 pub use objects::{
-    NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, service, set_ready,
+    NodeBuilder, Ready, ServiceBuilder, UNINITIALIZED, delete_node, events_on, node, publish_endpoint,
+    service, set_ready,
 };
 pub use peer::{Peer, PeerController, PeerFlags, PeerSite};
 pub use pki::new_authority;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Event, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Map, Value, from_value, json};
@@ -113,6 +114,21 @@ impl NodeBuilder {
         let nodes: Api<Node> = Api::all(client.clone());
         nodes.create(&PostParams::default(), &self.build()?).await.context("cannot register the node")
     }
+}
+
+/// Publishes an endpoint of a Service in the namespace `default`, as the endpoint slice controller does for a pod.
+pub async fn publish_endpoint(client: &Client, service: &str, ready: bool) -> anyhow::Result<()> {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": { "name": format!("{service}-e2e"), "labels": { "kubernetes.io/service-name": service } },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["192.0.2.7"], "conditions": { "ready": ready } }],
+    });
+    let slices: Api<EndpointSlice> = Api::default_namespaced(client.clone());
+    let params = PatchParams::apply("e2e").force();
+    let written = slices.patch(&format!("{service}-e2e"), &params, &Patch::Apply(&slice)).await;
+    written.map(drop).context("cannot write the EndpointSlice")
 }
 
 /// Sets the Ready condition, as a kubelet does.

@@ -51,7 +51,7 @@ pub(super) async fn checks(session: &mut Session) -> Vec<Check> {
     all.extend(of_pages(&status));
     if let Some(cluster) = &session.cluster {
         all.push(objects::nodes(cluster, session.now).await);
-        all.push(objects::services(cluster, &reasons(&status)).await);
+        all.extend(objects::services(cluster, &reasons(&status)).await);
         all.push(objects::events(cluster).await);
     }
     all

@@ -1,6 +1,6 @@
 //! Tests of the checks, on objects and pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use insta::assert_snapshot;
 use k8s_openapi::api::core::v1::{Event, Node};
@@ -62,6 +62,48 @@ fn each_check_has_one_line_with_a_hint_and_a_page() {
     assert!(!report.is_well());
     let text = written(&report, Format::Json, false).expect("written");
     assert_eq!(serde_json::from_str::<CheckReport>(&text).expect("read"), report);
+}
+
+/// Runs all checks where nothing is as it should be, or may be read.
+#[tokio::test]
+async fn each_check_has_a_hint_and_a_link_to_a_heading_that_exists() {
+    let no = json!({ "kind": "Status", "code": 403, "message": "no" });
+    let cluster = Cluster::answering(403, &no);
+    let mut all = before::checks(&cluster, "a", now()).await;
+    let mut session = Session {
+        cluster: Some(cluster),
+        release: Release::within("a"),
+        processes: Vec::new(),
+        missing: Vec::new(),
+        now: now(),
+    };
+    all.extend(after::checks(&mut session).await);
+    all.extend(after::of_pages(&of(&json!({
+        "namespace": "a", "at": now(), "troubles": [], "missing": [],
+        "adapters": [{ "process": "ca", "page": { "adapter": "adapter-sim", "version": "0.1.0" } }],
+        "controllers": [{ "process": "nc", "page": { "controller": "node-controller", "version": "0.2.0", "heldBack": ["x"] } }],
+        "shards": [{ "controller": "node-controller", "shard": 0 }],
+    }))));
+    let names: BTreeSet<String> = all.iter().map(|it| it.name.clone()).collect();
+    let wrong: BTreeMap<String, Check> =
+        all.into_iter().filter(|it| it.result != CheckResult::Ok).map(|it| (it.name.clone(), it)).collect();
+    assert_eq!(wrong.keys().cloned().collect::<BTreeSet<_>>(), names, "each check can fail");
+    for (name, check) in wrong {
+        assert!(check.hint.is_some_and(|it| !it.is_empty()), "{name}");
+        let link = check.link.expect("a link");
+        let (page, heading) = link.split_once('#').unwrap_or((&link, ""));
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = std::fs::read_to_string(root.join(page)).expect(page);
+        let mut headings = text.lines().filter(|it| it.starts_with('#')).map(anchor);
+        assert!(heading.is_empty() || headings.any(|it| it == heading), "{name}: {link}");
+    }
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|it| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_'));
+    kept.map(|it| if it == ' ' { '-' } else { it }).collect()
 }
 
 #[test]
@@ -137,6 +179,12 @@ fn services_without_an_address_are_counted_by_cause() {
     let check = installed::of_services(&all, &reasons);
     assert_eq!(check.found, "2 of 3 Services have none: 1 × VENDOR_QUOTA, 1 × no cause is known");
     assert_eq!(installed::of_services(&all[..1], &reasons).result, CheckResult::Ok);
+
+    let check = installed::of_endpoints(&all, &BTreeSet::from(["default/b".to_owned()]));
+    assert_eq!(check.result, CheckResult::Warning, "a Deployment may have no replicas");
+    assert_eq!(check.found, "of 1 Services with an address, these have none: 1: default/a");
+    let ready = BTreeSet::from(["default/a".to_owned()]);
+    assert_eq!(installed::of_endpoints(&all, &ready).result, CheckResult::Ok);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    objects::Object,
     output::{Format, Report as _, written},
     session::Process,
 };
@@ -161,6 +160,22 @@ fn a_load_balancer_that_serves_nothing_is_not_well() {
     }
     assert!(of(&["1 listener: TCP 80", "10 nodes"], &["lb-1 ACTIVE 192.0.2.1, 10 backends"]).is_well());
     assert!(of(&["no load balancer"], &[]).is_well());
+}
+
+/// The endpoints are read only if the load balancer could serve.
+#[test]
+fn a_load_balancer_in_sync_needs_endpoints() {
+    for (state, wanted, cloud, needs) in [
+        ("settled", "2 nodes", "lb-1 ACTIVE, 2 backends", true),
+        ("settled", "2 nodes", "lb-1 ACTIVE, 0 backends", false),
+        ("settled", "no load balancer", "", false),
+        ("waiting", "2 nodes", "lb-1 ACTIVE, 2 backends", false),
+    ] {
+        let more = json!({ "held": true, "state": state, "wanted": [wanted], "cloud": [cloud] });
+        let report =
+            report(&web(), now(), (vec![said(Component::ServiceController, "sc", &more)], Vec::new()));
+        assert_eq!(report.has_backends(), needs, "{state} {wanted} {cloud}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use anyhow::{Context, ensure};
 use cloudctl::{ExplainReport, OrphansReport, PlanReport, StatusReport};
-use e2e::{binaries, eventually, kubeconfig_with_token, service};
+use e2e::{binaries, eventually, kubeconfig_with_token, publish_endpoint, service};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use telemetry::report::State;
@@ -79,6 +79,7 @@ fn cloudctl_reads_pages_of_pods_with_the_documented_rights() {
         bed.install(&json!({ "serviceController": { "shards": 2, "replicas": 2 } })).await?;
         bed.until_initialised().await?;
         service("web").port(80).create(&bed.client).await?;
+        publish_endpoint(&bed.client, "web", true).await?;
         bed.address("web").await?;
         let reader = reader(bed).await?;
         let code = until::<StatusReport>(&reader, &["status"], |it| {

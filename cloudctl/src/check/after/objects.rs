@@ -18,7 +18,7 @@ use crate::{
     adopt::is_uninitialised,
     cluster::Cluster,
     labels::{component_of, is_of_chart, selector},
-    objects::is_of_controller,
+    objects::{endpoints, is_of_controller},
     options::Component,
     release::Release,
     words::{grouped, named},
@@ -50,6 +50,11 @@ const SERVICES: About = About {
     name: "the Services of type LoadBalancer have an address",
     hint: "see `cloudctl explain service NAME`",
     link: "docs/troubleshoot.md#services",
+};
+const ENDPOINTS: About = About {
+    name: "the Services with a load balancer have a ready endpoint",
+    hint: "see kubectl get endpointslices and the pods of the Service",
+    link: "docs/cloudctl.md#explain",
 };
 const EVENTS: About = About {
     name: "the controllers have emitted no Events of type Warning",
@@ -139,34 +144,56 @@ pub(in super::super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Check {
     NODES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} nodes", nodes.len()))
 }
 
-pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> Check {
+/// The checks of the Services and of their endpoints.
+pub(in super::super) async fn services(cluster: &Cluster, reasons: &BTreeMap<String, String>) -> [Check; 2] {
     let api: Api<Service> = cluster.all();
     match cluster.ask("services", async { api.list(&ListParams::default()).await }).await {
-        Ok(services) => of_services(&services.items, reasons),
-        Err(why) => SERVICES.unknown(&why),
+        Ok(services) => {
+            let ready = endpoints::all_ready(cluster).await;
+            let ready = ready.as_ref().map(|ready| of_endpoints(&services.items, ready));
+            [of_services(&services.items, reasons), ready.unwrap_or_else(|why| ENDPOINTS.unknown(why))]
+        }
+        Err(why) => [SERVICES.unknown(&why), ENDPOINTS.unknown(&why)],
     }
 }
 
-/// Counts Services without an address by what they wait for. Services with a class may belong to another controller.
-pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, String>) -> Check {
+/// Services of type LoadBalancer. Those with a class may belong to another controller.
+fn balanced(all: &[Service]) -> Vec<&Service> {
     let wants = |it: &&Service| {
         let spec = it.spec.as_ref();
         spec.is_some_and(|spec| {
             spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
         })
     };
-    let has_address = |it: &Service| {
-        let balancer = it.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-        balancer.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
-    };
-    let wanted: Vec<&Service> = all.iter().filter(wants).collect();
+    all.iter().filter(wants).collect()
+}
+
+fn has_address(service: &Service) -> bool {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
+}
+
+fn key(service: &Service) -> String {
+    format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// A load balancer without endpoints may be intended, for example while a Deployment has no replicas.
+pub(in super::super) fn of_endpoints(all: &[Service], ready: &BTreeSet<String>) -> Check {
+    let served: Vec<String> = balanced(all).into_iter().filter(|it| has_address(it)).map(key).collect();
+    let lacking: Vec<String> = served.iter().filter(|key| !ready.contains(*key)).cloned().collect();
+    if lacking.is_empty() {
+        return ENDPOINTS.ok(format!("{} Services", served.len()));
+    }
+    let found = format!("of {} Services with an address, these have none: {}", served.len(), named(&lacking));
+    ENDPOINTS.result(CheckResult::Warning, found)
+}
+
+/// Counts Services without an address by what they wait for.
+pub(in super::super) fn of_services(all: &[Service], reasons: &BTreeMap<String, String>) -> Check {
+    let wanted = balanced(all);
     let lacking = wanted.iter().filter(|it| !has_address(it));
-    let causes: Vec<&str> = lacking
-        .map(|it| {
-            let key = format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any());
-            reasons.get(&key).map_or("no cause is known", String::as_str)
-        })
-        .collect();
+    let causes: Vec<&str> =
+        lacking.map(|it| reasons.get(&key(it)).map_or("no cause is known", String::as_str)).collect();
     let trouble = (!causes.is_empty())
         .then(|| format!("{} of {} Services have none: {}", causes.len(), wanted.len(), grouped(&causes)));
     SERVICES.judged(&trouble.into_iter().collect::<Vec<_>>(), format!("{} Services", wanted.len()))
