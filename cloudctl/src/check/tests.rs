@@ -142,12 +142,19 @@ fn unavailable_deployments_and_empty_secrets_fail() {
     );
     let secret =
         |data: Value| vec![of(&json!({ "metadata": { "name": "eu-cloud-adapter-ca" }, "data": data }))];
+    let adapter = json!({ "args": ["--tls-ca-secret=a/eu-cloud-adapter-ca"], "name": "x" });
+    let template = json!({ "spec": { "containers": [adapter] } });
+    let adapter = of(&json!({ "metadata": {}, "spec": { "selector": {}, "template": template } }));
+    let name = installed::filled_by_adapter(&[adapter]);
     assert_eq!(
-        installed::of_secrets(&secret(json!({ "ca.crt": "YQ==", "ca.key": "YQ==" }))).result,
-        CheckResult::Ok
+        (name.as_deref(), installed::filled_by_adapter(&deployment(1))),
+        (Some("eu-cloud-adapter-ca"), None)
     );
-    assert_eq!(installed::of_secrets(&secret(json!({ "ca.crt": "YQ==" }))).result, CheckResult::Failed);
-    assert_eq!(installed::of_secrets(&[]).result, CheckResult::Ok, "without generated certificates");
+    let result = |secrets: &[_]| installed::of_secrets(secrets, name.as_deref()).result;
+    assert_eq!(result(&secret(json!({ "ca.crt": "YQ==", "ca.key": "YQ==" }))), CheckResult::Ok);
+    assert_eq!(result(&secret(json!({ "ca.crt": "YQ==" }))), CheckResult::Failed);
+    assert_eq!(result(&[]), CheckResult::Failed, "it was deleted");
+    assert_eq!(installed::of_secrets(&[], None).result, CheckResult::Ok, "without generated certificates");
 }
 
 #[test]

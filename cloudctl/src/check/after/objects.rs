@@ -26,8 +26,8 @@ use crate::{
 
 /// A node may have the taint for this long after it joined.
 const INITIALISED_WITHIN_SECONDS: i64 = 120;
-/// The end of the name of the Secret with the certificate authority. Source: helm/cloud-controllers/templates/_adapter.tpl.
-const AUTHORITY_NAME: &str = "cloud-adapter-ca";
+/// The adapter's flag with the Secret of the certificate authority. Source: helm/cloud-controllers/templates/_adapter.tpl.
+const AUTHORITY_FLAG: &str = "--tls-ca-secret=";
 
 const DEPLOYMENTS: About = About {
     name: "the Deployments are available",
@@ -104,18 +104,33 @@ pub(in super::super) async fn cluster_roles(cluster: &Cluster, release: &Release
 pub(in super::super) async fn authority(cluster: &Cluster, release: &Release) -> Check {
     let api: Api<Secret> = cluster.namespaced(&release.namespace);
     let params = ListParams::default().labels(&selector());
-    match cluster.ask("secrets", async { api.list(&params).await }).await {
-        Ok(mut all) => {
-            all.items.retain(|it| is_of_chart(it) && release.has(it));
-            of_secrets(&all.items)
+    let secrets = cluster.ask("secrets", async { api.list(&params).await }).await;
+    let api: Api<Deployment> = cluster.namespaced(&release.namespace);
+    let deployments = cluster.ask("deployments", async { api.list(&params).await }).await;
+    match (secrets, deployments) {
+        (Ok(mut secrets), Ok(mut deployments)) => {
+            secrets.items.retain(|it| is_of_chart(it) && release.has(it));
+            deployments.items.retain(|it| is_of_chart(it) && release.has(it));
+            of_secrets(&secrets.items, filled_by_adapter(&deployments.items).as_deref())
         }
-        Err(why) => AUTHORITY.unknown(&why),
+        (Err(why), _) | (_, Err(why)) => AUTHORITY.unknown(&why),
     }
 }
 
-pub(in super::super) fn of_secrets(all: &[Secret]) -> Check {
-    let Some(secret) = all.iter().find(|it| it.name_any().ends_with(AUTHORITY_NAME)) else {
-        return AUTHORITY.ok("the chart creates none");
+/// Returns the name of the Secret that the adapter fills, if the chart creates it.
+pub(in super::super) fn filled_by_adapter(all: &[Deployment]) -> Option<String> {
+    let pods = all.iter().filter_map(|it| it.spec.as_ref()?.template.spec.as_ref());
+    let mut args = pods.flat_map(|pod| &pod.containers).flat_map(|it| it.args.iter().flatten());
+    let secret = args.find_map(|it| it.strip_prefix(AUTHORITY_FLAG))?;
+    Some(secret.rsplit('/').next().unwrap_or(secret).to_owned())
+}
+
+/// `name`: the Secret that the adapter fills.
+pub(in super::super) fn of_secrets(all: &[Secret], name: Option<&str>) -> Check {
+    let Some(name) = name else { return AUTHORITY.ok("the chart creates none") };
+    let Some(secret) = all.iter().find(|it| it.name_any() == name) else {
+        return AUTHORITY
+            .result(CheckResult::Failed, format!("{name} does not exist; helm upgrade creates it"));
     };
     let filled =
         |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).is_some_and(|it| !it.0.is_empty());
