@@ -14,6 +14,7 @@ mod text;
 
 use std::{fmt::Write as _, sync::LazyLock};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 use telemetry::report::AdapterStatus;
 
@@ -25,7 +26,7 @@ const REFRESH: u32 = 5;
 
 /// Content security policy that allows only the inline style and the empty icon.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let style = base64(&Sha256::digest(STYLE));
+    let style = STANDARD.encode(Sha256::digest(STYLE));
     format!(
         "default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
@@ -55,20 +56,4 @@ pub(super) fn document(status: &AdapterStatus) -> String {
     );
     debug_assert!(written.is_ok());
     page
-}
-
-/// Base64 encoding. Source: RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or_default();
-            let letter = ALPHABET.get(index).map_or('=', |letter| char::from(*letter));
-            text.push(if place <= group.len() { letter } else { '=' });
-        }
-    }
-    text
 }

@@ -1,5 +1,7 @@
 //! Formats tables. Columns are as wide as their contents; no text is truncated or wrapped.
 
+use anstyle::{AnsiColor, Style};
+
 use super::visible::visible;
 
 /// The meaning of a colour.
@@ -17,19 +19,16 @@ pub(crate) enum Tone {
 impl Tone {
     /// Encloses the text in the terminal's escape sequences for its colour. Escape sequences in the text are replaced.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
-        let sign = match self {
-            Self::Plain => "",
-            Self::Title => "1",
-            Self::Good => "32",
-            Self::Warn => "33",
-            Self::Bad => "31",
-            Self::Dim => "2",
+        let style = match self {
+            Self::Plain => Style::new(),
+            Self::Title => Style::new().bold(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Warn => AnsiColor::Yellow.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+            Self::Dim => Style::new().dimmed(),
         };
         let text = visible(text);
-        if !color || sign.is_empty() || text.is_empty() {
-            return text;
-        }
-        format!("\u{1b}[{sign}m{text}\u{1b}[0m")
+        if color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use anstyle::AnsiColor;
+
 use super::{Entry, Outcome, Report};
 use crate::check::{Check, Standing, Tier};
 
@@ -10,21 +12,26 @@ const IDS: usize = 12;
 
 /// Formats one line for one check.
 pub fn line(entry: &Entry, colour: bool) -> String {
-    let (word, code, more) = match &entry.outcome {
+    let (word, color, more) = match &entry.outcome {
         Outcome::Passed if entry.unseen.is_empty() => {
-            ("ok", "32", format!("{:.1} s", entry.took.as_secs_f64()))
+            ("ok", AnsiColor::Green, format!("{:.1} s", entry.took.as_secs_f64()))
         }
         Outcome::Passed => {
             let without = entry.unseen.join(", ");
-            ("ok", "32", format!("{:.1} s, in part; not tested: {without}", entry.took.as_secs_f64()))
+            (
+                "ok",
+                AnsiColor::Green,
+                format!("{:.1} s, in part; not tested: {without}", entry.took.as_secs_f64()),
+            )
         }
         Outcome::Failed(_) => {
-            ("FAILED", "31", format!("{:.1} s on {}", entry.took.as_secs_f64(), entry.lane))
+            ("FAILED", AnsiColor::Red, format!("{:.1} s on {}", entry.took.as_secs_f64(), entry.lane))
         }
-        Outcome::Skipped(why) => ("skipped", "33", why.clone()),
+        Outcome::Skipped(why) => ("skipped", AnsiColor::Yellow, why.clone()),
     };
     let padded = format!("{word:8}");
-    let word = if colour { format!("\u{1b}[{code}m{padded}\u{1b}[0m") } else { padded };
+    let style = color.on_default();
+    let word = if colour { format!("{style}{padded}{style:#}") } else { padded };
     let repetition = if entry.repetition > 1 { format!(" #{}", entry.repetition) } else { String::new() };
     format!("{word} {:7} {}{repetition} ({more})", entry.check.id, entry.check.name)
 }

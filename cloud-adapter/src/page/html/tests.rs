@@ -139,9 +139,6 @@ fn numbers_are_formatted_for_reading() {
 
 #[test]
 fn the_policy_names_the_hash_of_the_style() {
-    for (bytes, wanted) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("abcd", "YWJjZA==")] {
-        assert_eq!(base64(bytes.as_bytes()), wanted, "{bytes}");
-    }
     assert!(!STYLE.contains("url(") && !STYLE.contains("@import"), "no external resources");
     assert!(policy().contains("style-src 'sha256-"));
 }
