@@ -97,8 +97,8 @@ pub(crate) async fn of_session(session: &mut Session) -> StatusReport {
     report(session, adapters, controllers, &leases)
 }
 
-/// Returns why the given namespace may be wrong. If all pages are at URLs, no other check finds such a mistake. `None`: a controller has
-/// Leases in the namespace.
+/// Returns why the namespace from `--release-namespace` may be wrong. `None`: a controller has a Lease there. Needed only if all processes
+/// are given by `--url`, because then no pod was looked up in the namespace.
 fn elsewhere(release: &Release, shards: &[Shard]) -> Option<Missing> {
     let of_lease = |it: &Shard| it.renewed.is_some() && it.controller != Component::CloudAdapter.name();
     let namespace = &release.namespace;

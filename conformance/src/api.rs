@@ -262,7 +262,8 @@ impl Api {
         self.unary(path, message, |request| raw::call(channel, path, request)).await
     }
 
-    /// Calls any unary method with an `authorization` header that differs from the caller's.
+    /// Like [`Self::raw`], but with this `authorization` header. Only for roles without a token, because a client with a token overwrites
+    /// the header.
     pub async fn raw_as(
         &self,
         authorization: &str,

@@ -222,13 +222,14 @@ impl Mirrors {
         })
     }
 
-    /// Returns what is missing before a pass can decide anything.
+    /// Checks whether a pass can decide anything: besides [`Self::routes_readiness`], it needs the nodes. The error names what it lacks.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         self.nodes.readiness()?;
         self.routes_readiness()
     }
 
-    /// Returns what is missing from the adapter.
+    /// Checks whether a pass has everything that it needs from the adapter: the capability for routes, and a complete list of them. The
+    /// error names what it lacks.
     pub(crate) fn routes_readiness(&self) -> Result<(), String> {
         match self.ability() {
             Some(Ability::None) => Err(format!("routes: {NO_ROUTES}")),

@@ -1,4 +1,4 @@
-//! For tests: a fake OpenStack on a loopback port, which answers as Keystone, Nova and Neutron do, and a session of the runtime with it.
+//! For tests: a fake OpenStack on a loopback port, with the answers of Keystone, Nova and Neutron. A driver calls it in a [`Session`].
 
 mod balancers;
 pub(crate) mod routers;

@@ -88,9 +88,10 @@ impl Scheduler {
         scheduler
     }
 
-    /// Queues a call, which may shed a less urgent call; [`Self::next`] then returns the shed call as refused.
+    /// Queues a call. If the queue is full, another call may be shed: a less urgent one, or one of a namespace with more calls.
+    /// [`Self::next`] then returns the shed call as refused.
     ///
-    /// Cost: O(leaves x buckets of the call).
+    /// Cost: O(leaves x the call's buckets), where a leaf is the queue of one class of one controller.
     ///
     /// # Errors
     /// Returns a refusal if the call would be too late, the queue is full, or a circuit breaker is open. Shadow mode refuses no calls.

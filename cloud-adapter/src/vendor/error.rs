@@ -66,7 +66,7 @@ const MESSAGE_MAX: usize = 1_000;
 const NAME_MAX: usize = 200;
 /// Maximum number of fields in an error: all IDs of one look-up may be invalid.
 const FIELDS_MAX: usize = 500;
-/// Maximum number of fields in an answer to the caller.
+/// Maximum number of invalid fields that are reported to the caller.
 const FIELDS_SHOWN: usize = 4;
 
 impl VendorError {

@@ -1,6 +1,5 @@
-//! The waiters of shared work. The most urgent waiter determines the purpose, and the work continues until the last waiter leaves.
-//!
-//! [`payer`] decides the purpose. Each waiter has a separate deadline, and is refused if the work will miss that deadline.
+//! The callers that wait for the same work. The work has the priority of its most urgent waiter (see [`payer`]), and continues until the
+//! last waiter leaves. A waiter whose own deadline the work will miss is refused.
 
 use std::{
     collections::BTreeMap,

@@ -37,7 +37,7 @@ pub(super) struct State<K> {
     timers: BTreeSet<(Instant, K)>,
     /// Number of consecutive failures, by key.
     failures: BTreeMap<K, u32>,
-    /// When a key was taken last, or when the work began.
+    /// When a key was last taken, or when the workers started if none was taken since. `None`: they have not started.
     last_taken: Option<Instant>,
     /// How often keys were added, immediately or when they became due.
     n_adds: u64,

@@ -11,7 +11,8 @@ use super::chart_names::{all, chart, documents, helm, one, rendered, root};
 
 const PRESETS: [&str; 5] = ["ha", "k3s", "kubeadm", "openstack", "rke2"];
 
-/// Each preset renders if a cloud is chosen. Otherwise the chart refuses only the missing choice.
+/// Each preset renders once a cloud is chosen. Without that choice, the missing cloud is the only error (the preset `openstack` makes the
+/// choice itself).
 #[test]
 fn presets_render() {
     let mut found: Vec<_> = fs::read_dir(chart().join("presets"))

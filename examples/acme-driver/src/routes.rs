@@ -110,7 +110,7 @@ fn new_entry(route: &WantedRoute, region: &str) -> NewEntry {
         destination: route.upsert.key.clone().unwrap_or_default().destination,
         next_hop_instance: match provider_id::locate(region, &hop.provider_id) {
             Location::Here(id) => id,
-            // The cloud refuses the unknown ID, for this route alone.
+            // The ID is sent unchanged: the cloud does not know it, and refuses only this route of the batch.
             Location::Elsewhere | Location::Malformed => hop.provider_id,
         },
         next_hop_address: Some(hop.address).filter(|address| !address.is_empty()),

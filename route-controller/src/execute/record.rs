@@ -39,7 +39,8 @@ impl Store {
         Ok(entries.into_iter().filter_map(|(key, uid)| Some((decoded(&key)?, uid))).collect())
     }
 
-    /// Updates the stored record to `record`. Cost: no request without a change; else one write, and another to create the ConfigMap.
+    /// Updates the stored record to `record`. Cost: no request if nothing changed; else one write, or two if the ConfigMap does not exist
+    /// yet.
     pub(crate) async fn save(&self, record: &Record, stored: &Record) -> Result<(), kube_api::Error> {
         let changes = record.changes_since(stored);
         let data: BTreeMap<String, Option<&str>> =

@@ -72,7 +72,8 @@ pub(crate) struct Outcome {
     /// Events to emit, in order.
     pub(crate) facts: Vec<Fact>,
     pub(crate) next: NextPass,
-    /// The nodes were updated; the duration since the first request of this update.
+    /// The duration from the first request of an update of the nodes to the request of this round. `None`: this round did not finish an
+    /// update.
     pub(crate) hosts_updated: Option<Duration>,
     /// The update of the nodes failed, and no load balancer serves traffic.
     pub(crate) hosts_failed: bool,

@@ -28,7 +28,7 @@ use crate::{connector::settings, target::HostPort};
 const AGE: Duration = Duration::from_mins(30);
 const GRACE: Duration = Duration::from_mins(2);
 
-/// A process that serves one connection after another as long as it exists.
+/// A replica's address, at which one process, or none, runs. The process accepts any number of connections.
 #[derive(Debug)]
 struct Replica {
     /// Reports the health of the running process. `None`: no process runs, so connections are refused.

@@ -62,7 +62,8 @@ pub(crate) struct Files {
 }
 
 impl Source {
-    /// Uses the files if a flag or variable names a cloud or a file; else the environment, if it has `OS_AUTH_URL`; else the usual files.
+    /// Uses clouds.yaml if a cloud is named (`--cloud`, `OS_CLOUD`) or `--clouds-file` is set; else the environment, if it has
+    /// `OS_AUTH_URL`; else clouds.yaml. Without `--clouds-file`, its path is `OS_CLIENT_CONFIG_FILE` or one of the usual places.
     pub(crate) fn find(
         (cloud, file): (Option<&str>, Option<&Path>),
         environment: &Environment,

@@ -71,7 +71,7 @@ pub enum InstanceStatus {
 pub struct InstanceAddress {
     /// The kind of the address.
     pub kind: AddressKind,
-    /// An IP address, or a name for the kinds that are names.
+    /// The IP address, or the hostname or DNS name, depending on `kind`.
     pub address: String,
     /// The network to which the address belongs.
     #[serde(default = "default_network")]

@@ -72,7 +72,7 @@ impl Guide {
         self.0.next().expect("another block")
     }
 
-    /// Returns the next block, split into the parts for several places.
+    /// Returns the next code block of the guide, split at the comments that say where the following lines belong (`// In ...`).
     fn parts<const N: usize>(&mut self) -> [String; N] {
         let mut parts = vec![String::new()];
         for line in self.next().split_inclusive('\n') {
