@@ -25,12 +25,13 @@ const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 /// The cloud, and how its networks are used.
 #[derive(Clone, Debug, Args)]
 pub struct OpenStackOptions {
-    /// Name of the cloud in clouds.yaml; not needed if there is only one. Also from OS_CLOUD. Without it, and without --clouds-file,
-    /// OS_AUTH_URL and related variables are read from the environment
+    /// Name of the cloud in clouds.yaml; not needed if there is only one. Also from OS_CLOUD. Without it, and without --clouds-file, the
+    /// environment replaces clouds.yaml if OS_AUTH_URL is set
     #[arg(long, value_name = "NAME", help_heading = "OpenStack")]
     cloud: Option<String>,
     /// Path of clouds.yaml with the credentials, watched while the adapter runs. Values of a secure.yaml in the same folder take
-    /// precedence. Also from OS_CLIENT_CONFIG_FILE; else ./clouds.yaml, ~/.config/openstack/clouds.yaml or /etc/openstack/clouds.yaml
+    /// precedence. Default: the path in OS_CLIENT_CONFIG_FILE; else ./clouds.yaml, ~/.config/openstack/clouds.yaml or
+    /// /etc/openstack/clouds.yaml
     #[arg(long, value_name = "PATH", help_heading = "OpenStack")]
     clouds_file: Option<PathBuf>,
     /// Region of the services; takes precedence over region_name in clouds.yaml and OS_REGION_NAME
