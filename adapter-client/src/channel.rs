@@ -140,7 +140,7 @@ impl AdapterChannel {
         pick.map(|pick| pick.address.to_string())
     }
 
-    /// Returns why no replica can be called, with the state of each. Returns `None` if a replica serves.
+    /// Returns the state of each replica if none can be called. `None`: a replica can be called.
     #[must_use]
     pub fn away(&self) -> Option<String> {
         let state = self.table.watch();

@@ -1,4 +1,4 @@
-//! Security of a connection: reads the files and the server name, and validates them before connecting.
+//! Security of a connection: reads the CA, the client certificate, the token and the server name, and validates them before connecting.
 //!
 //! Files are read again while the process runs: the CA and the client certificate for each new connection, the token for each call if the
 //! last read was more than a second ago. If a file becomes invalid, its last valid content remains in use, and the log names its flag.

@@ -231,7 +231,8 @@ pub struct Session {
     self_check: bool,
     /// The waiters of shared work, which determine the purpose and the deadline.
     waiters: Option<Arc<Waiters>>,
-    /// The priority that further waiters request. It raises the priority of the calls, and leaves the rest of their purpose unchanged.
+    /// The priority that further waiters request. It only raises the priority of the calls: the other fields of their purpose stay
+    /// unchanged.
     raised: Option<RaisedPriority>,
     /// The queue position of the current call, for reports.
     position: Option<QueuePosition>,

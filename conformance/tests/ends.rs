@@ -17,7 +17,7 @@ use adapter_conformance::sim::{Plan, Setting};
 const LIMIT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
-/// The process IDs from the files of a setting.
+/// The process IDs in the files below this folder.
 fn processes(folder: &Path) -> Vec<String> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

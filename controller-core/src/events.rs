@@ -328,8 +328,8 @@ impl Writer {
         self.note(series, &message, result);
     }
 
-    /// Writes one notice that was repeated during its quiet time, if the quiet time is over at `by`. Returns whether there was such a
-    /// notice.
+    /// Writes one notice that was repeated during its quiet time, if the quiet time is over at `by`. Returns whether a notice
+    /// was due.
     async fn catch_up(&self, series: &mut Series, by: Instant) -> bool {
         let Some(Overdue { message, name, count, ago }) = series.overdue(by, Instant::now()) else {
             return false;

@@ -34,7 +34,7 @@ const COMMAND_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running control plane. Dropping this value stops it and removes its files. If the test panics, the logs are kept.
 pub struct ControlPlane {
-    // Fields in the order in which they are dropped: the files last.
+    // Fields in the order in which they are dropped. The folder with the files is last, because the servers use it.
     servers: Servers,
     site: Site,
     audit_log: AuditLog,

@@ -22,7 +22,7 @@ use crate::eventually::eventually;
 
 /// The number of log lines in an error message.
 const TAIL_LINES: usize = 15;
-/// Time limit for the end of a killed process. A process usually ends within milliseconds; the rest is for a busy host.
+/// Time limit for the end of a killed process. A process usually ends within milliseconds, but the host may be busy.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The description of a server, which can be started several times.

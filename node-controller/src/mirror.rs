@@ -135,7 +135,7 @@ impl Mirrors {
             .read(|instances| instances.values().filter(|it| it.name == name && !it.ends).cloned().collect())
     }
 
-    /// Returns why the controller cannot select an instance by the node's name, if so.
+    /// Returns why the controller cannot select an instance by the node's name. `None`: it can, or the node has a provider ID.
     pub(crate) fn elsewhere(&self, node: &Node) -> Option<Sighting<'static>> {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
@@ -155,7 +155,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns why the cache cannot be used, if so.
+    /// Returns why the cache cannot be used. `None`: it can be used.
     pub(crate) fn unavailable(&self) -> Option<Sighting<'static>> {
         match self.instances.link() {
             Link::Up => None,

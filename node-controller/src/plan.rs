@@ -216,7 +216,7 @@ pub(crate) struct Initialisation {
     pub(crate) taints: Vec<Taint>,
 }
 
-/// Why a node is not initialised; the text of the Event.
+/// Why a node is not initialised. The Event on the node has this text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NotVisible,
@@ -230,7 +230,7 @@ pub(crate) enum Refusal {
     ProvidedNodeIp { error: String },
 }
 
-/// Compares a node with its instance. Cost: no vendor calls; the look-up that may follow is shared by all new nodes.
+/// Compares a node with its instance. Cost: no vendor calls. The look-up that may follow is shared by all new nodes.
 pub(crate) fn plan(node: &Node, sighting: &Sighting<'_>) -> Plan {
     match (node.is_uninitialised(), sighting) {
         (true, Sighting::Seen(instance)) => initialise(node, instance),

@@ -95,7 +95,7 @@ impl fmt::Display for Refusal {
 pub(crate) enum Operation {
     /// Creating, comparing or deleting the load balancer of a Service.
     Sync,
-    /// Updating the backends after a change of nodes; with the nodes after the change.
+    /// Updating the backends after a change of nodes. Has the nodes after the change.
     Hosts(Hosts),
     /// Deleting a load balancer that no Service uses any more.
     LeftOver,
@@ -108,7 +108,7 @@ pub(crate) enum Fact {
     Ensured,
     /// The nodes behind the load balancer changed.
     Updated,
-    /// The load balancer has no nodes; with the selector, if no node matches it.
+    /// The load balancer has no nodes. `Some`: no node matches this selector.
     NoTargets(Option<Selector>),
     /// The node list is empty, which is not trusted.
     NoNodes,
@@ -136,7 +136,7 @@ pub(crate) enum Fact {
     Ignored(Vec<String>),
     /// The adapter does not support custom names, so the name template has no effect.
     Unnamed,
-    /// The load balancer has waited for the call budget for some time; with the adapter's text.
+    /// The load balancer has waited for the call budget for some time. Has the adapter's text.
     WaitsForBudget(String),
     /// Added nodes raised the number of members above the limit for new load balancers.
     Grown(Members),

@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     io::stdout().write_all(table(&rows).as_bytes()).context("cannot write to standard output")
 }
 
-/// The requested architectures; the architecture of this computer if none is given.
+/// The requested architectures, or the architecture of this computer if none is requested.
 fn asked(arches: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     Ok(if arches.is_empty() { vec![Arch::of_this_machine()?] } else { arches.to_vec() })
 }

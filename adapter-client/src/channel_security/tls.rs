@@ -34,7 +34,7 @@ pub(super) struct Files {
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// The contents of the files. They include the key, so this type has no `Debug`.
+/// The contents of [`Files`]. They include the private key, so this type has no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     ca: Vec<u8>,

@@ -59,7 +59,7 @@ pub(crate) fn plan(
     };
     match Role::of(desired, balancer)? {
         Role::Owner => {
-            // Consent that is withdrawn ends at once, even if the rest of the request is refused.
+            // Consent that is withdrawn ends at once, even if everything else in the request is refused.
             if let Some(tags) = ownership::withdrawn(desired, &balancer.tags) {
                 return Ok(vec![Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }]);
             }
@@ -244,7 +244,7 @@ impl<'a> Goal<'a> {
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
         let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
-        // The owner's tags follow, even if the rest cannot be completed.
+        // The owner's tags are updated, even if the other changes cannot be completed.
         if steps.is_empty() && (fixed.is_some() || with_person.is_some()) {
             let signed = ownership::unfinished(tags, self.fence, &balancer.tags);
             steps.extend(signed.map(|tags| Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }));
@@ -287,7 +287,8 @@ impl<'a> Goal<'a> {
             claim.check_proof(id, &balancer.name, tags)?;
         }
         let mut steps = Vec::new();
-        // The tags are written first, so that no other owner deletes the load balancer, and another adapter process finds the parts.
+        // The tags are written first, so that no other owner deletes the load balancer, and another adapter process finds the sharer's
+        // listeners and pools.
         if ownership::user(&balancer.tags, Some(key)).is_none() {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });

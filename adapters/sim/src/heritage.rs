@@ -3,7 +3,7 @@
 
 use cloud_adapter::driver::{Heir, Heritage};
 
-/// Maximum bytes of such a name.
+/// Maximum length of the name of a load balancer, in bytes.
 const NAME_MAX: usize = 32;
 
 /// Compares the name of a load balancer without owner tags with the name for this Service.

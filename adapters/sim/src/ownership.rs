@@ -166,7 +166,7 @@ pub(crate) fn fence(tags: &Tags) -> Option<Fence> {
     read_fence(Tag::Fence.read(tags)?)
 }
 
-/// The hash of the last state that the adapter applied completely; empty without such a state.
+/// The hash of the last state that the adapter applied completely. Empty: the adapter completed no state yet.
 pub(crate) fn applied_hash(tags: &Tags) -> &str {
     Tag::Hash.read(tags).unwrap_or_default()
 }

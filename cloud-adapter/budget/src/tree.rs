@@ -20,7 +20,7 @@ pub(crate) struct Tree {
     /// All families used so far. The buckets of families that only an earlier configuration had are kept.
     families: BTreeSet<&'static str>,
     /// Time at which all buckets were last emptied. The bucket of an unconfigured family that is added later counts as emptied at this
-    /// time, too. `None`: such a bucket starts full.
+    /// time, too. `None`: a bucket that is added later starts full.
     empty_since: Option<Time>,
 }
 

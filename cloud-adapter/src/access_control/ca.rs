@@ -38,7 +38,7 @@ struct Ca {
     key: Vec<u8>,
 }
 
-/// The Secret, and the files that its content is written to.
+/// The Secret with the CA, and the files to which the certificate and the key of the CA are written.
 #[derive(Debug)]
 pub(super) struct CaSecret {
     api: ApiServer,
@@ -52,7 +52,7 @@ impl CaSecret {
         Self { api, secret, certificate, key }
     }
 
-    /// Creates the CA if the Secret has no data, and writes the files.
+    /// Creates the CA if the Secret has no data, and writes the certificate and the key to their files.
     pub(super) async fn prepare(&self, now: SystemTime) -> anyhow::Result<()> {
         let ca = match self.read().await? {
             Content::Ca(ca) => ca,
@@ -71,7 +71,8 @@ impl CaSecret {
         self.write(&ca)
     }
 
-    /// Writes the files again when the Secret changes; never returns. Invalid contents are reported by the code that reads the files.
+    /// Writes the certificate and the key again when the Secret changes. Never returns. Invalid contents are reported by the code that
+    /// reads the two files.
     pub(super) async fn keep(self) {
         loop {
             tokio::time::sleep(EVERY).await;
@@ -99,7 +100,7 @@ impl CaSecret {
         }
     }
 
-    /// Writes the files whose content differs.
+    /// Writes the certificate and the key, each only if its file has another content.
     fn write(&self, ca: &Ca) -> anyhow::Result<()> {
         for (path, content) in [(&self.key, &ca.key), (&self.certificate, &ca.certificate)] {
             if fs::read(path).is_ok_and(|old| old == *content) {

@@ -20,8 +20,8 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tonic::{Status, codegen::StdError};
 
-/// Memory for all bodies together, in bytes: for the first parts of bodies, and for the rest. The two limits are separate, so that large
-/// requests do not cause refusals of small ones.
+/// Memory for all bodies together, in bytes: for the first 16 KiB of each body, and for all bytes after the first 16 KiB. The two limits
+/// are separate, so that large requests do not cause refusals of small ones.
 const BEGINNINGS: usize = 16 * 1024 * 1024;
 const BEYOND: usize = 32 * 1024 * 1024;
 /// Size of the first part of a body. Most requests are smaller than this.
@@ -65,7 +65,7 @@ impl BodyMemory {
     }
 }
 
-/// Splits a size into that of the first part of a body and that of the rest.
+/// Splits the size of a body into the bytes up to [`BEGINNING`] and the bytes after it.
 fn parts(body: usize) -> (usize, usize) {
     (body.min(BEGINNING), body.saturating_sub(BEGINNING))
 }

@@ -61,14 +61,14 @@ pub struct TlsFiles {
 /// Why a certificate is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// The contents of the files changed.
+    /// The contents of a certificate or key file changed.
     Changed,
     /// The issued certificate is due for renewal. The renewal uses the CA files that were last applied, which may differ from those on
     /// disk.
     Due,
 }
 
-/// Why the files cannot be used for TLS.
+/// Why the certificate and key files cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The content is not PEM, or not of the expected kind.
@@ -112,7 +112,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. `wall` returns the wall-clock time, to which the validity of certificates refers.
+    /// Reads the certificate and key files. `wall` returns the wall-clock time, to which the validity of certificates refers.
     pub fn start(files: TlsFiles, wall: fn() -> SystemTime) -> Result<Self, ReloadError<TlsError>> {
         let TlsFiles { identity, client_ca } = files;
         let (certificate, key, names) = match identity {
@@ -132,8 +132,8 @@ impl Tls {
         self.config.subscribe()
     }
 
-    /// Reads the files periodically and renews issued certificates; never returns. Calls `report` for every new certificate, and with the
-    /// reason for every change that cannot be used.
+    /// Reads the certificate and key files periodically, and renews issued certificates. Never returns. Calls `report` for every new
+    /// certificate, and with the reason for every change that cannot be used.
     pub async fn run(self, every: Duration, report: impl Fn(Occasion, Result<(), String>)) {
         let Self { follow, config, wall } = self;
         let mut sources = follow.current();

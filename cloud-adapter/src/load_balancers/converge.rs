@@ -109,7 +109,7 @@ impl<D: Driver> Converger<D> {
     /// Refuses a writer if a tag in the listing has a newer fence of the writer's scope.
     ///
     /// # Errors
-    /// Returns `STALE_FENCE` if there is such a tag.
+    /// Returns `STALE_FENCE` if a tag has a newer fence.
     pub(crate) fn check_fence(
         &self,
         cluster_id: &str,

@@ -238,7 +238,7 @@ fn to(route: &Route) -> Option<IpNet> {
     route.destination.parse().ok()
 }
 
-/// Compares only the fields that the request sets; the driver chooses the others.
+/// Whether the provider IDs are equal, and the address and the interface if the request sets them. Otherwise the driver chooses these two.
 fn same_hop(there: Option<&NextHop>, wanted: Option<&NextHop>) -> bool {
     let (Some(there), Some(wanted)) = (there, wanted) else { return false };
     let same = |there: &str, wanted: &str| wanted.is_empty() || there == wanted;

@@ -237,8 +237,8 @@ impl<T: Item, M: Message> Watcher<T, M> {
         }
     }
 
-    /// Queues the changes since the position; a BOOKMARK if a newer listing has no other changes, or after a long time without messages.
-    /// Returns whether more changes can be read at once.
+    /// Queues the changes since the position. Queues a BOOKMARK if a newer listing has no other changes, or after a long time without
+    /// messages. Returns whether more changes can be read at once.
     fn follow(&mut self) -> bool {
         let read = self.snapshot.with(|state| {
             let changes = state.log.since(self.position, BATCH)?;

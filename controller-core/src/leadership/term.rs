@@ -311,7 +311,7 @@ mod tests {
         Leadership::Follower { holder: Some(holder.to_owned()) }
     }
 
-    /// Returns why a process in this term would end now, if so.
+    /// Returns why a process in this term would end now. `None`: it would not end.
     async fn is_over(term: &Term) -> Option<String> {
         let lost = tokio::time::timeout(Duration::from_millis(1), term.is_lost()).await;
         lost.ok().map(|error| error.to_string())

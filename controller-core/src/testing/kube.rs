@@ -2,8 +2,8 @@
 //! faults that a test sets.
 //!
 //! The fake implements only what the controllers use of Kubernetes: the status subresource, resource versions, finalizers and their
-//! managers, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else; tests with a real API
-//! server cover the rest.
+//! managers, and the three patch formats (strategic merge for the few lists in [`patch`]). It validates nothing else: tests with a
+//! real API server cover validation.
 
 mod faults;
 mod managed;

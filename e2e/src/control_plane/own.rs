@@ -15,7 +15,7 @@ use crate::process::{Process, tail};
 use super::servers::Launches;
 use super::{Site, client};
 
-/// Time limit for the start. A start takes 3 s; the rest is for a busy host.
+/// Time limit for the start. A start takes 3 s. The limit is higher because the host may be busy.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// The servers, which are killed when this value is dropped.

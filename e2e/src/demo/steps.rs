@@ -261,7 +261,7 @@ fn pods(number: usize) -> anyhow::Result<Ipv4Addr> {
     Ok(Ipv4Addr::from_bits(first.with_context(|| format!("no pod network for node {number}"))?))
 }
 
-/// Time limit for nodes. They take a second, plus a few milliseconds per node; the rest is for a busy host.
+/// Time limit for nodes. They take a second, plus a few milliseconds per node. The limit is higher because the host may be busy.
 fn time_limit(stage: &Stage) -> Duration {
     let nodes = u32::try_from(stage.nodes).unwrap_or(u32::MAX);
     stage.cluster.cloud.time_limit() + Duration::from_millis(200).saturating_mul(nodes)

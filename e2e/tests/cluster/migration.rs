@@ -142,7 +142,7 @@ fn each_controller_works_alone_beside_the_former_ccm() {
     build_the_peer();
     scenario(1, async |bed| {
         use PeerController::{Node, NodeLifecycle, Route, Service};
-        // First part: the node-controller runs, and the former cloud controller manager does the rest.
+        // First part: the node-controller runs, and the former cloud controller manager manages routes and Services.
         let mut go = peer(bed, &[Service, Route]).await?;
         bed.install(&values(&only("nodeController"))).await?;
         runs_alone(bed, "node-controller").await?;

@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) versions: Vec<(&'static str, String)>,
     /// Whether there are uncommitted changes.
     pub(super) changed: bool,
-    /// Whether the version's tag points to this commit; `None` without such a tag.
+    /// Whether the version's tag points to this commit. `None`: the version has no tag.
     pub(super) tagged: Option<bool>,
     /// Whether the changelog has a section of the version.
     pub(super) told: bool,
@@ -96,7 +96,7 @@ pub(super) fn refused(next: &Version, last: &Version, changed: bool, tagged: boo
     }
 }
 
-/// Whether the version's tag points to this commit; `None` without such a tag.
+/// Whether the version's tag points to this commit. `None`: the version has no tag.
 pub(super) fn tagged(version: &str) -> anyhow::Result<Option<bool>> {
     let tag = format!("v{version}");
     if git::output(["tag", "--list", &tag])?.is_empty() {

@@ -26,7 +26,7 @@ use crate::{
 
 /// Maximum weight of a member.
 const WEIGHT_MAX: u32 = 256;
-/// Default idle timeout in seconds; the same as the vendor's.
+/// Default idle timeout in seconds. The vendor has the same default.
 const IDLE_TIMEOUT: u32 = 60;
 /// Default health check, used if the Service does not set one. Times are in seconds.
 const MONITOR_INTERVAL: u32 = 10;

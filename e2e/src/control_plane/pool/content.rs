@@ -32,7 +32,7 @@ const AT_ONCE: usize = 100;
 const QUIET_CHECKS: usize = 10;
 /// The number of consecutive checks without a difference after which the content counts as restored.
 const STILL_CHECKS: usize = 2;
-/// The deadline. Restoring usually takes one or two seconds; the rest is for a busy host.
+/// The deadline. Restoring usually takes one or two seconds. The limit is higher because the host may be busy.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Values by key, both as base64.

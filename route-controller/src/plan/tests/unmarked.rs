@@ -8,7 +8,7 @@ use crate::plan::plan;
 use crate::plan::record::Record;
 use crate::plan::route::{Owner, Route, State};
 
-/// Returns a route of such a cloud, which has only an ID.
+/// Returns a route of a cloud that cannot store the owner of a route. The route has only an ID.
 fn unmarked(to: &str, at: &str) -> Route {
     route(&format!("{to}={at}"), to).at(at).owned(Owner::Unmanaged)
 }

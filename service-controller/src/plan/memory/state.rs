@@ -37,7 +37,7 @@ pub(crate) enum State {
 /// The work that the adapter was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Update the nodes; with the time of the first request.
+    /// Update the nodes. `since`: the time of the first request of this update.
     Hosts {
         since: Duration,
     },
@@ -127,7 +127,7 @@ pub(crate) enum Effect {
     Problem(Operation, String),
     /// The problems of this topic are over.
     Resolve(Topic),
-    /// The nodes were updated; with the duration since the first request.
+    /// The nodes were updated. Has the duration from the first request of the update to the last.
     CountUpdate(Duration),
     /// The nodes were not updated, and no load balancer serves traffic.
     CountFailure,

@@ -175,7 +175,7 @@ impl Bench {
         (record, self.writes.clone())
     }
 
-    /// Executes all steps that are possible. Returns the writes, and the error for the rest.
+    /// Executes steps until the plan is refused. Returns the writes, and the error of the refusal.
     #[track_caller]
     pub(super) fn refused(&mut self, desired: &DesiredLoadBalancer) -> (Vec<String>, VendorError) {
         self.writes.clear();
