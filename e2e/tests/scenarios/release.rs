@@ -64,7 +64,7 @@ fn a_release_has_images_and_programs_below_the_size_limit() {
     let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
     // Six images and the chart; two programs.
     assert_eq!((count(".tar"), count(".spdx.json"), count(".tar.gz")), (7, 8, 2), "{names:?}");
-    // The SBOM of each program names its checksum, the provenance those of its archive and of the images.
+    // The SBOM of each program has the checksum of the program; the provenance has the checksums of its archive and of the images.
     let json =
         |name: &str| -> Value { serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap() };
     let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
