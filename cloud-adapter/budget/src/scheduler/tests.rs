@@ -1,3 +1,6 @@
+mod deadlines;
+mod retries;
+mod shadow;
 mod waits;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -65,12 +65,45 @@ fn calls_delayed_by_other_causes_do_not_wait_for_the_budget() {
     );
     assert_eq!(said(&mut scheduler, at(0.2), first), None, "the vendor's pause delays the call");
 
+    let mut scheduler = Scheduler::new(config([("compute", 0.1, 1)]), at(0.0));
+    submit(&mut scheduler, at(0.0), call("Get", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let behind = submit(&mut scheduler, at(0.0), call("Get", "b"));
+    scheduler.self_check(at(0.0), false);
+    assert_eq!(said(&mut scheduler, at(0.0), behind), None, "the rejected credentials delay the call");
+
     let mut shadow = config([("compute", 0.1, 1)]);
     shadow.mode = Mode::Shadow;
     let mut scheduler = Scheduler::new(shadow, at(0.0));
     submit(&mut scheduler, at(0.0), call("Get", "a"));
     let second = submit(&mut scheduler, at(0.0), call("Get", "b"));
     assert_eq!(said(&mut scheduler, at(0.0), second), None, "no call is delayed");
+}
+
+#[test]
+fn slow_calls_in_flight_delay_a_call_longer_than_its_budget() {
+    let mut limits = config([("compute", 1.0, 1)]);
+    limits.concurrency.insert("compute".to_owned(), 1);
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    let first = submit(&mut scheduler, at(0.0), call("Get", "a"));
+    assert_eq!(sent(&mut scheduler, at(0.0)), [first]);
+    let slow = CallResult { latency: Duration::from_secs(10), ..answer(Outcome::Answered) };
+    scheduler.answered(at(0.0), first, slow);
+    let second = submit(&mut scheduler, at(5.0), call("Get", "b"));
+    assert_eq!(sent(&mut scheduler, at(5.0)), [second]);
+    let behind = submit(&mut scheduler, at(5.0), call("Get", "c"));
+    assert_eq!(said(&mut scheduler, at(5.0), behind), None);
+}
+
+#[test]
+fn queues_are_reported_for_the_delaying_bucket() {
+    let mut scheduler = Scheduler::new(config([("account", 0.1, 1), ("compute", 10.0, 10)]), at(0.0));
+    for object in ["a", "b"] {
+        submit(&mut scheduler, at(0.0), call("Get", object));
+    }
+    assert_eq!(sent(&mut scheduler, at(0.0)).len(), 1);
+    let buckets: Vec<_> = scheduler.queues(at(0.0)).into_iter().map(|queue| queue.bucket).collect();
+    assert_eq!(buckets, ["account"]);
 }
 
 #[test]
