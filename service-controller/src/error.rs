@@ -222,7 +222,9 @@ impl Error {
         match self {
             Self::AdapterAway(_) => "adapter away".to_owned(),
             Self::Adapter { source, .. } if self.again() != Again::OnChange => {
-                format!("{} {}", source.reason.word(), gist(&source.message))
+                let (reason, gist) = (source.reason.word(), gist(&source.message));
+                // The message of a failed write has the reason, as the condition of a repeated write does.
+                if gist.contains(reason) { gist } else { format!("{reason} {gist}") }
             }
             Self::ApiServer { source, .. } if self.is_reported() => format!("{self}: {:?}", source.status()),
             // The text without the cause, because the causes vary from call to call while the API server fails.

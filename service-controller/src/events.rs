@@ -46,6 +46,12 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
         ended(&failed(all.first().map_or("", String::as_str)), &more)
     } else if fits {
         return whole;
+    } else if let Fact::WriteFailed(step, failure) = fact {
+        // The end of the text has the next try.
+        let excess = whole.note.chars().count().saturating_sub(NOTE_MAX);
+        let kept = failure.error.chars().count().saturating_sub(excess);
+        let failure = WriteFailure { error: bounded(&failure.error, kept), ..failure.clone() };
+        bounded(&self::whole(&Fact::WriteFailed(step.clone(), failure)).note, NOTE_MAX)
     } else if let Fact::Failed(Operation::Hosts(hosts), why) = fact {
         bounded(&hosts_failed(&hosts.unnamed(), why), NOTE_MAX)
     } else {
@@ -104,6 +110,13 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
         Fact::Refused(all) => warning("SyncLoadBalancerFailed", "Sync", failed(&all.join("; "))),
         Fact::Failed(Operation::Hosts(hosts), why) => {
             warning("UpdateLoadBalancerFailed", "Update", hosts_failed(hosts, why))
+        }
+        Fact::WriteFailed(step, failure) => {
+            let step = match step {
+                Operation::Hosts(hosts) => Operation::Hosts(hosts.unnamed()),
+                Operation::Sync | Operation::LeftOver => step.clone(),
+            };
+            self::whole(&Fact::Failed(step, failure.to_string()))
         }
         Fact::Failed(Operation::LeftOver, why) => {
             warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))

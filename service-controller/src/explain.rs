@@ -1,6 +1,7 @@
 //! Explains what a Service waits for, with the texts of the Events.
 
 use controller_core::{
+    events::gist,
     explain::{Ledger, Object, ObjectKey, Waits},
     mirror::ObjectName,
 };
@@ -47,7 +48,13 @@ pub(crate) fn waiting(fact: &Fact, reported: bool) -> Waits {
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { problem, waits, facts, .. } = outcome;
     if let Some(problem) = problem {
-        ledger.record_wait(&id.object(), &waiting(problem, facts.contains(problem)));
+        let told = facts.contains(problem);
+        let topic = match problem {
+            // Its text has the time until the next try.
+            Fact::WriteFailed(_, failure) => gist(&failure.error),
+            _other => whole(problem).note,
+        };
+        ledger.record_wait(&id.object(), &Waits { topic, ..waiting(problem, told) });
     } else if !waits.is_empty() {
         let (text, topic) = (waits.clone(), "progress".to_owned());
         ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, reported: false });

@@ -116,6 +116,8 @@ pub(crate) enum Fact {
     Deleted,
     /// The error text: the cause, and what the controller waits for or the user can do.
     Failed(Operation, String),
+    /// A vendor write of this step keeps failing, and the adapter tries it again.
+    WriteFailed(Operation, WriteFailure),
     /// Several settings of the Service are invalid.
     Refused(Vec<String>),
     /// No Service uses the load balancer with this ID. It is kept.

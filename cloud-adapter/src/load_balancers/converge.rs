@@ -4,6 +4,7 @@
 //! and redirects tasks; [`state`] decides what a task does, and [`executor`] does it.
 
 mod executor;
+mod failing;
 mod handle;
 mod observe;
 mod order;
@@ -26,6 +27,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 
 use self::{executor::Executor, state::Task, tasks::Tasks};
 pub(crate) use self::{
+    failing::Failure,
     handle::{Handle, Progress},
     order::Order,
     report::TaskReport,
@@ -148,7 +150,12 @@ impl<D: Driver> Converger<D> {
         }
         tasks.check_place()?;
         let (priority, current_priority) = watch::channel(order.purpose.priority);
-        let working = Progress::Working { done: 0, total: 0, waits_for: "observes the cloud".to_owned() };
+        let working = Progress::Working {
+            done: 0,
+            total: 0,
+            waits_for: "observes the cloud".to_owned(),
+            failure: None,
+        };
         let (progress, current_progress) = watch::channel(working);
         let span = span(key);
         let (meter, history, began) = self.memories.of(key, |memory| {

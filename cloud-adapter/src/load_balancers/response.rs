@@ -17,6 +17,7 @@ const TURN_MAX: Duration = Duration::from_secs(15);
 /// The types of conditions of running tasks. Source: docs/reference/driver.md.
 const WAITING_FOR: &str = "WaitingFor";
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
+const WRITE_FAILED: &str = "WriteFailed";
 
 /// Delay after which a caller polls a running task.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -24,21 +25,31 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What a running task waits for, and the delay before the next poll.
 #[derive(Debug)]
 pub(super) struct Waits {
-    condition: LoadBalancerCondition,
+    conditions: Vec<LoadBalancerCondition>,
     again: Duration,
 }
 
 impl Waits {
-    /// `what` describes what the task waits for. Conditions that block the task's own call, or all calls of the family, are reported first,
-    /// because the task cannot progress before they end.
-    pub(super) fn new(what: String, budget: Option<&BudgetWait>, held: Option<HeldUp>) -> Self {
+    /// `what` describes what the task waits for. `failed`: the report of a write that failed; it replaces `what`, which describes that
+    /// failure, too. Conditions that block the task's own call, or all calls of the family, are reported as well, because the task cannot
+    /// progress before they end.
+    pub(super) fn new(
+        what: String,
+        failed: Option<String>,
+        budget: Option<&BudgetWait>,
+        held: Option<HeldUp>,
+    ) -> Self {
         let about = budget.map_or(AGAIN, |wait| wait.about.clamp(AGAIN, TURN_MAX));
         let again = held.as_ref().map_or(about, |held| held.rest.max(about));
-        match (budget, held.and_then(|held| held.pause)) {
-            (_, Some(pause)) => Self { condition: waiting(format!("{what}; {pause}")), again },
-            (Some(wait), None) => Self { condition: condition(WAITING_FOR_BUDGET, wait.to_string()), again },
-            (None, None) => Self { condition: waiting(what), again },
-        }
+        let blocked = match (budget, held.and_then(|held| held.pause)) {
+            (_, Some(pause)) if failed.is_some() => Some(waiting(pause)),
+            (_, Some(pause)) => Some(waiting(format!("{what}; {pause}"))),
+            (Some(wait), None) => Some(condition(WAITING_FOR_BUDGET, wait.to_string())),
+            (None, None) if failed.is_some() => None,
+            (None, None) => Some(waiting(what)),
+        };
+        let failed = failed.map(|text| condition(WRITE_FAILED, text));
+        Self { conditions: failed.into_iter().chain(blocked).collect(), again }
     }
 }
 
@@ -46,14 +57,14 @@ impl Waits {
 pub(super) fn pending(
     done: u32,
     total: u32,
-    Waits { condition, again }: Waits,
+    Waits { conditions, again }: Waits,
     cost: Option<Cost>,
 ) -> EnsureLoadBalancerResponse {
     EnsureLoadBalancerResponse {
         state: LoadBalancerState::Pending.into(),
         step: done,
         steps: total,
-        conditions: vec![condition],
+        conditions,
         retry_after: prost_types::Duration::try_from(again).ok(),
         cost,
         ..EnsureLoadBalancerResponse::default()
@@ -102,11 +113,11 @@ pub(super) fn dry_ensure<D, S>(
 }
 
 /// The answer for a load balancer that is being deleted.
-pub(super) fn deleting(Waits { condition, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
+pub(super) fn deleting(Waits { conditions, again }: Waits, cost: Option<Cost>) -> DeleteLoadBalancerResponse {
     DeleteLoadBalancerResponse {
         state: LoadBalancerState::Deleting.into(),
         retry_after: prost_types::Duration::try_from(again).ok(),
-        conditions: vec![condition],
+        conditions,
         cost,
         plan: Vec::new(),
     }

@@ -13,7 +13,7 @@ use cloud_api_proto::{
 use tokio::time::Instant;
 
 use super::{
-    converge::{Order, Progress},
+    converge::{Failure, Order, Progress},
     decide::{Decision, End, Observed, decide},
     goal::Goal,
     response::{self, Waits},
@@ -68,8 +68,8 @@ impl<D: Driver> Service<D> {
         let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
-            Progress::Working { done, total, waits_for } => {
-                Ok(response::pending(done, total, self.waits(waits_for, &position), cost))
+            Progress::Working { done, total, waits_for, failure } => {
+                Ok(response::pending(done, total, self.waits(waits_for, failure.as_ref(), &position), cost))
             }
             Progress::Ended { done, result: Ok(End::Present(record)), .. } => {
                 Ok(response::present(&record.summary, done, cost))
@@ -100,8 +100,8 @@ impl<D: Driver> Service<D> {
         let (progress, position) = self.work(goal, fence, &owner, context).await?;
         let cost = cost(context, Source::Snapshot);
         match progress {
-            Progress::Working { waits_for, .. } => {
-                Ok(response::deleting(self.waits(waits_for, &position), cost))
+            Progress::Working { waits_for, failure, .. } => {
+                Ok(response::deleting(self.waits(waits_for, failure.as_ref(), &position), cost))
             }
             Progress::Ended { result: Ok(End::Absent), .. } => Ok(response::absent(cost)),
             Progress::Ended { result: Err(error), .. } => Err(error),
@@ -154,11 +154,13 @@ impl<D: Driver> Service<D> {
         Ok((handle.wait(number, until, context.session.meter()).await?, position))
     }
 
-    /// The condition of a running task in the answer: reports an exhausted budget and a throttling vendor.
-    fn waits(&self, what: String, position: &QueuePosition) -> Waits {
+    /// The conditions of a running task in the answer: reports a failed write, an exhausted budget and a throttling vendor.
+    fn waits(&self, what: String, failure: Option<&Failure>, position: &QueuePosition) -> Waits {
         let vendor = &self.rpc.vendor;
         let held = vendor.held_up(LoadBalancerRecord::<D::Detail>::FAMILY);
-        Waits::new(what, vendor.waits(position).as_ref(), held)
+        let rest = held.as_ref().map_or(Duration::ZERO, |held| held.rest);
+        let failed = failure.and_then(|failure| failure.report(Instant::now(), rest));
+        Waits::new(what, failed, vendor.waits(position).as_ref(), held)
     }
 
     /// Returns the load balancer if no task for the key is running and a trusted listing shows that it is in sync. Cost: no vendor call.

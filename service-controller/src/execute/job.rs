@@ -2,15 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use controller_core::events::Notice;
 use tokio::time::Instant;
 
 use crate::{
     error::Error,
+    events,
     plan::{
         Ask, Fact, Facts, Plan,
         annotations::settings::Defaults,
         cloud::{Balancer, State},
-        conditions::Readiness,
+        conditions::{Readiness, WRITE_FAILED},
         features::Features,
         judged::Judged,
         memory::{Memory, Outcome},
@@ -58,7 +60,10 @@ impl Job<'_> {
             | State::Deleting
             | State::Absent => "LoadBalancerFailed",
         };
-        if let Some(Fact::Failed(_, why)) = &outcome.problem {
+        if let Some(fact @ Fact::WriteFailed(..)) = &outcome.problem {
+            let Notice { note, .. } = events::notice(fact, Some(&self.service.id));
+            self.memory.readiness = Some(Readiness::failing(WRITE_FAILED, events::cause(&note)));
+        } else if let Some(Fact::Failed(_, why)) = &outcome.problem {
             self.memory.readiness = Some(Readiness::failing(reason, why));
         } else if let Some(words) = budget {
             self.memory.readiness = Some(Readiness::failing("WaitingForBudget", words));

@@ -12,6 +12,8 @@ use super::service::{Ingress, IngressPort, Transport};
 
 /// Type of the condition of a load balancer that waits for the call budget.
 const WAITING_FOR_BUDGET: &str = "WaitingForBudget";
+/// Type of the condition of a load balancer for which a vendor write keeps failing, and is tried again.
+const WRITE_FAILED: &str = "WriteFailed";
 
 /// State of a load balancer. A state unknown to this version is `Unknown`: neither success nor absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,22 @@ fn sorted(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
+/// A vendor write that failed several times, or for ten seconds, and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WriteFailure {
+    /// The step with its object, and the vendor's error.
+    pub(crate) error: String,
+    /// When the adapter tries again. May be empty.
+    pub(crate) next: String,
+}
+
+impl fmt::Display for WriteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { error, next } = self;
+        if next.is_empty() { f.write_str(error) } else { write!(f, "{error}; {next}") }
+    }
+}
+
 /// Answer of the adapter to an ensure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EnsureResult {
@@ -106,6 +124,7 @@ pub(crate) struct EnsureResult {
     pub(crate) why: String,
     /// If the load balancer waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,
+    pub(crate) failure: Option<WriteFailure>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -128,6 +147,7 @@ impl From<EnsureLoadBalancerResponse> for EnsureResult {
             ingress: ingress(&answer.addresses),
             why: words(&answer.conditions),
             budget: budget(&answer.conditions),
+            failure: failure(&answer.conditions),
             retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
             applied_hash: answer.applied_hash,
         }
@@ -141,6 +161,7 @@ pub(crate) struct Removal {
     pub(crate) why: String,
     /// If the deletion waits for the call budget: the part of the message that does not change during the wait.
     pub(crate) budget: Option<String>,
+    pub(crate) failure: Option<WriteFailure>,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -150,6 +171,7 @@ impl From<DeleteLoadBalancerResponse> for Removal {
             state: answer.state().into(),
             why: words(&answer.conditions),
             budget: budget(&answer.conditions),
+            failure: failure(&answer.conditions),
             retry_after: answer.retry_after.and_then(|delay| delay.try_into().ok()),
         }
     }
@@ -161,6 +183,14 @@ fn budget(conditions: &[LoadBalancerCondition]) -> Option<String> {
         conditions.iter().find(|it| it.r#type == WAITING_FOR_BUDGET)?;
     let words = message.split_once(": ").map_or(message.as_str(), |(words, _numbers)| words);
     Some(words.to_owned()).filter(|words| !words.is_empty())
+}
+
+/// The text before the last semicolon identifies the failure. Source: docs/reference/driver.md.
+fn failure(conditions: &[LoadBalancerCondition]) -> Option<WriteFailure> {
+    let LoadBalancerCondition { message, .. } = conditions.iter().find(|it| it.r#type == WRITE_FAILED)?;
+    let (error, next) = message.rsplit_once("; ").unwrap_or((message, ""));
+    let failure = WriteFailure { error: error.to_owned(), next: next.to_owned() };
+    Some(failure).filter(|it| !it.error.is_empty())
 }
 
 fn words(conditions: &[LoadBalancerCondition]) -> String {
@@ -218,5 +248,18 @@ mod tests {
         assert_eq!(kept("WaitingFor", sentence), None, "another condition has the same message");
         assert_eq!(kept(WAITING_FOR_BUDGET, ""), None, "empty message");
         assert_eq!(EnsureResult::from(answer(WAITING_FOR_BUDGET, sentence)).why, sentence);
+    }
+
+    #[test]
+    fn text_before_the_last_semicolon_identifies_a_failed_write() {
+        let read = |word: &str, message: &str| {
+            let condition = LoadBalancerCondition { r#type: word.to_owned(), message: message.to_owned() };
+            failure(&[condition]).map(|it| (it.error.clone(), it.next.clone(), it.to_string()))
+        };
+        let parts = |error: &str, next: &str, all: &str| Some((error.to_owned(), next.to_owned(), all.to_owned()));
+        let all = "create failed (503): a; b; next try in about 3 s";
+        assert_eq!(read(WRITE_FAILED, all), parts("create failed (503): a; b", "next try in about 3 s", all));
+        assert_eq!(read(WRITE_FAILED, "no"), parts("no", "", "no"));
+        assert_eq!((read(WRITE_FAILED, ""), read("WaitingFor", all)), (None, None));
     }
 }

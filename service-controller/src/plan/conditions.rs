@@ -15,8 +15,11 @@ pub(crate) const PORTS_ERROR: &str = "LoadBalancerPortsError";
 
 /// Reason while the adapter is working on the load balancer.
 pub(crate) const PENDING: &str = "LoadBalancerPending";
-/// Reasons of the adapter that end when the adapter accepts the settings.
-const REFUSALS: [&str; 7] = [
+/// Reason while a vendor write keeps failing.
+pub(crate) const WRITE_FAILED: &str = "WriteFailed";
+/// Reasons that end when the adapter accepts the settings, or reports that it continues.
+const PASSING: [&str; 8] = [
+    WRITE_FAILED,
     "InvalidService",
     "FieldInvalid",
     "UnsupportedFeature",
@@ -116,7 +119,7 @@ fn ready(service: &Service, readiness: &Readiness) -> Option<Condition> {
         }
         // The cause of a failure is shown until the retry succeeds. Otherwise each retry would cost two writes.
         (Readiness::Pending, _)
-            if before.is_some_and(|it| !it.status && !REFUSALS.contains(&it.reason.as_str())) =>
+            if before.is_some_and(|it| !it.status && !PASSING.contains(&it.reason.as_str())) =>
         {
             let before = before?;
             Condition { generation: service.generation, ..before.clone() }

@@ -136,6 +136,10 @@ impl Memory {
                 outcome.facts.extend(self.reported.report_failure(&step, &text, now));
                 outcome.problem = Some(Fact::Failed(step, text));
             }
+            Effect::WriteFailed(step, failure) => {
+                outcome.facts.extend(self.reported.report_write(&step, &failure, now));
+                outcome.problem = Some(Fact::WriteFailed(step, failure));
+            }
             Effect::Resolve(topic) => self.reported.resolve(topic),
             Effect::CountUpdate(since) => outcome.hosts_updated = Some(since),
             Effect::CountFailure => outcome.hosts_failed = true,

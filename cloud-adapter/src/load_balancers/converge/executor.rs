@@ -62,8 +62,8 @@ impl<D: Driver> Executor<D> {
                 State::Writing(write) => self.write(write).await,
                 State::Waiting { delay, waits_for } => {
                     let (done, total) = (self.task.done, self.task.total);
-                    let waits_for = waits_for.clone();
-                    self.progress.send_replace(Progress::Working { done, total, waits_for });
+                    let (waits_for, failure) = (waits_for.clone(), self.task.failure().cloned());
+                    self.progress.send_replace(Progress::Working { done, total, waits_for, failure });
                     self.count.now(TaskState::Waiting);
                     let event = self.wait(*delay).await;
                     self.count.now(TaskState::Working);

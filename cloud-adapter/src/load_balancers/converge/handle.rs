@@ -6,7 +6,7 @@ use cloud_api_proto::{AdapterError, Reason, v1alpha1::Priority};
 use telemetry::traces::Origin;
 use tokio::{sync::watch, time::Instant};
 
-use super::{super::decide::End, Order};
+use super::{super::decide::End, Failure, Order};
 use crate::vendor::{Meter, QueuePosition};
 
 /// A running task, as seen by RPCs.
@@ -29,7 +29,9 @@ pub(crate) struct Handle<D> {
 #[derive(Clone, Debug)]
 pub(crate) enum Progress<D> {
     /// The task is running.
-    Working { done: u32, total: u32, waits_for: String },
+    ///
+    /// `failure`: the last write failed, and is tried again.
+    Working { done: u32, total: u32, waits_for: String, failure: Option<Failure> },
     /// The task has ended for the order with this number.
     Ended { order: u64, done: u32, result: Result<End<D>, AdapterError> },
 }

@@ -41,7 +41,7 @@ impl<D: Driver> Converger<D> {
 
 fn report<T>(key: String, handle: &Handle<T>, vendor: &Vendor) -> TaskReport {
     let (done, total, waits_for) = match &*handle.progress.borrow() {
-        Progress::Working { done, total, waits_for } => (*done, *total, waits_for.clone()),
+        Progress::Working { done, total, waits_for, .. } => (*done, *total, waits_for.clone()),
         Progress::Ended { done, .. } => (*done, *done, String::new()),
     };
     let budget = vendor.waits(&handle.position).map(|wait| wait.to_string());

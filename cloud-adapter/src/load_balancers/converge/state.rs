@@ -10,10 +10,13 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Adoption};
 use tokio::time::Instant;
 
-use super::super::{
-    decide::{Decision, End},
-    goal::Goal,
-    memory::{self, WriteKind, Written},
+use super::{
+    super::{
+        decide::{Decision, End},
+        goal::Goal,
+        memory::{self, WriteKind, Written},
+    },
+    failing::{Failing, Failure, Try},
 };
 use crate::driver::{Deduplication, Description, Fault, LoadBalancerRecord, Outcome, VendorError};
 
@@ -116,6 +119,8 @@ pub(super) struct Task<D, S> {
     refused: Option<Arc<S>>,
     /// Number of consecutive unknown outcomes.
     unknown: u32,
+    /// The failures since the last write that was made.
+    failing: Option<Failing<S>>,
 }
 
 impl<D, S: PartialEq + fmt::Display> Task<D, S> {
@@ -139,7 +144,13 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
             started: now,
             refused: None,
             unknown: 0,
+            failing: None,
         }
+    }
+
+    /// The last failure of a write that is tried again.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failing.as_ref().map(Failing::failure)
     }
 
     /// Changes the state after an event. An event that cannot occur in the state is a defect, and ends the task.
@@ -215,7 +226,10 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
             Decision::Observe if fresh => return no_step(now),
             Decision::Observe if proof > now => return self.wait_unless_stuck(self.sure_reads(), now),
             Decision::Observe => return State::Observing { not_before: proof, polls: false },
-            Decision::Wait(waits_for) => return self.wait_unless_stuck(waits_for, now),
+            Decision::Wait(waits_for) => {
+                self.failing = self.failing.take().and_then(Failing::cloud_works);
+                return self.wait_unless_stuck(waits_for, now);
+            }
             Decision::Create(steps) => (steps, WriteKind::Create),
             Decision::Write(steps) => (steps, WriteKind::Change),
             Decision::Remove(steps) => (steps, WriteKind::Remove),
@@ -226,6 +240,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         };
         self.total = self.done.saturating_add(u32::try_from(steps.len()).unwrap_or(u32::MAX));
         let Some(step) = steps.into_iter().next() else { return no_step(now) };
+        self.failing = self.failing.take().and_then(|it| it.planned(&step));
         // While reads may not show the last create, any other create could produce a duplicate.
         let early = if kind == WriteKind::Create { proof > now } else { self.repeats(&step, now) };
         if early {
@@ -257,6 +272,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         }
         self.done += 1;
         self.unknown = 0;
+        self.failing = None;
         self.refused = None;
         self.delay = self.cloud.poll;
         self.wait(format!("waits until the cloud shows the change: {step}"))
@@ -274,6 +290,7 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
         } else {
             self.history.last = before;
         }
+        self.count(&step, &error, &failure, now);
         self.refused = matches!(error.fault, Fault::Busy | Fault::NotFound).then_some(step);
         let without_former = kind == WriteKind::Create && may_be_due_to_former(error.fault);
         if without_former && self.history.former.take().is_some() {
@@ -306,6 +323,14 @@ impl<D, S: PartialEq + fmt::Display> Task<D, S> {
                 State::Ending { result: Err(error), not_before: now }
             }
         }
+    }
+
+    /// Counts a failure, for the report to callers. The next try follows the next poll, and reads that show the last write reliably.
+    fn count(&mut self, step: &Arc<S>, error: &VendorError, text: &str, now: Instant) {
+        let unknown = error.fault == Fault::OutcomeUnknown;
+        let shows = self.history.last.as_ref().filter(|last| last.step == *step).map(|last| last.shows);
+        let next = shows.map_or(now + self.delay, |shows| shows.max(now + self.delay));
+        self.failing = Some(Failing::add(self.failing.take(), step, Try { error: text, unknown, next, now }));
     }
 
     fn record(&mut self, step: &Arc<S>, kind: WriteKind, shows: Instant, now: Instant) {

@@ -140,6 +140,49 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
     assert!(second - first >= CREATE_HORIZON.as_millis(), "{tries:?}");
 }
 
+/// What callers are told about a write that failed.
+fn told(handle: &Handle<()>) -> Option<String> {
+    match &*handle.progress.borrow() {
+        Progress::Working { failure, .. } => {
+            failure.as_ref().and_then(|it| it.report(Instant::now(), Duration::ZERO))
+        }
+        Progress::Ended { .. } => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_create_is_reported_after_ten_seconds() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(503, None)]);
+    let converger = converger(&vendor);
+    let (_, handle) = converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(told(&handle), None);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let text = told(&handle).expect("reported");
+    assert!(text.starts_with("write failed (503, OUTCOME_UNKNOWN): "), "{text}");
+    assert!(text.ends_with("; next try in about 109 s, after a check whether the write was made"), "{text}");
+    tokio::time::sleep(CREATE_HORIZON).await;
+    assert_eq!((told(&handle), fake.arrived().len() >= 2), (None, true), "the second write was made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn busy_write_is_reported_after_the_third_try() {
+    let (fake, vendor) = vendor(&limits(100.0, 10));
+    fake.answers([(409, None); 100]);
+    let converger = converger(&vendor);
+    let (_, handle) = converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
+    let mut reports = Vec::new();
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        reports.push((fake.arrived().len(), told(&handle).is_some()));
+    }
+    assert!(reports.iter().all(|(tries, reported)| *reported == (*tries >= 3)), "{reports:?}");
+    let text = told(&handle).expect("reported");
+    assert!(text.contains(" failed (409, OPERATION_CONFLICT): "), "{text}");
+    assert!(!text.contains("check"), "the write was not made: {text}");
+}
+
 /// While a load balancer is recreated, its addresses are free in the cloud, but no other Service gets them.
 #[tokio::test(start_paused = true)]
 async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {

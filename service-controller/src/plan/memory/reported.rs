@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use controller_core::events::{REMIND, Repeat};
+use controller_core::events::{REMIND, Repeat, gist};
 
-use super::super::{Fact, Operation, foreign::Foreign, members::Members};
+use super::super::{Fact, Operation, cloud::WriteFailure, foreign::Foreign, members::Members};
 
 /// Shorter waits for the call budget are not reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
@@ -100,6 +100,18 @@ impl Reported {
     /// Like [`Self::report`], for a failure that is identified by its text.
     pub(crate) fn report_failure(&mut self, step: &Operation, text: &str, now: Duration) -> Option<Fact> {
         self.report(Topic::of(step), text, Fact::Failed(step.clone(), text.to_owned()), now)
+    }
+
+    /// Like [`Self::report`], for a vendor write that keeps failing. The name is that of the adapter's error if the task ends with the same
+    /// failure.
+    pub(crate) fn report_write(
+        &mut self,
+        step: &Operation,
+        failure: &WriteFailure,
+        now: Duration,
+    ) -> Option<Fact> {
+        let fact = Fact::WriteFailed(step.clone(), failure.clone());
+        self.report(Topic::of(step), &gist(&failure.error), fact, now)
     }
 
     /// Like [`Self::report`], for a condition that only a user, an operator or another controller can change.

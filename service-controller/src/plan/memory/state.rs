@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     super::{
         Ask, Fact, Operation, Why,
-        cloud::{Balancer, EnsureResult, Removal, State as CloudState},
+        cloud::{Balancer, EnsureResult, Removal, State as CloudState, WriteFailure},
         targets::Hosts,
     },
     Confirmed, LAG, NextPass, RETRY_DELAY, Topic,
@@ -121,6 +121,8 @@ pub(crate) enum Effect {
     Begin(Fact),
     /// Emit the Event of the work in progress again if it is due, and count the wait for the call budget.
     Progress { budget: Option<String> },
+    /// A vendor write of the work in progress keeps failing. Emit an Event about it, unless it is known.
+    WriteFailed(Operation, WriteFailure),
     /// The work in progress ended.
     End,
     /// Emit an Event about this failure, unless the failure was reported already.
@@ -304,6 +306,7 @@ fn ensure_answered(state: State, ask: &Ask, answer: &EnsureResult, seen: Option<
         }
         CloudState::Pending => {
             effects.push(Effect::Progress { budget: answer.budget.clone() });
+            effects.extend(answer.failure.clone().map(|it| Effect::WriteFailed(ask.step(), it)));
             effects.push(Effect::ShowWait(answer.why.clone()));
             effects.push(Effect::Next(next.unwrap_or(NextPass::After(RETRY_DELAY))));
             (state, effects)
@@ -359,8 +362,10 @@ fn delete_answered(state: State, step: &Operation, answer: &Removal) -> Transiti
         CloudState::Absent => (State::Removed, vec![]),
         CloudState::Deleting | CloudState::Pending => {
             let next = NextPass::After(answer.retry_after.unwrap_or(RETRY_DELAY));
-            let progress = Effect::Progress { budget: answer.budget.clone() };
-            (state, vec![progress, Effect::ShowWait(answer.why.clone()), Effect::Next(next)])
+            let mut effects = vec![Effect::Progress { budget: answer.budget.clone() }];
+            effects.extend(answer.failure.clone().map(|it| Effect::WriteFailed(step.clone(), it)));
+            effects.extend([Effect::ShowWait(answer.why.clone()), Effect::Next(next)]);
+            (state, effects)
         }
         CloudState::Error | CloudState::Active | CloudState::Degraded | CloudState::Unknown => {
             let why = tail(&answer.why);

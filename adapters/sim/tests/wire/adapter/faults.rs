@@ -55,27 +55,29 @@ async fn failure_is_reported_while_waiting_for_reads() {
         json!({ "match": { "operation": "CreateLoadBalancer" }, "action": { "respond": { "status": 503 } } });
     bench.cloud.fault(down).await;
     let request = bench.adapter.request("web", spec([tcp(80)]), &[backend(1)]).await;
-    let (mut waits, mut refusal) = (None, None);
-    until("the request waits for reads, and is refused now and then", async || {
+    let (mut waits, mut lasts, mut refusal) = (None, None, None);
+    until("the request waits for reads, then for the next try, and is refused now and then", async || {
         match bench.adapter.ensure(&request).await {
             Ok(answer) => {
-                let said = answer.conditions.into_iter().map(|it| it.message);
-                waits = waits.take().or(said.into_iter().find(|it| it.contains(" failed (")));
+                for condition in answer.conditions.into_iter().filter(|it| it.message.contains(" failed (")) {
+                    let kind = if condition.r#type == "WriteFailed" { &mut lasts } else { &mut waits };
+                    kind.get_or_insert(condition.message);
+                }
             }
             Err(error) => refusal = Some(error.message),
         }
-        waits.is_some() && refusal.is_some()
+        waits.is_some() && lasts.is_some() && refusal.is_some()
     })
     .await;
-    let (waits, refusal) = (waits.expect("reported"), refusal.expect("reported"));
-    assert!(waits.starts_with("create load balancer "), "{waits}");
-    assert!(waits.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{waits}");
-    assert_eq!(
-        waits,
-        format!("{refusal}; the adapter first checks whether the write was made"),
-        "the \
-    message is the same"
-    );
+    let (waits, lasts) = (waits.expect("reported"), lasts.expect("reported"));
+    let refusal = refusal.expect("reported");
+    assert!(refusal.starts_with("create load balancer "), "{refusal}");
+    assert!(refusal.contains(" failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: "), "{refusal}");
+    assert_eq!(waits, format!("{refusal}; the adapter first checks whether the write was made"));
+    // The controller compares the text before the last semicolon.
+    let (error, next) = lasts.rsplit_once("; ").expect("the next try");
+    assert_eq!(error, refusal);
+    assert!(next.starts_with("next try in about "), "{next}");
 }
 
 #[tokio::test]

@@ -227,6 +227,36 @@ fn accepted_change_forgets_failures_and_keeps_the_known_id() {
     assert_eq!((*unknown, refused, created.as_deref()), (0, &None, Some("lb-1")));
 }
 
+/// A failure is over when the write was made, when the plan has another step, or when the cloud works on what may have been written.
+#[test]
+fn failure_is_reported_only_while_the_write_is_repeated() {
+    let now = start();
+    let unknown = || {
+        let events = [decided(Decision::Write(vec!["change"]), now), failed(Fault::OutcomeUnknown)];
+        let mut task = after(events, now);
+        task.step(Event::Elapsed(now), now);
+        task
+    };
+    let late = now + POLL * 60;
+    let steps = |steps: &[&'static str]| decided(Decision::Write(steps.to_vec()), now);
+    let (wait, look) = (decided(Decision::Wait("busy".to_owned()), now), decided(Decision::Look, late));
+    for (name, event, kept) in [
+        ("the same step", steps(&["change"]), true),
+        ("another step", steps(&["other", "change"]), false),
+        ("the cloud works", wait, false),
+        ("no proof", look, true),
+        ("an outdated observation", Event::Outdated, true),
+    ] {
+        let mut task = unknown();
+        task.step(event, late);
+        assert_eq!(task.failure().is_some(), kept, "{name}");
+    }
+    let mut task = unknown();
+    task.step(steps(&["change"]), late);
+    task.step(Event::Written(Outcome::Accepted), late);
+    assert_eq!(task.failure(), None);
+}
+
 #[test]
 fn repeated_write_waits_only_until_reads_show_it() {
     let now = start();
