@@ -406,6 +406,14 @@ mod tests {
         assert_ne!(invalid("spec.scheme"), invalid("spec.listeners"));
     }
 
+    /// The task of the adapter reports a failed write in a condition while it tries again, and as an error if it gives up.
+    // Behaviour: S33
+    #[test]
+    fn failed_write_has_one_name_in_condition_and_error() {
+        let text = "create web failed (503, OUTCOME_UNKNOWN): out of order";
+        assert_eq!(adapter(Reason::OutcomeUnknown, text).name(), gist(text));
+    }
+
     fn api_server(status: u16) -> Error {
         let refused = Status { code: status, ..Status::default() };
         let source = kube_api::Error::from(kube::Error::Api(Box::new(refused)));

@@ -9,6 +9,7 @@ use crate::{
     plan::{
         Fact, Operation,
         annotations::selector::Selector,
+        cloud::WriteFailure,
         compat::may_be_understood,
         service::{FINALIZER, ServiceId},
         targets::Hosts,
@@ -116,7 +117,7 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
                 Operation::Hosts(hosts) => Operation::Hosts(hosts.unnamed()),
                 Operation::Sync | Operation::LeftOver => step.clone(),
             };
-            self::whole(&Fact::Failed(step, failure.to_string()))
+            whole(&Fact::Failed(step, failure.to_string()))
         }
         Fact::Failed(Operation::LeftOver, why) => {
             warning("DeleteLoadBalancerFailed", "Delete", format!("Error deleting load balancer: {why}"))
@@ -236,6 +237,11 @@ mod tests {
         Targets::of(&nodes, None).hosts
     }
 
+    fn write_failed(error: &str) -> Fact {
+        let next = "next try in about 20 s, after a check whether the write was made".to_owned();
+        Fact::WriteFailed(Operation::Sync, WriteFailure { error: error.to_owned(), next })
+    }
+
     fn web() -> ServiceId {
         ServiceId { namespace: "default".to_owned(), name: "web".to_owned(), uid: "u-1".to_owned() }
     }
@@ -252,6 +258,8 @@ mod tests {
             Fact::Deleting,
             Fact::Deleted,
             Fact::Failed(Operation::Sync, "spec.ports: a load balancer needs at least one port".to_owned()),
+            write_failed("create load balancer default/web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order"),
+            write_failed(&"x".repeat(300)),
             Fact::Refused(vec!["spec.ports: a".to_owned(), "b".to_owned(), "c".to_owned()]),
             Fact::Failed(Operation::Sync, "x".repeat(300)),
             Fact::Failed(Operation::Hosts(hosts(3)), "no quota".to_owned()),
@@ -304,6 +312,8 @@ mod tests {
         Normal DeletingLoadBalancer: Deleting load balancer
         Normal DeletedLoadBalancer: Deleted load balancer
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a load balancer needs at least one port
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: create load balancer default/web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order; next try in about 20 s, after a check whether the write was made
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…; next try in about 20 s, after a check whether the write was made
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a and 2 more: cloudctl explain service default/web
         Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… cloudctl explain service default/web
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota

@@ -48,13 +48,12 @@ pub(crate) fn waiting(fact: &Fact, reported: bool) -> Waits {
 pub(crate) fn note(ledger: &Ledger, id: &ServiceId, outcome: &Outcome) {
     let Outcome { problem, waits, facts, .. } = outcome;
     if let Some(problem) = problem {
-        let told = facts.contains(problem);
-        let topic = match problem {
-            // Its text has the time until the next try.
-            Fact::WriteFailed(_, failure) => gist(&failure.error),
-            _other => whole(problem).note,
-        };
-        ledger.record_wait(&id.object(), &Waits { topic, ..waiting(problem, told) });
+        let mut waits = waiting(problem, facts.contains(problem));
+        if let Fact::WriteFailed(_, failure) = problem {
+            // The whole text has the time until the next try.
+            waits.topic = gist(&failure.error);
+        }
+        ledger.record_wait(&id.object(), &waits);
     } else if !waits.is_empty() {
         let (text, topic) = (waits.clone(), "progress".to_owned());
         ledger.record_wait(&id.object(), &Waits { text, topic, reason: None, reported: false });

@@ -37,7 +37,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 
 use self::{
     annotations::{selector::Selector, settings::Defaults},
-    cloud::{Balancer, State},
+    cloud::{Balancer, State, WriteFailure},
     features::{Features, name},
     judged::Judged,
     members::Members,

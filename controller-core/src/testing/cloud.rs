@@ -20,7 +20,8 @@ use cloud_api_proto::{
     v1alpha1::{
         ApplyRoutesRequest, Backend, BatchGetInstancesRequest, Capability, DeleteLoadBalancerRequest,
         EnsureLoadBalancerRequest, GetInfoRequest, GetInfoResponse, Instance, LoadBalancer,
-        PutBackendSetRequest, Route, WatchRoutesRequest, WatchStatusRequest, WatchStatusResponse,
+        LoadBalancerCondition, PutBackendSetRequest, Route, WatchRoutesRequest, WatchStatusRequest,
+        WatchStatusResponse,
         adapter_service_server::{AdapterService, AdapterServiceServer},
         capability::Level,
         instance_service_server::InstanceServiceServer,
@@ -79,6 +80,8 @@ pub struct State {
     pub routes: BTreeMap<String, Route>,
     /// How many ensure and delete calls answer PENDING or DELETING before the next call completes.
     pub pending: u32,
+/// The conditions in answers with PENDING or DELETING.
+    pub conditions: Vec<LoadBalancerCondition>,
     /// The retry delay in answers with PENDING or DELETING. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,
     /// The answer of `GetInfo`.

@@ -41,6 +41,32 @@ async fn faulty_cloud_gets_each_object_exactly_once() {
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
 }
 
+/// The cloud does not create the load balancer, and it is unknown whether it did.
+// Behaviour: S33
+#[tokio::test]
+async fn failing_create_is_reported_at_the_service() {
+    // The second try is later than the report of the first.
+    let horizon = json!({ "adapter": { "extraArgs": ["--create-horizon-ms=20000"] } });
+    let bed = Bed::start_with(&horizon).await.unwrap();
+    bed.join("a", None).await.unwrap();
+    let unavailable = json!({ "respond": { "status": 503 } });
+    bed.cluster.cloud.add_fault(&rule("CreateLoadBalancer", &json!("always"), &unavailable)).await.unwrap();
+    service("web").port(80).create(&bed.client()).await.unwrap();
+    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(told.contains(" failed (503, OUTCOME_UNKNOWN): "), "{told}");
+    assert!(told.contains("; next try in about "), "{told}");
+    let failed = bed.wait_service("web", "the condition has the cause", |service| {
+        let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
+        conditions.into_iter().any(|it| {
+            it.type_ == "cloudadapter.dev/Ready" && it.status == "False" && told.ends_with(&it.message)
+        })
+    });
+    failed.await.unwrap();
+    bed.cluster.cloud.clear_faults().await.unwrap();
+    bed.address("web").await.unwrap();
+    assert_eq!(bed.times("Service", "web", "SyncLoadBalancerFailed").await.unwrap(), 1);
+}
+
 /// Rejected credentials prove nothing about the state of the cloud.
 #[tokio::test]
 async fn rejected_credentials_delete_nothing_and_are_reported() {

@@ -256,7 +256,8 @@ mod tests {
             let condition = LoadBalancerCondition { r#type: word.to_owned(), message: message.to_owned() };
             failure(&[condition]).map(|it| (it.error.clone(), it.next.clone(), it.to_string()))
         };
-        let parts = |error: &str, next: &str, all: &str| Some((error.to_owned(), next.to_owned(), all.to_owned()));
+        let parts =
+            |error: &str, next: &str, all: &str| Some((error.to_owned(), next.to_owned(), all.to_owned()));
         let all = "create failed (503): a; b; next try in about 3 s";
         assert_eq!(read(WRITE_FAILED, all), parts("create failed (503): a; b", "next try in about 3 s", all));
         assert_eq!(read(WRITE_FAILED, "no"), parts("no", "", "no"));

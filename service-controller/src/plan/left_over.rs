@@ -279,7 +279,8 @@ mod tests {
     /// Applies an event to the memory. Returns whether this process has a load balancer of its own in the cloud afterwards.
     fn happens(memory: &mut Memory, event: u8, now: Duration, ours: bool) -> bool {
         let delete_answered = |memory: &mut Memory, state| {
-            let answer = Removal { state, why: String::new(), budget: None, retry_after: None };
+            let answer =
+                Removal { state, why: String::new(), budget: None, failure: None, retry_after: None };
             memory.on(Event::DeleteAnswered { step: &Operation::Sync, answer: &answer, now });
         };
         let other = Service { class: Class::Others, ..Service::default() };

@@ -113,8 +113,8 @@ impl Reconciler {
             Action::Delete(takeover) => {
                 let answer = self.executor.try_delete(&job.service.id, takeover, &Operation::Sync).await?;
                 found.vendor.extend(steps(answer.plan));
-                let absent =
-                    Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
+                let (state, why) = (State::Absent, String::new());
+                let absent = Removal { state, why, budget: None, failure: None, retry_after: None };
                 let (step, now) = (&Operation::Sync, job.now);
                 job.memory.on(Event::DeleteAnswered { step, answer: &absent, now });
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_api_proto::{AdapterError, DOMAIN, Reason};
+use cloud_api_proto::{AdapterError, DOMAIN, Reason, v1alpha1::LoadBalancerCondition};
 use controller_core::testing::{Fault, Verb, service};
 use k8s_openapi::{
     api::core::v1::Service,
@@ -106,6 +106,45 @@ async fn node_changes_and_restarts_keep_the_condition() {
     world.quiet().await;
     let written = world.kube.writes().split_off(writes);
     assert!(written.iter().all(|it| it.path.contains("events")), "{written:?}");
+    world.stop().await;
+}
+
+/// The adapter tries the write again, and gives up in the end.
+// Behaviour: S33
+#[tokio::test(start_paused = true)]
+async fn failed_write_is_an_event_and_a_condition() {
+    let failed = "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order";
+    let world = World::start().await;
+    let says = |rest: u32| {
+        let message =
+            format!("{failed}; next try in about {rest} s, after a check whether the write was made");
+        world.cloud.edit(|state| {
+            state.pending = 1000;
+            state.conditions = vec![LoadBalancerCondition { r#type: "WriteFailed".to_owned(), message }];
+        });
+    };
+    says(40);
+    world.service(service("web").port(80));
+    world.eventually_has("web", "False", "WriteFailed").await;
+    let (_, _, message) = world.ready("web").unwrap();
+    assert_eq!(
+        message,
+        format!("{failed}; next try in about 40 s, after a check whether the write was made")
+    );
+    let event = format!("Error syncing load balancer: {message}");
+    assert_eq!(world.kube.event_note("SyncLoadBalancerFailed", "web").as_ref(), Some(&event));
+    assert_eq!(world.explained("web").waits_for.as_ref(), Some(&event));
+    let (writes, events) = (world.kube.writes().len(), world.events());
+
+    says(7);
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!((world.kube.writes().len(), world.events()), (writes, events.clone()), "nothing has changed");
+    world.cloud.fail_next("EnsureLoadBalancer", AdapterError::new(Reason::OutcomeUnknown, failed));
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.events(), events, "the same failure");
+
+    world.cloud.edit(|state| state.pending = 0);
+    world.eventually_has("web", "True", "LoadBalancerReady").await;
     world.stop().await;
 }
 

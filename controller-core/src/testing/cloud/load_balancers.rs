@@ -172,7 +172,7 @@ fn ensure(
         steps,
         addresses: if pending { Vec::new() } else { load_balancer.addresses.clone() },
         applied_hash,
-        conditions: Vec::new(),
+        conditions: if pending { state.conditions.clone() } else { Vec::new() },
         vendor_ids: load_balancer.vendor_ids.clone(),
         retry_after: pending.then(|| state.retry_after.unwrap_or(RETRY)),
         cost: Some(Cost::default()),
@@ -241,6 +241,7 @@ fn delete(state: &mut State, request: &DeleteLoadBalancerRequest) -> DeleteLoadB
     DeleteLoadBalancerResponse {
         state: if pending { LoadBalancerState::Deleting } else { LoadBalancerState::Absent }.into(),
         retry_after: pending.then(|| state.retry_after.unwrap_or(RETRY)),
+        conditions: if pending { state.conditions.clone() } else { Vec::new() },
         cost: Some(Cost::default()),
         ..DeleteLoadBalancerResponse::default()
     }

@@ -7,7 +7,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerSpec, Recreate};
 use super::*;
 use crate::plan::{
     Operation, Why,
-    cloud::{EnsureResult, Removal, State},
+    cloud::{EnsureResult, Removal, State, WriteFailure},
     features::name,
     service::FamilyPolicy,
     spec::Takeover,
@@ -42,6 +42,7 @@ fn answer(state: State, why: &str) -> EnsureResult {
         ingress: Vec::new(),
         why: why.to_owned(),
         budget: None,
+        failure: None,
         retry_after: None,
     }
 }
@@ -118,7 +119,8 @@ fn unknown_state_is_neither_success_nor_absence() {
     let mut memory = Memory::default();
     let outcome = answered(&mut memory, &ask(Why::FirstLook), answer(State::Unknown, ""), None);
     assert_eq!((outcome.next, memory.confirmed()), (NextPass::Backoff, None));
-    let unknown = Removal { state: State::Unknown, why: String::new(), budget: None, retry_after: None };
+    let unknown =
+        Removal { state: State::Unknown, why: String::new(), budget: None, failure: None, retry_after: None };
     assert_eq!(deleted(&mut memory, &Operation::Sync, &unknown, Duration::ZERO).next, NextPass::Backoff);
     assert!(!memory.is_removed());
 }
@@ -132,7 +134,13 @@ fn adapter_sets_delay_of_next_call() {
         (outcome.facts, outcome.next),
         (vec![Fact::Ensuring], NextPass::After(Duration::from_secs(7)))
     );
-    let deleting = Removal { state: State::Deleting, why: String::new(), budget: None, retry_after: None };
+    let deleting = Removal {
+        state: State::Deleting,
+        why: String::new(),
+        budget: None,
+        failure: None,
+        retry_after: None,
+    };
     assert_eq!(
         deleted(&mut memory, &Operation::Sync, &deleting, Duration::ZERO).next,
         NextPass::After(RETRY_DELAY)
@@ -179,13 +187,58 @@ fn only_long_budget_waits_are_reported() {
     assert_eq!(reported(&mut memory, &[(100, b), (120, b)]), [waits()], "another wait is reported");
 }
 
+const UNKNOWN: &str = "create web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order";
+
+fn failure(error: &str, rest: u64) -> Option<WriteFailure> {
+    Some(WriteFailure { error: error.to_owned(), next: format!("next try in about {rest} s") })
+}
+
+/// The Events that follow from an answer at this time (in seconds), which reports this failure of a write.
+fn with_failure(memory: &mut Memory, at: u64, failure: Option<WriteFailure>) -> Vec<Fact> {
+    let ask = Ask { at: Duration::from_secs(at), ..ask(Why::Missing) };
+    let mut facts =
+        answered(memory, &ask, EnsureResult { failure, ..answer(State::Pending, "") }, None).facts;
+    facts.retain(|fact| *fact != Fact::Ensuring);
+    facts
+}
+
+// Behaviour: S33
+#[test]
+fn failed_write_is_reported_once_per_cause() {
+    let fact = |error, rest| Fact::WriteFailed(Operation::Sync, failure(error, rest).unwrap());
+    let (mut memory, quota) = (Memory::default(), "create web failed (409, OPERATION_CONFLICT): busy");
+    assert_eq!(with_failure(&mut memory, 10, failure(UNKNOWN, 40)), [fact(UNKNOWN, 40)]);
+    assert_eq!(with_failure(&mut memory, 12, failure(UNKNOWN, 38)), []);
+    assert_eq!(with_failure(&mut memory, 20, None), [], "the retry is in progress");
+    assert_eq!(with_failure(&mut memory, 30, failure(UNKNOWN, 40)), [], "the same failure");
+    assert_eq!(with_failure(&mut memory, 40, failure(quota, 2)), [fact(quota, 2)], "another failure");
+    assert_eq!(with_failure(&mut memory, 50, failure(UNKNOWN, 7)), [], "failures that alternate");
+    assert_eq!(with_failure(&mut memory, 1810, failure(UNKNOWN, 7)), [fact(UNKNOWN, 40)], "a reminder");
+    answered(&mut memory, &ask(Why::Missing), answer(State::Active, ""), None);
+    assert_eq!(with_failure(&mut memory, 1900, failure(UNKNOWN, 3)), [fact(UNKNOWN, 3)], "a new failure");
+}
+
+// Behaviour: S33
+#[test]
+fn failed_write_of_deletion_is_reported_once() {
+    let mut memory = Memory::default();
+    deleting(&mut memory);
+    let mut reported = |at| {
+        let (why, state) = (String::new(), State::Deleting);
+        let answer = Removal { state, why, budget: None, failure: failure(UNKNOWN, at), retry_after: None };
+        deleted(&mut memory, &Operation::LeftOver, &answer, Duration::from_secs(at)).facts
+    };
+    assert_eq!(reported(10), [Fact::WriteFailed(Operation::LeftOver, failure(UNKNOWN, 10).unwrap())]);
+    assert_eq!(reported(15), []);
+}
+
 #[test]
 fn long_budget_wait_of_deletion_is_reported_once() {
     let mut memory = Memory::default();
     let mut reported = |at: u64, budget: Option<&str>| {
         let budget = budget.map(str::to_owned);
         let (why, retry_after) = (String::new(), None);
-        let answer = Removal { state: State::Deleting, why, budget, retry_after };
+        let answer = Removal { state: State::Deleting, why, budget, failure: None, retry_after };
         let mut facts = deleting(&mut memory);
         facts.extend(deleted(&mut memory, &Operation::Sync, &answer, Duration::from_secs(at)).facts);
         facts
@@ -229,7 +282,8 @@ fn removal_discards_confirmation() {
     assert_eq!(deleting(&mut memory), [Fact::Deleting]);
     assert_eq!(deleting(&mut memory), []);
     assert_eq!(memory.confirmed(), None);
-    let absent = Removal { state: State::Absent, why: String::new(), budget: None, retry_after: None };
+    let absent =
+        Removal { state: State::Absent, why: String::new(), budget: None, failure: None, retry_after: None };
     assert_eq!(
         (deleted(&mut memory, &Operation::Sync, &absent, Duration::ZERO).next, memory.is_removed()),
         (NextPass::Now, true)

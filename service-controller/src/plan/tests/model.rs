@@ -402,6 +402,7 @@ impl World {
             ingress,
             why: String::new(),
             budget: None,
+            failure: None,
             retry_after: None,
         }
     }
@@ -412,6 +413,6 @@ impl World {
         if state == State::Absent {
             self.cloud.clear();
         }
-        Removal { state, why: String::new(), budget: None, retry_after: None }
+        Removal { state, why: String::new(), budget: None, failure: None, retry_after: None }
     }
 }

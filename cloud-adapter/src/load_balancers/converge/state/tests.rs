@@ -239,7 +239,7 @@ fn failure_is_reported_only_while_the_write_is_repeated() {
     };
     let late = now + POLL * 60;
     let steps = |steps: &[&'static str]| decided(Decision::Write(steps.to_vec()), now);
-    let (wait, look) = (decided(Decision::Wait("busy".to_owned()), now), decided(Decision::Look, late));
+    let (wait, look) = (decided(Decision::Wait("busy".to_owned()), now), decided(Decision::Observe, late));
     for (name, event, kept) in [
         ("the same step", steps(&["change"]), true),
         ("another step", steps(&["other", "change"]), false),

@@ -38,12 +38,13 @@ fn answer(state: CloudState) -> EnsureResult {
         ingress: Vec::new(),
         why: String::new(),
         budget: None,
+        failure: None,
         retry_after: None,
     }
 }
 
 fn removal(state: CloudState) -> Removal {
-    Removal { state, why: String::new(), budget: None, retry_after: None }
+    Removal { state, why: String::new(), budget: None, failure: None, retry_after: None }
 }
 
 fn shown() -> Vec<Balancer> {
@@ -163,6 +164,7 @@ fn text(effect: &Effect) -> Option<String> {
         Effect::Progress { .. } => "remind".to_owned(),
         Effect::End => "end".to_owned(),
         Effect::Problem(..) => "`Failed`".to_owned(),
+        Effect::WriteFailed(..) => "`WriteFailed`".to_owned(),
         Effect::CountUpdate(_) | Effect::CountFailure => "count".to_owned(),
         Effect::Reset => "reset".to_owned(),
         Effect::Next(NextPass::After(_)) => "call again".to_owned(),
