@@ -23,6 +23,7 @@ async fn invalid_values_are_refused_with_their_key() {
 fn wrong_values() -> Vec<Wrong> {
     [
         wrong_shapes(),
+        wrong_keys(),
         wrong_senses(),
         wrong_senses_of_policies(),
         wrong_senses_of_controllers(),
@@ -39,7 +40,6 @@ fn wrong_shapes() -> Vec<Wrong> {
     vec![
         ("a word for a number", json!({ "adapter": { "grpcPort": "many" } }), "grpcPort"),
         ("a port out of range", json!({ "nodeController": { "httpPort": 70000 } }), "httpPort"),
-        ("an unknown key", json!({ "adaptor": {} }), "adaptor"),
         ("an unknown inner key", json!({ "serviceController": { "replica": 2 } }), "replica"),
         ("an unknown log format", json!({ "logFormat": "xml" }), "logFormat"),
         ("another domain's annotations", json!({ "serviceController": { "compat": "aws" } }), "compat"),
@@ -62,6 +62,19 @@ fn wrong_shapes() -> Vec<Wrong> {
             json!({ "routeController": { "clusterCidr": "10.244.0.0" } }),
             "clusterCidr",
         ),
+    ]
+}
+
+/// Keys at the top level that are refused with the most similar key.
+fn wrong_keys() -> Vec<Wrong> {
+    vec![
+        ("a misspelt key", json!({ "adaptor": {} }), "adaptor: unknown key, did you mean adapter?"),
+        (
+            "a key in another case",
+            json!({ "node-controller": {} }),
+            "unknown key, did you mean nodeController?",
+        ),
+        ("an unknown key", json!({ "flavour": "x" }), "flavour: unknown key; the keys are adapter, "),
     ]
 }
 

@@ -2,8 +2,9 @@
 {{- define "cloud-controllers.validate" -}}
 {{- $values := .Values -}}
 {{- /* The other checks depend on the formats. */ -}}
-{{- include "cloud-controllers.refuse" (include "cloud-controllers.formatFaults" . | fromJsonArray) -}}
-{{- $faults := include "cloud-controllers.kindFaults" $values.adapter | fromJsonArray -}}
+{{- $faults := include "cloud-controllers.keyFaults" . | fromJsonArray -}}
+{{- include "cloud-controllers.refuse" (concat $faults (include "cloud-controllers.formatFaults" . | fromJsonArray)) -}}
+{{- $faults = include "cloud-controllers.kindFaults" $values.adapter | fromJsonArray -}}
 {{- $faults = concat $faults (include "cloud-controllers.metadataFaults" . | fromJsonArray) -}}
 {{- $faults = concat $faults (include "cloud-controllers.logLevelFaults" $values.logLevel | fromJsonArray) -}}
 {{- if not (include "cloud-controllers.ipFamily" $values.bindAddress) -}}
@@ -35,6 +36,32 @@
 {{- if . -}}
 {{- fail (printf "\n\nThese values need a change:\n  - %s\n" (join "\n  - " .)) -}}
 {{- end -}}
+{{- end }}
+
+{{/*
+Returns a JSON list of unknown keys at the top level. The schema accepts them, because its message could not name a similar key. A key is
+similar if both have the same beginning and end around at most three characters. Takes the root.
+*/}}
+{{- define "cloud-controllers.keyFaults" -}}
+{{- $faults := list -}}
+{{- $known := .Files.Get "files/defaults.yaml" | fromYaml | keys | sortAlpha -}}
+{{- range $given := keys .Values | sortAlpha -}}
+{{- if not (has $given (append $known "global")) -}}
+{{- $similar := list -}}
+{{- range $key := $known -}}
+{{- range $at := until (len $key) -}}
+{{- $end := min (len $key) (add $at 2) | int -}}
+{{- if regexMatch (printf "(?i)^%s.{0,3}%s$" (trunc $at $key) (trimPrefix (trunc $end $key) $key)) $given -}}
+{{- $similar = append $similar $key -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $hint := printf "; the keys are %s" (join ", " $known) -}}
+{{- with $similar | uniq }}{{ $hint = printf ", did you mean %s?" (join " or " .) }}{{ end -}}
+{{- $faults = append $faults (printf "%s: unknown key%s" $given $hint) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $faults -}}
 {{- end }}
 
 {{/* Returns a JSON list of faults of values that do not have the format of files/formats.yaml. Takes the root. */}}
