@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, NodeCondition, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -186,6 +187,18 @@ impl<Cloud> Bed<Cloud> {
     /// Waits until all pods are ready.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         self.cluster.pods.wait_ready(self.within).await
+    }
+
+    /// Writes the status of the Deployments, as the deployment controller does: whether their pods run.
+    pub async fn report_deployments(&mut self) -> anyhow::Result<()> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client(), &self.cluster.release.namespace);
+        for name in self.cluster.pods.names() {
+            let running = i32::from(self.cluster.pods.get(&name)?.is_running());
+            let status = json!({ "replicas": 1, "updatedReplicas": 1, "readyReplicas": running, "availableReplicas": running });
+            let patch = Patch::Merge(json!({ "status": status }));
+            deployments.patch_status(&name, &PatchParams::default(), &patch).await.context(name)?;
+        }
+        Ok(())
     }
 
     /// Returns a client with administrator rights.

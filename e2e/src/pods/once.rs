@@ -16,8 +16,13 @@ use crate::pod_ip::pod_ip;
 use super::{binaries, identity, volumes};
 use crate::control_plane::ControlPlane;
 
-/// Runs the pod until it ends.
-pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) -> anyhow::Result<Output> {
+/// Runs the pod until it ends, with these arguments after its own.
+pub async fn run_pod(
+    control_plane: &ControlPlane,
+    namespace: &str,
+    name: &str,
+    more: &[String],
+) -> anyhow::Result<Output> {
     let client = control_plane.client();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut spec = pods.get(name).await?.spec.context("spec is missing")?;
@@ -34,7 +39,7 @@ pub async fn run_pod(control_plane: &ControlPlane, namespace: &str, name: &str) 
     let container = container::resolve(&spec, &surroundings)?;
     let identity = identity::of(control_plane, namespace, &spec, &dir).await?;
     let mut command = Command::new(binaries()?.join(&container.program));
-    command.args(&container.args).envs(&container.env).envs(&identity.env).kill_on_drop(true);
+    command.args(&container.args).args(more).envs(&container.env).envs(&identity.env).kill_on_drop(true);
     let ended = command.output().await.with_context(|| format!("cannot run {}", container.program))?;
     let phase = if ended.status.success() { "Succeeded" } else { "Failed" };
     let status = Patch::Merge(json!({ "status": { "phase": phase } }));

@@ -38,6 +38,8 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 /// The images that the chart runs here.
 pub(crate) const IMAGES: [&str; 4] =
     ["adapter-sim", "node-controller", "route-controller", "service-controller"];
+/// The image that only `helm test` runs.
+const OF_TESTS: &str = "cloudctl";
 
 /// There is one cluster per machine, but cargo runs tests in several threads.
 static STAGE: Mutex<()> = Mutex::new(());
@@ -192,7 +194,7 @@ impl Stage {
     }
 
     fn load(&self, bed: &Bed) -> anyhow::Result<()> {
-        IMAGES.iter().try_for_each(|image| bed.load(image))
+        IMAGES.iter().chain([&OF_TESTS]).try_for_each(|image| bed.load(image))
     }
 
     fn order(&self, wanted: Wanted) -> Order {

@@ -24,15 +24,20 @@ fn helm_test_passes_or_reports_the_cause() {
 
         let said = helm_test(bed).await?;
         ensure!(said.contains("The Service got address ") && said.contains("Succeeded"), "{said}");
+        ensure!(said.contains("13 checks: 0 failed"), "{said}");
         bed.step("helm test passed");
         let none = |state: &State| {
             ensure!(state.load_balancers.is_empty(), "the test leaves a load balancer");
             Ok(())
         };
         bed.until_cloud("no load balancer is left", none).await?;
-        let left =
-            bed.kubectl(&["get", "all,role,serviceaccount", "--all-namespaces", "--output=name"]).await?;
-        ensure!(!left.contains("self-test"), "the test leaves {left}");
+        let left = bed
+            .kubectl(&["get", "all,role,clusterrole,serviceaccount", "--all-namespaces", "--output=name"])
+            .await?;
+        ensure!(
+            !left.contains("self-test") && !left.lines().any(|it| it.ends_with("check")),
+            "the test leaves {left}"
+        );
 
         bed.cloud.configure(&json!({ "quotas": { "load_balancers": 0 } })).await?;
         let said = helm_test(bed).await.expect_err("the quota is 0").to_string();

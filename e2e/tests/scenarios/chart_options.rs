@@ -2,35 +2,52 @@
 
 use std::collections::BTreeMap;
 
-use e2e::{Bed, ControlPlane, Release, Values, WITHIN, eventually, merge, run_pod};
+use e2e::{ADAPTER, Bed, CONTROLLERS, ControlPlane, Release, Values, WITHIN, eventually, merge, run_pod};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{from_value, json};
 
 const TEST: &str = "cloud-controllers-self-test";
+const CHECK: &str = "cloud-controllers-check";
 
-/// `helm test` checks what users wait for, with the rights of its pod, and leaves nothing behind. Without an adapter it fails, and says
+/// `helm test` checks what users wait for, with the rights of its pods, and leaves nothing behind. Without an adapter it fails, and says
 /// what is missing.
 // Behaviour: P17
 #[tokio::test]
 async fn helm_test_checks_that_a_service_gets_an_address() {
     let mut bed = Bed::start().await.unwrap();
+    bed.report_deployments().await.unwrap();
     let helm = ["test", "cloud-controllers", "--namespace", "kube-system", "--timeout", "2m"];
     let control_plane = &bed.cluster.control_plane;
-    let (tested, ended) = tokio::join!(control_plane.helm(&helm), kubelet(control_plane));
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(said.contains("The Service got address "), "{said}");
+    // A port-forward does not reach the pods of a test bed.
+    let pods_at = |name: &str| (name.to_owned(), bed.cluster.pods.look_at(name).unwrap().url("").unwrap());
+    let urls = [&CONTROLLERS[..], &[ADAPTER]].concat().into_iter().map(pods_at);
+    let urls: Vec<_> =
+        urls.map(|(name, url)| format!("--url={name}={}", url.trim_end_matches('/'))).collect();
+    let ran = async { (kubelet(control_plane, TEST, &[]).await, kubelet(control_plane, CHECK, &urls).await) };
+    let (tested, (test, check)) = tokio::join!(control_plane.helm(&helm), ran);
+    assert!(test.contains("The Service got address "), "{test}");
+    let unknown: Vec<_> = check.lines().filter(|line| line.starts_with("unknown ")).collect();
+    assert!(check.contains("13 checks: 0 failed, "), "{check}");
+    assert!(
+        matches!(unknown[..], [secret] if secret.contains("the Secret of the certificate authority")),
+        "{check}"
+    );
     tested.unwrap();
     let services: Api<Service> = Api::namespaced(bed.client(), "kube-system");
     assert!(services.get_opt(TEST).await.unwrap().is_none());
     assert!(bed.cluster.cloud.state().await.unwrap().load_balancers.is_empty());
     let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), "kube-system");
     assert!(accounts.get_opt("cloud-self-test").await.unwrap().is_none(), "Helm removes a successful test");
-    assert!(pods(control_plane).get_opt(TEST).await.unwrap().is_none());
+    let roles: Api<ClusterRole> = Api::all(bed.client());
+    assert!(roles.get_opt("cloud-controllers:kube-system:check").await.unwrap().is_none());
+    for name in [TEST, CHECK] {
+        assert!(pods(control_plane).get_opt(name).await.unwrap().is_none());
+    }
 
     bed.cluster.pods.get("service-controller").unwrap().terminate().await.unwrap();
     let program = e2e::binaries().unwrap().join("service-controller");
@@ -43,11 +60,14 @@ async fn helm_test_checks_that_a_service_gets_an_address() {
     assert!(services.get_opt(TEST).await.unwrap().is_none(), "a failed test is removed, too");
 }
 
-/// Runs the pod of `helm test` as soon as it exists.
-async fn kubelet(control_plane: &ControlPlane) -> std::process::Output {
-    let there = async || Ok(pods(control_plane).get(TEST).await?);
+/// Runs a pod of `helm test` as soon as it exists, and returns its output.
+async fn kubelet(control_plane: &ControlPlane, name: &str, more: &[String]) -> String {
+    let there = async || Ok(pods(control_plane).get(name).await?);
     eventually("Helm creates the test pod", WITHIN, there).await.unwrap();
-    run_pod(control_plane, "kube-system", TEST).await.unwrap()
+    let ended = run_pod(control_plane, "kube-system", name, more).await.unwrap();
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
+    said
 }
 
 fn pods(control_plane: &ControlPlane) -> Api<Pod> {

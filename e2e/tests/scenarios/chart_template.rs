@@ -35,13 +35,15 @@ fn each_controller_is_installed_alone() {
         assert_eq!(names(&objects, "NetworkPolicy"), ["cloud-adapter", name].map(str::to_owned).into());
         let account = format!("cloud-{name}");
         assert_eq!(names(&objects, "Lease"), BTreeSet::from([account.clone()]));
-        assert_eq!(
-            names(&objects, "ClusterRole"),
-            BTreeSet::from([format!("cloud-controllers:kube-system:{name}")])
-        );
-        let tests = if key == "serviceController" { &["cloud-self-test".to_owned()][..] } else { &[] };
+        let roles = [name, "check"].map(|it| format!("cloud-controllers:kube-system:{it}"));
+        assert_eq!(names(&objects, "ClusterRole"), roles.into());
+        let tests = if key == "serviceController" {
+            &["cloud-check", "cloud-self-test"][..]
+        } else {
+            &["cloud-check"]
+        };
         let mut accounts = BTreeSet::from(["cloud-adapter".to_owned(), account]);
-        accounts.extend(tests.iter().cloned());
+        accounts.extend(tests.iter().map(|&it| it.to_owned()));
         assert_eq!(names(&objects, "ServiceAccount"), accounts);
         assert_eq!(groups(&objects), ["cloud-adapter", name].map(str::to_owned).into());
     }
@@ -180,19 +182,6 @@ fn pods_tolerate_uninitialised_nodes_and_are_spread() {
         0,
         "a single replica can always be evicted"
     );
-}
-
-/// `helm test` also runs in a namespace with the restricted profile.
-#[test]
-fn the_helm_test_pod_has_no_additional_rights() {
-    let objects = rendered(&base());
-    let rights =
-        |pod: &Value| (pod["securityContext"].clone(), pod["containers"][0]["securityContext"].clone());
-    let (tests, controller) =
-        (of_kind(&objects, "Pod").next().unwrap(), of_kind(&objects, "Deployment").next().unwrap());
-    let ours = rights(&controller["spec"]["template"]["spec"]);
-    assert!(ours.1.is_object(), "{controller}");
-    assert_eq!(rights(&tests["spec"]), ours);
 }
 
 /// Objects for Prometheus and Grafana are created on request, and Prometheus finds every pod by them.
@@ -445,6 +434,7 @@ fn the_notes_warn_of_an_unauthenticated_adapter() {
             None => assert!(!notes.contains("WARNING"), "{adapter}: {notes}"),
         }
         assert!(notes.contains("  helm test a --namespace b --logs\n"), "{notes}");
+        assert!(notes.contains("  cloudctl check --release a --release-namespace b --wait 2m\n"), "{notes}");
         let page = notes.contains("  kubectl --namespace b port-forward deployment/cloud-adapter 10273\n");
         assert_eq!(page, adapter["kind"] != "external", "{notes}");
     }
@@ -521,7 +511,7 @@ fn take_out(values: &mut Value) {
 }
 
 /// All components, with a certificate of the user's own.
-fn base() -> Value {
+pub(super) fn base() -> Value {
     json!({
         "clusterId": "6e0ecd3b-34ac-4a0f-9f1c-6f0a1c5c2b7d",
         "adapter": { "kind": "sim", "sim": { "notForProduction": true },
@@ -530,7 +520,7 @@ fn base() -> Value {
     })
 }
 
-fn rendered(values: &Value) -> Vec<Value> {
+pub(super) fn rendered(values: &Value) -> Vec<Value> {
     rendered_as("cloud-controllers", "kube-system", values)
 }
 
@@ -561,7 +551,7 @@ fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("helm/cloud-controllers")
 }
 
-fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     objects.iter().filter(move |it| it["kind"] == kind)
 }
 

@@ -16,6 +16,7 @@ mod chart_names;
 mod chart_openstack;
 mod chart_options;
 mod chart_presets;
+mod chart_self_test;
 mod chart_template;
 mod chart_upgrade;
 mod chart_values;

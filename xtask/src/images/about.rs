@@ -16,8 +16,16 @@ pub(crate) struct Image {
     pub(crate) description: &'static str,
 }
 
+/// The command-line client, which users run, and which `helm test` runs as a pod.
+const CLOUDCTL: Image = Image {
+    name: "cloudctl",
+    package: "cloudctl",
+    description: "Shows what the controllers and the adapter do, for users and scripts: status, \
+                  explanations, plans, and orphans",
+};
+
 /// The images that the chart runs, and the simulated cloud for trying the chart.
-pub(crate) const IMAGES: [Image; 6] = [
+pub(crate) const IMAGES: [Image; 7] = [
     Image {
         name: "node-controller",
         package: "node-controller",
@@ -46,16 +54,12 @@ pub(crate) const IMAGES: [Image; 6] = [
         package: "adapter-sim",
         description: "The simulated cloud: a small cloud with an HTTP API, for tests and demos",
     },
+    CLOUDCTL,
 ];
 
 /// Programs that users run directly; a release has them in addition to the images.
 pub(crate) const PROGRAMS: [Image; 2] = [
-    Image {
-        name: "cloudctl",
-        package: "cloudctl",
-        description: "Shows what the controllers and the adapter do, for users and scripts: status, \
-                      explanations, plans, and orphans",
-    },
+    CLOUDCTL,
     Image {
         name: "adapter-conformance",
         package: "adapter-conformance",

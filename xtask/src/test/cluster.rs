@@ -10,7 +10,8 @@ use crate::python::Python;
 use crate::{cargo, cluster};
 
 /// The images that the chart runs in these scenarios, and the simulated cloud.
-const IMAGES: [&str; 4] = ["adapter-sim", "node-controller", "route-controller", "service-controller"];
+const IMAGES: [&str; 5] =
+    ["adapter-sim", "cloudctl", "node-controller", "route-controller", "service-controller"];
 /// Runs the selected scenarios with images that are linked in this way.
 pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     // This check comes first, because the build takes minutes.

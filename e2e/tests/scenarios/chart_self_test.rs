@@ -1,0 +1,53 @@
+//! The pods of `helm test` as `helm template` prints them: their rights, and when they exist. `chart_options` runs them.
+
+use e2e::merge;
+use serde_json::{Value, json};
+
+use super::chart_template::{base, of_kind, rendered};
+
+/// `helm test` also runs in a namespace with the restricted profile.
+#[test]
+fn the_helm_test_pods_have_no_additional_rights() {
+    let objects = rendered(&base());
+    let rights =
+        |pod: &Value| (pod["securityContext"].clone(), pod["containers"][0]["securityContext"].clone());
+    let controller = of_kind(&objects, "Deployment").next().unwrap();
+    let ours = rights(&controller["spec"]["template"]["spec"]);
+    assert!(ours.1.is_object(), "{controller}");
+    let tests: Vec<_> = of_kind(&objects, "Pod").collect();
+    assert_eq!(tests.len(), 2);
+    for test in tests {
+        assert_eq!(rights(&test["spec"]), ours);
+        assert!(test["spec"]["volumes"].is_null(), "no credentials: {test}");
+    }
+}
+
+/// Exactly these rights exist while the check runs; they include no Secret. Without a status page to read, there is no check.
+#[test]
+fn the_check_of_helm_test_only_reads() {
+    let objects = rendered(&base());
+    let rules = |kind: &str, name: &str| {
+        let role = of_kind(&objects, kind).find(|it| it["metadata"]["name"] == name).unwrap();
+        assert_eq!(role["metadata"]["annotations"]["helm.sh/hook"], "test");
+        let rule = |it: &Value| format!("{} {}", it["verbs"], it["resources"]).replace('"', "");
+        role["rules"].as_array().unwrap().iter().map(rule).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        rules("ClusterRole", "cloud-controllers:kube-system:check"),
+        ["[list] [nodes,services,events]", "[list] [endpointslices]", "[list] [clusterroles]"]
+    );
+    assert_eq!(
+        rules("Role", "cloud-check"),
+        ["[list] [pods]", "[get,create] [pods/portforward]", "[list] [deployments]", "[list] [leases]"]
+    );
+    for change in [
+        json!({ "selfTest": { "check": false } }),
+        json!({ "adapter": { "kind": "custom", "image": "registry.example/adapter-acme:1.2" } }),
+        json!({ "adapter": { "kind": "external", "endpoint": "https://192.0.2.10:8443" } }),
+    ] {
+        let mut values = base();
+        merge(&mut values, &change);
+        let objects = rendered(&values);
+        assert!(!objects.iter().any(|it| it.to_string().contains("check\"")), "{change}");
+    }
+}
