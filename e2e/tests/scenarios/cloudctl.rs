@@ -31,10 +31,10 @@ const ORPHANED_WITHIN: std::time::Duration = seconds(150);
 
 /// The result of a run.
 #[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
+pub(super) struct Said {
+    pub(super) code: i32,
+    pub(super) out: String,
+    pub(super) err: String,
 }
 
 /// The command that runs `cloudctl` with this kubeconfig. The pods of a test bed are processes, which a port-forward does not reach, so the
@@ -50,23 +50,23 @@ fn command(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn said(output: Output) -> Said {
+pub(super) fn said(output: Output) -> Said {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert!(!err.contains("panicked"), "{err}");
     Said { code: output.status.code().unwrap(), out, err }
 }
 
-async fn cloudctl_as(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Said {
+pub(super) async fn cloudctl_as(bed: &Bed, kubeconfig: &Path, args: &[&str]) -> Said {
     said(command(bed, kubeconfig, args).output().await.unwrap())
 }
 
-async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
+pub(super) async fn cloudctl(bed: &Bed, args: &[&str]) -> Said {
     cloudctl_as(bed, bed.cluster.control_plane.kubeconfig(), args).await
 }
 
 /// The output below a command on the page, the `nth` of the same commands, is what `cloudctl` prints.
-async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
+pub(super) async fn as_on_the_page(bed: &Bed, command: &str, nth: usize) {
     let args: Vec<_> = command.split(' ').skip(1).collect();
     eventually(&format!("{command} prints what its page shows"), WITHIN, || async {
         shows(PAGE, command, nth, &cloudctl(bed, &args).await.out)
@@ -220,7 +220,7 @@ async fn without_rights(bed: &Bed) {
 }
 
 /// Kubeconfig of a ServiceAccount.
-async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
+pub(super) async fn kubeconfig_of(bed: &Bed, account: &str) -> PathBuf {
     let token = fs::read_to_string(bed.token(account, &[]).await.unwrap()).unwrap();
     let control_plane = &bed.cluster.control_plane;
     let file = control_plane.dir().join(format!("{account}.kubeconfig"));

@@ -21,6 +21,7 @@ mod chart_template;
 mod chart_upgrade;
 mod chart_values;
 mod cloudctl;
+mod cloudctl_check;
 mod command_line;
 mod controllers_apart;
 mod demo;
