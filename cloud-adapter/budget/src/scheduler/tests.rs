@@ -1,5 +1,6 @@
 mod deadlines;
 mod retries;
+mod settings;
 mod shadow;
 mod waits;
 

@@ -1,6 +1,7 @@
 //! Tests of deadlines, and of calls that are throttled shortly before their deadline.
 
 use super::*;
+use crate::QueueLimits;
 
 fn within(seconds: f64, object: &str) -> Call {
     Call { deadline: Some(at(seconds)), ..call("Get", object) }
@@ -25,7 +26,7 @@ fn halted(usual: Option<u64>) -> Scheduler {
 fn refused(scheduler: &mut Scheduler, now: Time) -> (Ticket, RefusalReason) {
     match scheduler.next(now) {
         Decision::Refuse(ticket, refusal) => (ticket, refusal.reason),
-        other => panic!("{other:?}"),
+        other @ (Decision::Send { .. } | Decision::Wait(_)) => panic!("{other:?}"),
     }
 }
 
@@ -55,7 +56,7 @@ fn call_that_became_slow_while_queued_is_not_sent_late() {
 }
 
 #[test]
-fn call_with_too_little_time_is_told_so() {
+fn refusal_says_that_too_little_time_is_left() {
     let mut scheduler = halted(Some(4));
     let refusal = scheduler.submit(at(0.0), within(2.0, "a")).expect_err("too late");
     assert!(refusal.message.contains("has no time left for a call to compute"), "{refusal}");
@@ -99,12 +100,17 @@ fn throttled_call_is_repeated_only_if_in_time() {
 
 #[test]
 fn throttled_call_is_not_repeated_if_its_queue_is_full() {
-    let mut limits = config([("compute", 1.0, 1)]);
-    limits.queue.per_object = 1;
-    let mut scheduler = Scheduler::new(limits, at(0.0));
-    let first = scheduler.submit(at(0.0), call("Get", "a")).expect("place");
-    assert_eq!(sent(&mut scheduler, at(0.0)), [first]);
-    scheduler.submit(at(0.0), call("Get", "a")).expect("place");
-    let throttled = answer(Outcome::Throttled { retry_after: None, bucket: None });
-    assert_eq!(scheduler.answered(at(0.0), first, throttled), AfterCall::Done);
+    let defaults = QueueLimits::default();
+    for full in [
+        QueueLimits { per_object: 1, ..defaults },
+        QueueLimits { per_leaf: 1, ..defaults },
+        QueueLimits { total: 1, ..defaults },
+    ] {
+        let mut scheduler = Scheduler::new(Config { queue: full, ..config([("compute", 1.0, 1)]) }, at(0.0));
+        let first = scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+        assert_eq!(sent(&mut scheduler, at(0.0)), [first]);
+        scheduler.submit(at(0.0), call("Get", "a")).expect("place");
+        let throttled = answer(Outcome::Throttled { retry_after: None, bucket: None });
+        assert_eq!(scheduler.answered(at(0.0), first, throttled), AfterCall::Done, "{full:?}");
+    }
 }

@@ -24,10 +24,10 @@ fn retries_of_a_namespace_leave_turns_to_the_others() {
     let (first, second) = (retry(&mut scheduler, 0.0, "y"), retry(&mut scheduler, 0.0, "y"));
     assert!((20.0..=24.0).contains(&first), "{first}");
     assert!((45.0..=54.0).contains(&second), "{second}");
-    assert_ne!(
-        first,
-        retry(&mut scheduler, 0.0, "z"),
-        "callers that are refused together return at other times"
+    let other = retry(&mut scheduler, 0.0, "z");
+    assert!(
+        (first - other).abs() > 0.01,
+        "callers that are refused together return together: {first}, {other}"
     );
 }
 
@@ -59,7 +59,7 @@ fn expired_retry_times_are_forgotten() {
 }
 
 #[test]
-fn refused_and_throttled_calls_open_no_breaker() {
+fn calls_with_refused_credentials_open_no_breaker() {
     let mut scheduler = Scheduler::new(config([("compute", 100.0, 100)]), at(0.0));
     for object in 0..40 {
         let ticket = scheduler.submit(at(0.0), call("Get", &object.to_string())).expect("place");
