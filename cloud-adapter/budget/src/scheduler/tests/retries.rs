@@ -80,3 +80,17 @@ fn cancelled_call_that_was_shed_is_not_reported() {
     assert!(scheduler.cancel(shed));
     assert_eq!(sent(&mut scheduler, at(0.0)), [kept]);
 }
+
+/// Otherwise two namespaces would shed each other's calls in turns.
+#[test]
+fn full_queue_sheds_no_call_of_a_namespace_with_one_more() {
+    let mut limits = config([("compute", 1.0, 1)]);
+    limits.queue.total = 3;
+    let mut scheduler = Scheduler::new(limits, at(0.0));
+    let of = |namespace: &str, object| Call { namespace: namespace.into(), ..call("Get", object) };
+    for call in [of("x", "a"), of("x", "b"), of("y", "c")] {
+        scheduler.submit(at(0.0), call).expect("place");
+    }
+    let refusal = scheduler.submit(at(0.0), of("y", "d")).expect_err("the namespaces would only swap");
+    assert_eq!(refusal.reason, RefusalReason::QueueFull);
+}
