@@ -7,7 +7,7 @@ mod tests;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use serde::{Deserialize, Serialize};
-use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting};
+use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, Waiting, grouped};
 
 use crate::{
     cluster::is_held,
@@ -238,7 +238,7 @@ fn long_waits(
         let causes =
             causes.map(|it| it.reason.as_deref().or(it.waits_for.as_deref()).unwrap_or("in progress"));
         let causes: Vec<&str> = causes.collect();
-        let causes = words::grouped(&causes);
+        let causes = grouped(&causes);
         lines.push(format!(
             "{} {process}: {least}{more} more for longer than {long}: {causes}",
             page.controller

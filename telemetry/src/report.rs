@@ -6,6 +6,7 @@
 //! port.
 
 mod adapter;
+mod causes;
 mod controller;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use self::{
         AdapterStatus, Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Queue, Snapshot, Task,
         VendorWrite,
     },
+    causes::grouped,
     controller::{
         AdapterLink, ControllerStatus, Explanation, Explanations, Orphan, Plans, Priced, State, VendorStep,
         Waiting, WorkQueue,

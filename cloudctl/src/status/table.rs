@@ -1,12 +1,12 @@
 //! The human-readable report.
 
-use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus};
+use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, grouped};
 
 use super::{ProcessReport, StatusReport, age, breaker};
 use crate::{
     missing::Missing,
     output::{Cell, Paper, Report, Table, Tone},
-    words::{NOTHING, duration, grouped, number, or_nothing, until},
+    words::{NOTHING, duration, number, or_nothing, until},
 };
 
 impl Report for StatusReport {

@@ -12,6 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
+use telemetry::report::grouped;
 
 use super::super::{About, Check, CheckResult};
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     objects::{endpoints, is_of_controller},
     options::Component,
     release::Release,
-    words::{grouped, named},
+    words::named,
 };
 
 /// A node may have the taint for this long after it joined.
