@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use jiff::Timestamp;
 use telemetry::report::{
     AdapterStatus, Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Snapshot, VendorWrite,
+    grouped,
 };
 
 use super::{
@@ -133,7 +134,7 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
             number("Tokens"),
             number("Calls so far"),
         ],
-        status.budgets.iter().map(row),
+        trouble_first(&status.budgets, |it| it.paused_until.is_some() || it.rate < it.ceiling).map(row),
     )
     .note(BUDGETS)
 }
@@ -165,10 +166,6 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
         };
         [text(name), text(&task.waits_for), text(Seconds(task.since_seconds)), text(progress)]
     });
-    let more = match status.more_tasks {
-        0 => String::new(),
-        more => format!("The oldest {} are shown; there are {} more.", status.tasks.len(), Count(more)),
-    };
     Table::new(
         "tasks",
         "Load balancers in progress",
@@ -176,7 +173,19 @@ fn tasks(status: &AdapterStatus) -> Table<4> {
         [name("Service"), long("Waits for"), number("For"), number("Changes made")],
         rows,
     )
-    .note(more)
+    .note(under_way(status))
+}
+
+/// The load balancers in progress, counted by what they wait for. Only the oldest ones are listed.
+fn under_way(status: &AdapterStatus) -> String {
+    let causes: Vec<&str> = status.tasks.iter().map(|it| it.waits_for.as_str()).collect();
+    let listed = u64::try_from(causes.len()).unwrap_or(u64::MAX);
+    let of = match status.more_tasks {
+        0 => String::new(),
+        _ => format!("of the oldest {}, which are shown, ", Count(listed)),
+    };
+    let all = Count(listed.saturating_add(status.more_tasks));
+    format!("{all} under way: {of}{}", Escaped(&grouped(&causes)))
 }
 
 fn queues(status: &AdapterStatus) -> Table<5> {
@@ -213,7 +222,7 @@ fn breakers(status: &AdapterStatus) -> Table<2> {
         "Breakers",
         "The cloud was not called yet.",
         [words("Family"), words("State")],
-        status.breakers.iter().map(row),
+        trouble_first(&status.breakers, |it| it.state != BreakerState::Closed).map(row),
     )
 }
 
@@ -238,7 +247,7 @@ fn snapshots(status: &AdapterStatus) -> Table<5> {
         "Listings",
         "There are none.",
         [words("Collection"), long("State"), number("Age"), number("Items"), number("Revision")],
-        status.snapshots.iter().map(row),
+        trouble_first(&status.snapshots, |it| it.error.is_some()).map(row),
     )
     .note("Cached listings. While controllers watch, each is refreshed at its target age.")
 }
@@ -281,6 +290,22 @@ fn writes(status: &AdapterStatus) -> Table<5> {
         [words("When"), words("Operation"), name("About"), words("Requested by"), long("Outcome")],
         status.writes.iter().map(row),
     )
+    .note(failed(status))
+}
+
+/// The failed changes, counted by operation.
+fn failed(status: &AdapterStatus) -> String {
+    let failed = status.writes.iter().filter(|it| it.outcome != "ok");
+    let failed: Vec<&str> = failed.map(|it| it.operation.as_str()).collect();
+    if failed.is_empty() {
+        return String::new();
+    }
+    format!("{} of {} failed: {}", failed.len(), status.writes.len(), Escaped(&grouped(&failed)))
+}
+
+/// Lists the entries in trouble before the others.
+fn trouble_first<T>(all: &[T], is_trouble: impl Fn(&T) -> bool + Copy) -> impl Iterator<Item = &T> {
+    all.iter().filter(move |it| is_trouble(it)).chain(all.iter().filter(move |it| !is_trouble(it)))
 }
 
 /// Number of seconds from one time to another; 0 if `to` is earlier.

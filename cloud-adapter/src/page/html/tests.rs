@@ -1,4 +1,6 @@
-use telemetry::report::{Breaker, BucketSample, Budget, ClusterObjects, Queue, Snapshot, Task, VendorWrite};
+use telemetry::report::{
+    Breaker, BreakerState, BucketSample, Budget, ClusterObjects, Queue, Snapshot, Task, VendorWrite,
+};
 
 use super::{
     sections::sections,
@@ -69,6 +71,53 @@ fn empty_page_says_what_is_missing() {
     {
         assert!(page.contains(said), "{said}: {page}");
     }
+}
+
+#[test]
+fn many_tasks_are_counted_by_cause() {
+    let waits = |ahead| format!("waits for the call budget of bucket loadbalancer: {ahead} calls ahead");
+    let task = |waits_for: String| Task { waits_for, ..Task::default() };
+    let tasks = vec![task(waits(3)), task(waits(1)), task("the <load balancer> becomes active".to_owned())];
+    let counted =
+        "2 wait for the call budget of bucket loadbalancer, 1 × the &lt;load balancer&gt; becomes active</p>";
+    let status = AdapterStatus { tasks, ..AdapterStatus::default() };
+    let page = document(&status);
+    assert!(page.contains(&format!("<p>3 under way: {counted}")), "{page}");
+    let page = document(&AdapterStatus { more_tasks: 1_997, ..status });
+    assert!(
+        page.contains(&format!("<p>2,000 under way: of the oldest 3, which are shown, {counted}")),
+        "{page}"
+    );
+}
+
+#[test]
+fn trouble_is_listed_first() {
+    let snapshot = |collection: &str, error: Option<&str>| Snapshot {
+        collection: collection.to_owned(),
+        error: error.map(str::to_owned),
+        ..Snapshot::default()
+    };
+    let breaker = |family: &str, state| Breaker { family: family.to_owned(), state, ..Breaker::default() };
+    let budget =
+        |bucket: &str, rate| Budget { bucket: bucket.to_owned(), rate, ceiling: 5.0, ..Budget::default() };
+    let write = |operation: &str, outcome: &str| VendorWrite {
+        operation: operation.to_owned(),
+        outcome: outcome.to_owned(),
+        ..VendorWrite::default()
+    };
+    let page = document(&AdapterStatus {
+        snapshots: vec![snapshot("instances", None), snapshot("routes", Some("403"))],
+        breakers: vec![breaker("compute", BreakerState::Closed), breaker("network", BreakerState::Open)],
+        budgets: vec![budget("compute-calls", 5.0), budget("slow-calls", 1.0)],
+        writes: vec![write("CreateListener", "ok"), write("CreateRoute", "403"), write("CreateRoute", "404")],
+        ..AdapterStatus::default()
+    });
+    for [first, second] in [["routes", "instances"], ["network", "compute"], ["slow-calls", "compute-calls"]]
+    {
+        let row = |name: &str| page.find(&format!("<th scope=\"row\">{name}</th>")).expect(name);
+        assert!(row(first) < row(second), "{first}: {page}");
+    }
+    assert!(page.contains("<p>2 of 3 failed: 2 × CreateRoute</p>"), "{page}");
 }
 
 #[test]
