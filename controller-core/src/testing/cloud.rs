@@ -80,7 +80,7 @@ pub struct State {
     pub routes: BTreeMap<String, Route>,
     /// How many ensure and delete calls answer PENDING or DELETING before the next call completes.
     pub pending: u32,
-/// The conditions in answers with PENDING or DELETING.
+    /// The conditions in answers with PENDING or DELETING.
     pub conditions: Vec<LoadBalancerCondition>,
     /// The retry delay in answers with PENDING or DELETING. `None`: 2 s.
     pub retry_after: Option<prost_types::Duration>,

@@ -52,13 +52,13 @@ async fn failing_create_is_reported_at_the_service() {
     let unavailable = json!({ "respond": { "status": 503 } });
     bed.cluster.cloud.add_fault(&rule("CreateLoadBalancer", &json!("always"), &unavailable)).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
-    let told = bed.told("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    assert!(told.contains(" failed (503, OUTCOME_UNKNOWN): "), "{told}");
-    assert!(told.contains("; next try in about "), "{told}");
+    let event = bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
+    assert!(event.contains(" failed (503, OUTCOME_UNKNOWN): "), "{event}");
+    assert!(event.contains("; next try in about "), "{event}");
     let failed = bed.wait_service("web", "the condition has the cause", |service| {
         let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
         conditions.into_iter().any(|it| {
-            it.type_ == "cloudadapter.dev/Ready" && it.status == "False" && told.ends_with(&it.message)
+            it.type_ == "cloudadapter.dev/Ready" && it.status == "False" && event.ends_with(&it.message)
         })
     });
     failed.await.unwrap();

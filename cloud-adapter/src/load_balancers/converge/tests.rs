@@ -154,7 +154,7 @@ fn told(handle: &Handle<()>) -> Option<String> {
 async fn failed_create_is_reported_after_ten_seconds() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(503, None)]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let (_, handle) = converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(told(&handle), None);
@@ -170,7 +170,7 @@ async fn failed_create_is_reported_after_ten_seconds() {
 async fn busy_write_is_reported_after_the_third_try() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
     fake.answers([(409, None); 100]);
-    let converger = converger(&vendor);
+    let converger = converger(&vendor, WriteOnly);
     let (_, handle) = converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     let mut reports = Vec::new();
     for _ in 0..4 {
