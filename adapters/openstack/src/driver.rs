@@ -104,7 +104,7 @@ impl OpenStackDriver {
             Some(node) => Some(self.subnet_beside(session, node).await?),
             None => None,
         };
-        self.client.create_load_balancer(session, (new, subnet.as_deref())).await
+        self.client.create_load_balancer(session, new, subnet.as_deref()).await
     }
 
     async fn subnet_beside(&self, session: &Session, node: &Neighbour) -> Result<String, VendorError> {
@@ -133,14 +133,15 @@ impl OpenStackDriver {
     async fn update_members(
         &self,
         session: &Session,
-        (pool, which): (&Part, Which),
+        pool: &Part,
+        which: Which,
         members: &[NewMember],
     ) -> Result<(), VendorError> {
         let pool = pool.id()?;
         let known = &self.balancers.members;
         // The cache is dropped before and after the write, because a listing in progress may store members that it read before the write.
         known.forget(pool);
-        let done = self.client.update_members(session, (pool, which), members).await;
+        let done = self.client.update_members(session, pool, which, members).await;
         known.forget(pool);
         done
     }
@@ -349,24 +350,24 @@ impl OpenStackDriver {
             Step::LeaveLoadBalancer { id, whose } => self.leave(session, id, whose.as_ref()).await,
             Step::ReleaseLoadBalancer { id } => self.release(session, id).await,
             Step::DeleteLoadBalancer { id, whose, seen } => {
-                self.delete_unshared(session, id, (whose.as_ref(), seen)).await
+                self.delete_unshared(session, id, whose.as_ref(), seen).await
             }
             Step::CreateListener { balancer, listener, pool, .. } => {
-                client.create_listener(session, (balancer.id()?, pool.id()?), listener).await
+                client.create_listener(session, balancer.id()?, pool.id()?, listener).await
             }
             Step::UpdateListener { id, change, pool, .. } => {
                 let pool = pool.as_ref().map(Part::id).transpose()?;
-                client.update_listener(session, (id, pool), change).await
+                client.update_listener(session, id, pool, change).await
             }
             Step::DeleteListener { id, .. } => client.delete_listener(session, id).await,
             Step::CreatePool { balancer, pool } => client.create_pool(session, balancer.id()?, pool).await,
             Step::UpdatePool { id, change, .. } => client.update_pool(session, id, change).await,
             Step::DeletePool { id, .. } => client.delete_pool(session, id).await,
             Step::SetMembers { pool, members, .. } => {
-                self.update_members(session, (pool, Which::All), members).await
+                self.update_members(session, pool, Which::All, members).await
             }
             Step::AddMembers { pool, members, .. } => {
-                self.update_members(session, (pool, Which::Named), members).await
+                self.update_members(session, pool, Which::Named, members).await
             }
             Step::CreateMonitor { pool, monitor, .. } => {
                 client.create_monitor(session, pool.id()?, monitor).await
@@ -383,7 +384,7 @@ impl OpenStackDriver {
                 client.attach_floating_ip(session, id.id()?, created(target.as_ref())?).await
             }
             Step::AttachReserved { address, target, claim } => {
-                client.attach_reserved(session, (*address, claim), created(target.as_ref())?).await
+                client.attach_reserved(session, *address, claim, created(target.as_ref())?).await
             }
             Step::DescribeFloatingIp { id, description, .. } => {
                 client.describe_floating_ip(session, id.id()?, description).await

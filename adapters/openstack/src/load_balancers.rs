@@ -327,7 +327,8 @@ impl OpenStackDriver {
     async fn read_page(
         &self,
         session: &Session,
-        (place, query): (ListedKind, Option<&str>),
+        place: ListedKind,
+        query: Option<&str>,
         size: Option<u32>,
         sweep: &mut Sweep,
     ) -> Result<Option<String>, VendorError> {
@@ -359,11 +360,11 @@ impl OpenStackDriver {
             }
             ListedKind::Members => self.read_members(session, query, sweep).await,
             ListedKind::SecurityGroups => {
-                let page = client.list_security_groups(session, None, (query, size)).await?;
+                let page = client.list_security_groups(session, None, query, size).await?;
                 Ok(keep(&mut sweep.groups, page))
             }
             ListedKind::Ports => {
-                let page = client.list_guarded_ports(session, GuardedPorts::All, (query, size)).await?;
+                let page = client.list_guarded_ports(session, GuardedPorts::All, query, size).await?;
                 Ok(keep(&mut sweep.ports, page))
             }
             ListedKind::FloatingIps => {
@@ -450,7 +451,7 @@ impl Collection<LoadBalancerRecord<Detail>> for OpenStackDriver {
             Some(cursor) => ListedKind::read(cursor.at())
                 .ok_or_else(|| VendorError::nonsense(format!("invalid cursor {}", cursor.at())))?,
         };
-        let next = self.read_page(session, (place, query), size, &mut sweep).await?;
+        let next = self.read_page(session, place, query, size, &mut sweep).await?;
         if place == ListedKind::Octavia(Listed::Monitors) && next.is_none() {
             sweep.unknown = sweep.unknown(known);
         }

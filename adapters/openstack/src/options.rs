@@ -68,7 +68,7 @@ pub struct OpenStackOptions {
 impl OpenStackOptions {
     /// Builds the driver. Does not connect to the cloud yet.
     pub fn driver(self) -> anyhow::Result<OpenStackDriver> {
-        let source = Source::find((self.cloud.as_deref(), self.clouds_file.as_deref()), &environment());
+        let source = Source::find(self.cloud.as_deref(), self.clouds_file.as_deref(), &environment());
         let source = source.map_err(WrongUsage)?;
         let given = Given { region: self.region, interface: self.interface };
         let cloud = source.read(&given).map_err(WrongUsage)?;

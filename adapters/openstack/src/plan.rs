@@ -55,7 +55,7 @@ pub(crate) fn plan(
     let there = observed.and_then(|record| Some((record.detail.balancer.as_ref()?, &record.detail)));
     let Some((balancer, tree)) = there else {
         let wanted = Wanted::read(desired, site)?;
-        return Goal::new((desired, fence), &wanted, site, None).creation();
+        return Goal::new(desired, fence, &wanted, site, None).creation();
     };
     match Role::of(desired, balancer)? {
         Role::Owner => {
@@ -64,7 +64,7 @@ pub(crate) fn plan(
                 return Ok(vec![Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }]);
             }
             let mut wanted = Wanted::read(desired, site)?;
-            let fixed = wanted.vip.fixed((&desired.spec, &wanted.parameters), balancer)?;
+            let fixed = wanted.vip.fixed(&desired.spec, &wanted.parameters, balancer)?;
             let is_strange = ownership::owner(&balancer.tags).is_none()
                 && !GoNames::of(&desired.heir()).made(&balancer.name)
                 && !kit::names_of(&desired.key)(&balancer.name);
@@ -74,23 +74,25 @@ pub(crate) fn plan(
             } else {
                 Unmarked::TakenOver
             };
-            let taken = shared::leave_taken_ports(desired, unmarked, (balancer, tree), &mut wanted.ports);
-            Goal::new((desired, fence), &wanted, site, Some(balancer))
-                .changes((balancer, tree), fixed.or(taken).or_else(|| floating_ips::not_kept(desired, site)))
+            let taken = shared::leave_taken_ports(desired, unmarked, balancer, tree, &mut wanted.ports);
+            Goal::new(desired, fence, &wanted, site, Some(balancer)).changes(
+                balancer,
+                tree,
+                fixed.or(taken).or_else(|| floating_ips::not_kept(desired, site)),
+            )
         }
         Role::Sharer => {
             shared::check_open(balancer)?;
             ownership::check_room(&balancer.id, &balancer.name, &balancer.tags, &desired.key)?;
-            let desired = &shared::narrowed(desired, (balancer, tree))?;
+            let desired = &shared::narrowed(desired, balancer, tree)?;
             let mut wanted = Wanted::shared(desired, site)?;
-            let taken =
-                shared::leave_taken_ports(desired, Unmarked::Stay, (balancer, tree), &mut wanted.ports);
+            let taken = shared::leave_taken_ports(desired, Unmarked::Stay, balancer, tree, &mut wanted.ports);
             if let Some(refusal) = taken.as_ref().filter(|_| wanted.ports.is_empty())
                 && ownership::user(&balancer.tags, Some(&desired.key)).is_none()
             {
                 return Err(refusal.clone());
             }
-            Goal::new((desired, fence), &wanted, site, Some(balancer)).share((balancer, tree), taken)
+            Goal::new(desired, fence, &wanted, site, Some(balancer)).share(balancer, tree, taken)
         }
     }
 }
@@ -109,7 +111,7 @@ pub(crate) fn plan_again(
     if let Some(balancer) = &former.detail.balancer {
         wanted.vip.inherit(balancer);
     }
-    Goal::new((desired, fence), &wanted, site, None).creation()
+    Goal::new(desired, fence, &wanted, site, None).creation()
 }
 
 /// Returns the steps that delete a load balancer, or that only remove the user if other users remain. The deletion is one write, because
@@ -168,7 +170,8 @@ struct Goal<'a> {
 
 impl<'a> Goal<'a> {
     fn new(
-        (desired, fence): (&'a DesiredLoadBalancer, &'a Fence),
+        desired: &'a DesiredLoadBalancer,
+        fence: &'a Fence,
         wanted: &'a Wanted,
         site: &'a Site<'a>,
         there: Option<&Balancer>,
@@ -189,7 +192,7 @@ impl<'a> Goal<'a> {
         let spec = &self.desired.spec;
         let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let at_once = self.site.options.load_balancer_creation == Creation::AtOnce;
-        let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &[]).unwrap_or_default();
+        let complete = ownership::missing(tags, &self.desired.hash, self.fence, &[]).unwrap_or_default();
         let owner = &self.desired.owner;
         let create = CreateLoadBalancer {
             name: ownership::balancer_name(self.desired),
@@ -231,7 +234,8 @@ impl<'a> Goal<'a> {
     /// balancer is not marked as complete, and `fixed` is returned when nothing else is left to do.
     fn changes(
         &self,
-        (balancer, tree): (&Balancer, &Detail),
+        balancer: &Balancer,
+        tree: &Detail,
         fixed: Option<VendorError>,
     ) -> Result<Vec<Step>, VendorError> {
         let tags = &self.wanted.tags;
@@ -243,13 +247,13 @@ impl<'a> Goal<'a> {
             let tags = ownership::signed(tags, self.fence, &balancer.tags);
             steps.push(Step::AdoptLoadBalancer { id: balancer.id.clone(), tags });
         }
-        let with_person = floating_ips::stays_with_person(self.desired, self.wanted, (balancer, tree));
+        let with_person = floating_ips::stays_with_person(self.desired, self.wanted, balancer, tree);
         // The owner's tags are updated, even if the other changes cannot be completed.
         if steps.is_empty() && (fixed.is_some() || with_person.is_some()) {
             let signed = ownership::unfinished(tags, self.fence, &balancer.tags);
             steps.extend(signed.map(|tags| Step::AdoptLoadBalancer { id: balancer.id.clone(), tags }));
         }
-        let (ports, refusal) = self.ports(Role::Owner, (balancer, tree));
+        let (ports, refusal) = self.ports(Role::Owner, balancer, tree);
         steps.extend(ports);
         if with_person.is_none() {
             steps.extend(floating_ips::changes(
@@ -264,7 +268,7 @@ impl<'a> Goal<'a> {
         let adopts = tags.contains(&ownership::adopted());
         let name = ownership::new_name(self.desired, &balancer.name).filter(|_| !adopts);
         steps.extend(name.map(|name| Step::RenameLoadBalancer { id: balancer.id.clone(), name }));
-        let complete = ownership::missing(tags, (&self.desired.hash, self.fence), &balancer.tags);
+        let complete = ownership::missing(tags, &self.desired.hash, self.fence, &balancer.tags);
         let complete = complete.filter(|_| fixed.is_none());
         let id = Part::Known(balancer.id.clone());
         steps.extend(complete.map(|tags| Step::CompleteLoadBalancer { id, tags }));
@@ -278,7 +282,8 @@ impl<'a> Goal<'a> {
     /// set, the share is not marked as complete.
     fn share(
         &self,
-        (balancer, tree): (&Balancer, &Detail),
+        balancer: &Balancer,
+        tree: &Detail,
         taken: Option<VendorError>,
     ) -> Result<Vec<Step>, VendorError> {
         let (id, tags, key) = (&balancer.id, &balancer.tags, &self.desired.key);
@@ -293,7 +298,7 @@ impl<'a> Goal<'a> {
             let sharing = Box::new(claim.clone());
             steps.push(Step::ShareLoadBalancer { id: id.clone(), sharing, complete: false });
         }
-        let (ports, refusal) = self.ports(Role::Sharer, (balancer, tree));
+        let (ports, refusal) = self.ports(Role::Sharer, balancer, tree);
         steps.extend(ports);
         let complete = claim.complete(&balancer.name, &self.desired.hash, tags).map(Box::new);
         let complete = complete.filter(|_| taken.is_none());
@@ -309,9 +314,9 @@ impl<'a> Goal<'a> {
     }
 
     /// Returns the missing writes for listeners, pools and their access to the nodes, and the error for changes that are not possible.
-    fn ports(&self, role: Role, (balancer, tree): (&Balancer, &Detail)) -> (Vec<Step>, Option<VendorError>) {
+    fn ports(&self, role: Role, balancer: &Balancer, tree: &Detail) -> (Vec<Step>, Option<VendorError>) {
         let user = shared::user_id(balancer, &self.desired.key, role);
-        let access = NodeAccess::plan(self.desired, self.wanted, (&user, balancer, tree), self.site);
+        let access = NodeAccess::plan(self.desired, self.wanted, &user, balancer, tree, self.site);
         let mut steps: Vec<Step> = access.opening.into_iter().collect();
         let mut used = BTreeSet::new();
         for (port, wanted) in &self.wanted.ports {
@@ -319,19 +324,14 @@ impl<'a> Goal<'a> {
             let change = PortChange { goal: self, balancer, port: *port, wanted, listener, tree };
             steps.extend(change.steps(&mut used));
         }
-        steps.extend(self.removals((role, balancer), tree, &used));
+        steps.extend(self.removals(role, balancer, tree, &used));
         steps.extend(access.closing);
         (steps, access.refusal)
     }
 
     /// Deletes unneeded parts. Listeners come first, because Octavia refuses to delete a pool that a listener uses. Parts of other owners
     /// stay.
-    fn removals(
-        &self,
-        (role, balancer): (Role, &Balancer),
-        tree: &Detail,
-        used: &BTreeSet<&str>,
-    ) -> Vec<Step> {
+    fn removals(&self, role: Role, balancer: &Balancer, tree: &Detail, used: &BTreeSet<&str>) -> Vec<Step> {
         let go = match role {
             Role::Owner => balancer.name.clone(),
             Role::Sharer => GoNames::of(&self.desired.heir()).proven().unwrap_or_default().to_owned(),
@@ -366,7 +366,7 @@ impl<'a> Goal<'a> {
 
     /// Builds a listener with its pool, members and health monitor.
     fn whole(&self, port: Port, wanted: &WantedPort) -> NewListener {
-        let pool = pools::whole((port, &wanted.pool), self.pool_tags.clone());
+        let pool = pools::whole(port, &wanted.pool, self.pool_tags.clone());
         NewListener { default_pool: Some(pool), ..self.listener(port, wanted) }
     }
 

@@ -201,20 +201,20 @@ async fn answer(
         return answer_with(status, &body);
     }
     let Store { routers, ports, lists, .. } = &mut *store;
-    if let Some(answer) = routers.answer(ports, (&method, &path), &headers, &body) {
+    if let Some(answer) = routers.answer(ports, &method, &path, &headers, &body) {
         return answer;
     }
-    if let Some(answer) = balancers::answer(lists, (&method, &path), &body) {
+    if let Some(answer) = balancers::answer(lists, &method, &path, &body) {
         return answer;
     }
-    if let Some(answer) = security_groups::answer(lists, ports, (&method, &path), &body) {
+    if let Some(answer) = security_groups::answer(lists, ports, &method, &path, &body) {
         return answer;
     }
     let query: Vec<(&str, &str)> = query.split('&').filter_map(|pair| pair.split_once('=')).collect();
-    serve(&store, (&method, &path), &query)
+    serve(&store, &method, &path, &query)
 }
 
-fn serve(store: &Store, (method, path): (&Method, &str), query: &[(&str, &str)]) -> Response {
+fn serve(store: &Store, method: &Method, path: &str, query: &[(&str, &str)]) -> Response {
     let of = |key: &str| query.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
     if let ("GET", Some((name, items))) = (method.as_str(), store.lists.get(path)) {
         return paged(name, items.iter().filter(|item| is_asked(item, query)).collect(), query, store.page);

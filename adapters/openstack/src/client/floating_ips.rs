@@ -119,7 +119,8 @@ impl Client {
     pub(crate) async fn attach_reserved(
         &self,
         session: &Session,
-        (address, claim): (IpAddr, &Claim),
+        address: IpAddr,
+        claim: &Claim,
         target: &Target,
     ) -> VendorResult<()> {
         let found = self.reserved(session, address).await?;

@@ -149,7 +149,8 @@ impl Client {
     pub(crate) async fn create_load_balancer(
         &self,
         session: &Session,
-        (new, vip_subnet_id): (&CreateLoadBalancer, Option<&str>),
+        new: &CreateLoadBalancer,
+        vip_subnet_id: Option<&str>,
     ) -> VendorResult<()> {
         #[derive(Serialize)]
         struct Placed<'a> {
@@ -190,7 +191,8 @@ impl Client {
     pub(crate) async fn create_listener(
         &self,
         session: &Session,
-        (balancer, pool): (&str, &str),
+        balancer: &str,
+        pool: &str,
         new: &NewListener,
     ) -> VendorResult<()> {
         #[derive(Serialize)]
@@ -209,7 +211,8 @@ impl Client {
     pub(crate) async fn update_listener(
         &self,
         session: &Session,
-        (id, pool): (&str, Option<&str>),
+        id: &str,
+        pool: Option<&str>,
         change: &ListenerSettings,
     ) -> VendorResult<()> {
         #[derive(Serialize)]
@@ -260,7 +263,8 @@ impl Client {
     pub(crate) async fn update_members(
         &self,
         session: &Session,
-        (pool, which): (&str, Which),
+        pool: &str,
+        which: Which,
         members: &[NewMember],
     ) -> VendorResult<()> {
         let query = match which {

@@ -48,7 +48,8 @@ impl Client {
         &self,
         session: &Session,
         described: Option<&str>,
-        (query, size): (Option<&str>, Option<u32>),
+        query: Option<&str>,
+        size: Option<u32>,
     ) -> VendorResult<Page<SecurityGroup>> {
         let query = match query {
             Some(query) => query.to_owned(),
@@ -67,7 +68,8 @@ impl Client {
     pub(crate) async fn create_security_group(
         &self,
         session: &Session,
-        (name, description): (&str, &str),
+        name: &str,
+        description: &str,
     ) -> VendorResult<SecurityGroup> {
         #[derive(Deserialize)]
         struct Made {
@@ -109,7 +111,8 @@ impl Client {
         &self,
         session: &Session,
         which: GuardedPorts<'_>,
-        (query, size): (Option<&str>, Option<u32>),
+        query: Option<&str>,
+        size: Option<u32>,
     ) -> VendorResult<Page<GuardedPort>> {
         let query = match query {
             Some(query) => query.to_owned(),

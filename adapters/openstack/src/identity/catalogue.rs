@@ -134,7 +134,8 @@ impl Endpoints {
     /// Selects the addresses for a region and an interface; overrides take precedence over the catalogue.
     pub(crate) fn find(
         catalogue: &[Entry],
-        (region, interface): (&str, Interface),
+        region: &str,
+        interface: Interface,
         overrides: &BTreeMap<Service, String>,
     ) -> Self {
         let (mut bases, mut missing) = (BTreeMap::new(), BTreeMap::new());
@@ -142,7 +143,7 @@ impl Endpoints {
             match overrides
                 .get(&service)
                 .cloned()
-                .map_or_else(|| pick(catalogue, service, (region, interface)), Ok)
+                .map_or_else(|| pick(catalogue, service, region, interface), Ok)
             {
                 Ok(url) => bases.insert(service, service.base(&url)),
                 Err(why) => missing.insert(service, why),
@@ -161,11 +162,7 @@ impl Endpoints {
     }
 }
 
-fn pick(
-    catalogue: &[Entry],
-    service: Service,
-    (region, interface): (&str, Interface),
-) -> Result<String, String> {
+fn pick(catalogue: &[Entry], service: Service, region: &str, interface: Interface) -> Result<String, String> {
     let endpoints: Vec<&Endpoint> = catalogue
         .iter()
         .filter(|entry| entry.kind == service.word())
@@ -259,13 +256,13 @@ mod tests {
     #[test]
     fn services_are_selected_by_region_interface_and_override() {
         let overrides = [(Service::LoadBalancer, "http://lb.example/v2".to_owned())].into();
-        let found = Endpoints::find(&catalogue(), ("north", Interface::Internal), &overrides);
+        let found = Endpoints::find(&catalogue(), "north", Interface::Internal, &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "http://inside.example/v2.1");
         assert_eq!(
             found.base(Service::LoadBalancer).expect("the key overrides the catalogue"),
             "http://lb.example"
         );
-        let found = Endpoints::find(&catalogue(), ("north", Interface::Public), &overrides);
+        let found = Endpoints::find(&catalogue(), "north", Interface::Public, &overrides);
         assert_eq!(found.base(Service::Compute).expect("there"), "https://north.example/v2.1");
         let error = found.base(Service::Network).expect_err("the service is in another region");
         assert_eq!(error.fault, Fault::Unsupported);

@@ -141,7 +141,7 @@ pub(crate) fn read(cloud: &Cloud, response: &VendorResponse, asked: Instant) -> 
     Ok(Access {
         token,
         project,
-        endpoints: Endpoints::find(&catalog, (&cloud.region, cloud.interface), &cloud.overrides),
+        endpoints: Endpoints::find(&catalog, &cloud.region, cloud.interface, &cloud.overrides),
         renew_at: asked + life * RENEWED_AT / 100,
         ends_at: asked + life,
     })

@@ -65,7 +65,8 @@ impl Source {
     /// Uses clouds.yaml if a cloud is named (`--cloud`, `OS_CLOUD`) or `--clouds-file` is set; else the environment, if it has
     /// `OS_AUTH_URL`; else clouds.yaml. Without `--clouds-file`, its path is `OS_CLIENT_CONFIG_FILE` or one of the usual places.
     pub(crate) fn find(
-        (cloud, file): (Option<&str>, Option<&Path>),
+        cloud: Option<&str>,
+        file: Option<&Path>,
         environment: &Environment,
     ) -> Result<Self, String> {
         let cloud = cloud.or_else(|| environment.get("OS_CLOUD"));

@@ -80,7 +80,7 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     // The addresses are in the order of the networks' names, because the map is sorted by name.
     for (network, of_it) in &server.addresses {
         for NetworkAddress { addr, kind } in of_it {
-            by_network(&mut shown, network, (kind, addr));
+            by_network(&mut shown, network, kind, addr);
         }
     }
     let order = &networking.sort_order;
@@ -89,7 +89,7 @@ pub(super) fn addresses(server: &Server, ports: &[&Port], networking: &Networkin
     reported(&shown.addresses, server)
 }
 
-fn by_network(shown: &mut Shown<'_>, network: &str, (kind, address): (&str, &str)) {
+fn by_network(shown: &mut Shown<'_>, network: &str, kind: &str, address: &str) {
     let named = |names: &[String]| names.iter().any(|name| name == network);
     if kind == FLOATING {
         shown.add(Type::ExternalIp, address);

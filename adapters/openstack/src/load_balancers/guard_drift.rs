@@ -62,7 +62,7 @@ impl<'a> Cluster<'a> {
     fn tell(&self, drift: &mut Drift) {
         let users = || self.guards.users.iter().filter(|(_, user)| user.cluster_id == self.id);
         drift.balancers.extend(users().filter(|(id, user)| self.differs(id, user)).map(|(id, _)| id.clone()));
-        let of_no_use = |rule: &&&SecurityRule| !self.guards.is_needed(rule, (self.id, ""));
+        let of_no_use = |rule: &&&SecurityRule| !self.guards.is_needed(rule, self.id, "");
         let left = self.rules.iter().filter(|(balancer, _)| !self.guards.balancers.contains(*balancer));
         let left: Vec<&SecurityRule> =
             left.flat_map(|(_, rules)| rules.iter().filter(of_no_use)).copied().collect();
@@ -82,7 +82,7 @@ impl<'a> Cluster<'a> {
         let rules = needs.rules(&self.guards.subnets);
         let own = self.rules.get(balancer).into_iter().flatten();
         let is_needed = |there: &SecurityRule| {
-            rules.known.iter().any(|rule| rule.is(there)) || self.guards.is_needed(there, (self.id, balancer))
+            rules.known.iter().any(|rule| rule.is(there)) || self.guards.is_needed(there, self.id, balancer)
         };
         !rules.are_all()
             || !rules.known.is_subset(&self.open)

@@ -273,7 +273,7 @@ impl Guards {
     }
 
     /// Whether another load balancer of the cluster needs a rule, or may need it because its members are not known.
-    pub(crate) fn is_needed(&self, rule: &SecurityRule, (cluster_id, but): (&str, &str)) -> bool {
+    pub(crate) fn is_needed(&self, rule: &SecurityRule, cluster_id: &str, but: &str) -> bool {
         let others = self.users.iter().filter(|(id, user)| *id != but && user.cluster_id == cluster_id);
         others
             .into_iter()

@@ -46,7 +46,7 @@ pub(super) fn records(sweep: &Sweep, known: &KnownMembers, guards: Option<&Guard
         let tree = parts.tree(balancer);
         keys.extend(users.iter().map(|user| words(&user.key)));
         for user in users.iter().filter(|user| user.shares) {
-            records.push(share(balancer, &tree, (user, &users), reached(&user.id(&balancer.id))));
+            records.push(share(balancer, &tree, user, &users, reached(&user.id(&balancer.id))));
         }
         records.push(record(balancer, tree, &users, reached(&balancer.id)));
     }
@@ -145,7 +145,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
         owner,
         applied_hash: applied_hash.to_owned(),
         fence: ownership::fence(&balancer.tags),
-        ..summary((balancer, &detail), &own, !applied_hash.is_empty() && users.len() > 1)
+        ..summary(balancer, &detail, &own, !applied_hash.is_empty() && users.len() > 1)
     };
     let left = ownership::is_left(&balancer.name, &balancer.tags);
     Record {
@@ -158,7 +158,7 @@ fn record(balancer: &Balancer, detail: Detail, users: &[User], reached: bool) ->
 }
 
 /// Returns the record of the load balancer for an owner that shares it.
-fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), reached: bool) -> Record {
+fn share(balancer: &Balancer, tree: &Detail, user: &User, users: &[User], reached: bool) -> Record {
     let own = Own::of(tree, |name, tags| {
         let part = (name, tags);
         user.has(&balancer.name, part)
@@ -166,7 +166,7 @@ fn share(balancer: &Balancer, tree: &Detail, (user, users): (&User, &[User]), re
     });
     let uid = &user.key.owner_uid;
     let common =
-        summary((balancer, tree), &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
+        summary(balancer, tree, &own, !ownership::sharer_hash(&balancer.tags, uid).is_empty() && reached);
     let mut ids = common.vendor_ids.unwrap_or_default();
     // Under the usual key, a deletion could treat the load balancer as owned by this user alone.
     ids.ids.remove("loadbalancer");
@@ -211,7 +211,7 @@ impl<'a> Own<'a> {
 
 /// Returns the fields of a load balancer as they apply to one of its users; the caller sets the owner. `complete`: this user's share is
 /// complete, and other users exist.
-fn summary((balancer, tree): (&Balancer, &Detail), own: &Own<'_>, complete: bool) -> LoadBalancer {
+fn summary(balancer: &Balancer, tree: &Detail, own: &Own<'_>, complete: bool) -> LoadBalancer {
     let backends: usize =
         own.pools.iter().filter_map(|pool| pool.members.as_ref()).map(|all| all.len()).sum();
     LoadBalancer {

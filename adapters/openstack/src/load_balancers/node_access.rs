@@ -95,7 +95,7 @@ impl OpenStackDriver {
             None => {
                 let (name, description) =
                     (ownership::group_name(cluster_id), ownership::group_description(cluster_id));
-                let made = self.client.create_security_group(session, (&name, &description)).await?;
+                let made = self.client.create_security_group(session, &name, &description).await?;
                 let given = made.security_group_rules.clone();
                 (made, given)
             }
@@ -118,7 +118,7 @@ impl OpenStackDriver {
         // Another load balancer may have started to rely on these rules after the plan was computed.
         let known = self.balancers.guards.last().unwrap_or_default();
         let goes =
-            |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, (cluster_id, balancer));
+            |rule: &&SecurityRule| rules.contains(&rule.id) && !known.is_needed(rule, cluster_id, balancer);
         for group in self.groups_of(session, cluster_id).await? {
             let there = &group.security_group_rules;
             // Rules of other load balancers or clients require the group.
@@ -154,7 +154,7 @@ impl OpenStackDriver {
     ) -> Result<Vec<SecurityGroup>, VendorError> {
         // Finds groups by their description, because any client may change a group's name.
         let description = ownership::group_description(cluster_id);
-        let page = self.client.list_security_groups(session, Some(&description), (None, None)).await?;
+        let page = self.client.list_security_groups(session, Some(&description), None, None).await?;
         let is_ours =
             |group: &SecurityGroup| ownership::cluster_of(&group.description).as_deref() == Some(cluster_id);
         Ok(page.items.into_iter().filter(is_ours).collect())
@@ -166,9 +166,9 @@ impl OpenStackDriver {
         which: GuardedPorts<'_>,
     ) -> Result<Vec<GuardedPort>, VendorError> {
         let Page { items: mut ports, mut next } =
-            self.client.list_guarded_ports(session, which, (None, None)).await?;
+            self.client.list_guarded_ports(session, which, None, None).await?;
         while let Some(query) = next {
-            let page = self.client.list_guarded_ports(session, which, (Some(&query), None)).await?;
+            let page = self.client.list_guarded_ports(session, which, Some(&query), None).await?;
             if page.next.as_ref() == Some(&query) {
                 return Err(VendorError::nonsense("the listing of the ports returned the same page again"));
             }

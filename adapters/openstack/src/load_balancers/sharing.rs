@@ -81,11 +81,12 @@ impl OpenStackDriver {
         &self,
         session: &Session,
         id: &str,
-        (whose, seen): (Option<&LoadBalancerKey>, &[String]),
+        whose: Option<&LoadBalancerKey>,
+        seen: &[String],
     ) -> Result<(), VendorError> {
         let _lock = self.balancers.locks.of(id).await;
         let live = self.client.show_load_balancer(session, id).await?;
-        ownership::may_go(&live, (whose, seen))?;
+        ownership::may_go(&live, whose, seen)?;
         self.client.delete_load_balancer(session, id).await
     }
 }

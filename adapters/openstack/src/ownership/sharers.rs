@@ -353,7 +353,8 @@ pub(crate) fn leave(
 /// Checks whether the load balancer may be deleted with all its parts for this user. `seen`: IDs of the listeners that are known.
 pub(crate) fn may_go(
     live: &LiveBalancer,
-    (whose, seen): (Option<&LoadBalancerKey>, &[String]),
+    whose: Option<&LoadBalancerKey>,
+    seen: &[String],
 ) -> Result<(), VendorError> {
     let unseen = live.listeners.iter().any(|listener| !seen.contains(&listener.id));
     if unseen || stays_for_others(&live.name, &live.tags, whose) {

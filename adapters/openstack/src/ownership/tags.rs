@@ -99,7 +99,7 @@ pub(crate) fn wanted(desired: &DesiredLoadBalancer, expectation: Expectation) ->
 /// Returns all tags that mark a load balancer as complete, unless the existing tags already do so.
 ///
 /// Tags of other clients stay. Former tags of the user are removed. If only the fence differs, no write is needed.
-pub(crate) fn missing(wanted: &Tags, (hash, fence): (&str, &Fence), there: &[String]) -> Option<Vec<String>> {
+pub(crate) fn missing(wanted: &Tags, hash: &str, fence: &Fence, there: &[String]) -> Option<Vec<String>> {
     if are_there(wanted, there) && !is_outdated(applied_hash(there), hash) {
         return None;
     }
@@ -318,33 +318,33 @@ mod tests {
     #[test]
     fn complete_tags_are_left_alone() {
         let wanted = tags(&[]);
-        let there = missing(&wanted, ("1-aa", &writer(1)), &[]).expect("no tags yet");
+        let there = missing(&wanted, "1-aa", &writer(1), &[]).expect("no tags yet");
         for (name, hash, epoch, complete) in [
             ("the same", "1-aa", 1, true),
             ("another writer", "1-aa", 2, true),
             ("another version of the hash", "2-bb", 2, true),
             ("another hash", "1-bb", 2, false),
         ] {
-            assert_eq!(missing(&wanted, (hash, &writer(epoch)), &there).is_none(), complete, "{name}");
+            assert_eq!(missing(&wanted, hash, &writer(epoch), &there).is_none(), complete, "{name}");
         }
         let public = super::wanted(&desired(&[]), Expectation::FloatingIp).expect("fits");
-        let there = missing(&public, ("1-bb", &writer(2)), &there).expect("the expected floating IP differs");
+        let there = missing(&public, "1-bb", &writer(2), &there).expect("the expected floating IP differs");
         assert!(expects_floating_ip(&there));
         let there =
-            missing(&wanted, ("1-cc", &writer(2)), &there).expect("a floating IP is no longer expected");
+            missing(&wanted, "1-cc", &writer(2), &there).expect("a floating IP is no longer expected");
         assert!(!expects_floating_ip(&there));
     }
 
     #[test]
     fn former_user_tags_are_removed_and_foreign_tags_stay() {
         let mut there =
-            missing(&tags(&[("team", "a"), ("tier", "gold")]), ("1-aa", &writer(1)), &[]).expect("new");
+            missing(&tags(&[("team", "a"), ("tier", "gold")]), "1-aa", &writer(1), &[]).expect("new");
         there.push("cost-centre=42".to_owned());
         let wanted = tags(&[("team", "b")]);
-        let after = missing(&wanted, ("1-bb", &writer(2)), &there).expect("differs");
+        let after = missing(&wanted, "1-bb", &writer(2), &there).expect("differs");
         let has = |tag: &str| after.contains(&tag.to_owned());
         assert_eq!(["team=a", "team=b", "tier=gold", "cost-centre=42"].map(has), [false, true, false, true]);
-        assert_eq!(missing(&wanted, ("1-bb", &writer(3)), &after), None, "settles");
+        assert_eq!(missing(&wanted, "1-bb", &writer(3), &after), None, "settles");
     }
 
     #[test]

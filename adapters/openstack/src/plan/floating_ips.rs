@@ -191,7 +191,8 @@ pub(super) fn not_kept(desired: &DesiredLoadBalancer, site: &Site<'_>) -> Option
 pub(super) fn stays_with_person(
     desired: &DesiredLoadBalancer,
     wanted: &Wanted,
-    (balancer, tree): (&Balancer, &Detail),
+    balancer: &Balancer,
+    tree: &Detail,
 ) -> Option<VendorError> {
     let asked = wanted.public.as_ref()?.address?;
     let port = target(balancer)?.port_id;

@@ -42,7 +42,9 @@ impl NodeAccess {
     pub(super) fn plan(
         desired: &DesiredLoadBalancer,
         wanted: &Wanted,
-        (user, balancer, tree): (&str, &Balancer, &Detail),
+        user: &str,
+        balancer: &Balancer,
+        tree: &Detail,
         site: &Site<'_>,
     ) -> Self {
         let Some(guards) = site.guards else {
@@ -51,13 +53,13 @@ impl NodeAccess {
         let cluster_id = &desired.key.cluster_id;
         let group = guards.group(cluster_id);
         let there = group.map(|group| group.security_group_rules.as_slice()).unwrap_or_default();
-        let needs = needs(wanted, (balancer, tree), site);
+        let needs = needs(wanted, balancer, tree, site);
         let rules = needs.rules(guards.subnets());
         let complete = rules.known.iter().all(|rule| there.iter().any(|there| rule.is(there)));
         let is_needed = |there: &SecurityRule| {
             !rules.are_all()
                 || rules.known.iter().any(|rule| rule.is(there))
-                || guards.is_needed(there, (cluster_id, user))
+                || guards.is_needed(there, cluster_id, user)
         };
         // Rules of deleted load balancers are removed first, because they would remain after this load balancer is deleted.
         let left: Vec<&SecurityRule> =
@@ -82,7 +84,7 @@ impl NodeAccess {
         };
         Self {
             opening: (!nothing).then(|| Step::OpenNodes(Some(opening.into()))),
-            closing: close((cluster_id, user), of_no_use.map(|rule| rule.id.clone()).collect()),
+            closing: close(cluster_id, user, of_no_use.map(|rule| rule.id.clone()).collect()),
             refusal: rules.hidden.first().map(|id| hidden(id)),
         }
     }
@@ -95,7 +97,7 @@ fn hidden(subnet: &str) -> VendorError {
     kit::invalid("spec.subnets", text)
 }
 
-fn close((cluster_id, balancer): (&str, &str), rules: Vec<String>) -> Option<Step> {
+fn close(cluster_id: &str, balancer: &str, rules: Vec<String>) -> Option<Step> {
     let closing = Closing { cluster_id: cluster_id.to_owned(), balancer: balancer.to_owned(), rules };
     (!closing.rules.is_empty()).then_some(Step::CloseNodes(closing))
 }
@@ -112,7 +114,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
     let balancer = balancer.unwrap_or_default();
     let group = guards.group(cluster_id)?;
     let goes = |rule: &&SecurityRule| {
-        (rule.is_of(&balancer) || guards.is_left(rule)) && !guards.is_needed(rule, (cluster_id, &balancer))
+        (rule.is_of(&balancer) || guards.is_left(rule)) && !guards.is_needed(rule, cluster_id, &balancer)
     };
     let (ours, others): (Vec<_>, Vec<_>) = group.security_group_rules.iter().partition(goes);
     let is_last = others.iter().all(|rule| group.was_given(rule)) && guards.is_alone(cluster_id, &balancer);
@@ -122,7 +124,7 @@ pub(super) fn closing(observed: &LoadBalancerRecord<Detail>, guards: Option<&Gua
 }
 
 /// Returns the needed access. An existing member keeps its subnet, whatever subnet is configured now.
-fn needs(wanted: &Wanted, (balancer, tree): (&Balancer, &Detail), site: &Site<'_>) -> Needs {
+fn needs(wanted: &Wanted, balancer: &Balancer, tree: &Detail, site: &Site<'_>) -> Needs {
     let there = tree.pools.iter().filter_map(|pool| pool.members.as_ref()).flat_map(|all| all.iter());
     let there: BTreeMap<(IpAddr, u16), &Member> =
         there.map(|one| ((one.address, one.protocol_port), one)).collect();

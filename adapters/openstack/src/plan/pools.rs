@@ -19,7 +19,7 @@ use crate::{
 type Timeout = Option<u32>;
 
 /// Builds a pool with members and health monitor, for a load balancer that is created in one call.
-pub(super) fn whole((port, wanted): (Port, &WantedPool), tags: Vec<String>) -> NewPool {
+pub(super) fn whole(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
     NewPool {
         healthmonitor: wanted.monitor.clone(),
         members: wanted.members.values().cloned().collect(),
@@ -34,7 +34,7 @@ pub(super) fn create_pool(
     tags: Vec<String>,
 ) -> Vec<Step> {
     let mut steps = vec![Step::CreatePool { balancer, pool: bare(port, wanted, tags).into() }];
-    steps.extend(member_change((Part::Coming, &port.name()), Some(&[]), wanted));
+    steps.extend(member_change(Part::Coming, &port.name(), Some(&[]), wanted));
     let (pool, name) = (Part::Coming, port.name());
     steps.extend(wanted.monitor.clone().map(|monitor| Step::CreateMonitor { pool, name, monitor }));
     steps
@@ -44,7 +44,7 @@ pub(super) fn create_pool(
 pub(super) fn pool_changes(tree: &PoolTree, wanted: &WantedPool, tags: Option<Vec<String>>) -> Vec<Step> {
     let (id, name) = (&tree.pool.id, &tree.pool.name);
     let mut steps: Vec<Step> =
-        member_change((Part::Known(id.clone()), name), tree.members.as_deref(), wanted).into_iter().collect();
+        member_change(Part::Known(id.clone()), name, tree.members.as_deref(), wanted).into_iter().collect();
     let mut change = UpdatePool { tags, ..UpdatePool::default() };
     if tree.pool.lb_algorithm != wanted.algorithm {
         change.lb_algorithm = Some(wanted.algorithm);
@@ -54,7 +54,7 @@ pub(super) fn pool_changes(tree: &PoolTree, wanted: &WantedPool, tags: Option<Ve
     if change != UpdatePool::default() {
         steps.push(Step::UpdatePool { id: id.clone(), name: name.clone(), change });
     }
-    steps.extend(monitor_change((id, name), tree.monitor.as_ref(), wanted.monitor.as_ref()));
+    steps.extend(monitor_change(id, name, tree.monitor.as_ref(), wanted.monitor.as_ref()));
     steps
 }
 
@@ -74,7 +74,7 @@ fn bare(port: Port, wanted: &WantedPool, tags: Vec<String>) -> NewPool {
 /// current members; `None` if they are not known.
 ///
 /// A different subnet of a member does not count as a difference, because the subnet of a member is immutable.
-fn member_change((pool, name): (Part, &str), there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {
+fn member_change(pool: Part, name: &str, there: Option<&[Member]>, wanted: &WantedPool) -> Option<Step> {
     let name = name.to_owned();
     let all = || wanted.members.values().cloned().collect();
     let Some(there) = there else { return Some(Step::SetMembers { pool, name, members: all() }) };
@@ -113,11 +113,7 @@ fn persistence(
 }
 
 /// Recreates a health monitor if its type changes, because the type is immutable and a pool has at most one monitor.
-fn monitor_change(
-    (id, name): (&str, &str),
-    there: Option<&Monitor>,
-    wanted: Option<&NewMonitor>,
-) -> Vec<Step> {
+fn monitor_change(id: &str, name: &str, there: Option<&Monitor>, wanted: Option<&NewMonitor>) -> Vec<Step> {
     let (pool, name) = (Part::Known(id.to_owned()), name.to_owned());
     let delete = |there: &Monitor| Step::DeleteMonitor { id: there.id.clone(), name: name.clone() };
     match (there, wanted) {

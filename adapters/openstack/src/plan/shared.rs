@@ -77,7 +77,8 @@ impl Role {
 /// Returns the desired state with only the IP families that the load balancer has.
 pub(super) fn narrowed(
     desired: &DesiredLoadBalancer,
-    (there, tree): (&Balancer, &Detail),
+    there: &Balancer,
+    tree: &Detail,
 ) -> Result<DesiredLoadBalancer, VendorError> {
     let spec = &desired.spec;
     let invalid = |field: &str, text: String| {
@@ -119,7 +120,8 @@ pub(super) fn narrowed(
 pub(super) fn leave_taken_ports(
     desired: &DesiredLoadBalancer,
     unmarked: Unmarked,
-    (there, tree): (&Balancer, &Detail),
+    there: &Balancer,
+    tree: &Detail,
     wanted: &mut BTreeMap<Port, WantedPort>,
 ) -> Option<VendorError> {
     let (mut fields, mut texts) = (Vec::new(), Vec::new());

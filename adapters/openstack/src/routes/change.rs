@@ -79,7 +79,7 @@ impl OpenStackDriver {
         let unpaired = match &removed {
             Ok(Some(left)) if can.pairs => {
                 let stay = [left.as_slice(), coming.as_slice()].concat();
-                self.unpair(session, &ports, (&going, &stay)).await
+                self.unpair(session, &ports, &going, &stay).await
             }
             Ok(_) | Err(_) => Failed::new(),
         };
@@ -174,13 +174,14 @@ impl OpenStackDriver {
         &self,
         session: &Session,
         near: &[Port],
-        (gone, stay): (&[ExtraRoute], &[ExtraRoute]),
+        gone: &[ExtraRoute],
+        stay: &[ExtraRoute],
     ) -> Failed {
         let mut left: Vec<ExtraRoute> = gone.to_vec();
         let mut failed = Failed::new();
         for _ in 0..UNPAIR_TRIES {
             failed.retain(|_hop, error| error.fault != Fault::Busy);
-            failed.extend(self.unpair_once(session, near, (&left, stay)).await);
+            failed.extend(self.unpair_once(session, near, &left, stay).await);
             left.retain(|route| failed.get(&route.nexthop).is_some_and(|error| error.fault == Fault::Busy));
             if left.is_empty() {
                 break;
@@ -193,7 +194,8 @@ impl OpenStackDriver {
         &self,
         session: &Session,
         near: &[Port],
-        (gone, stay): (&[ExtraRoute], &[ExtraRoute]),
+        gone: &[ExtraRoute],
+        stay: &[ExtraRoute],
     ) -> Failed {
         let mut failed = Failed::new();
         let mut hops: Vec<&str> = gone.iter().map(|route| route.nexthop.as_str()).collect();

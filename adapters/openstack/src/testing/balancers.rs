@@ -13,7 +13,7 @@ const LISTENERS: &str = "/load-balancer/v2/lbaas/listeners";
 type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 
 /// Returns the answer, if the request is for a listed load balancer.
-pub(super) fn answer(lists: &mut Lists, (method, path): (&Method, &str), body: &Bytes) -> Option<Response> {
+pub(super) fn answer(lists: &mut Lists, method: &Method, path: &str, body: &Bytes) -> Option<Response> {
     let id = path.strip_prefix(ALL)?.strip_prefix('/')?;
     let listeners = lists.get(LISTENERS).map(|(_, all)| all.clone()).unwrap_or_default();
     let (_, all) = lists.get_mut(ALL)?;

@@ -40,7 +40,8 @@ impl Routers {
     pub(super) fn answer(
         &mut self,
         ports: &mut [Value],
-        (method, path): (&Method, &str),
+        method: &Method,
+        path: &str,
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Option<Response> {

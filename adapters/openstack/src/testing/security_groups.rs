@@ -19,7 +19,8 @@ type Lists = BTreeMap<String, (&'static str, Vec<Value>)>;
 pub(super) fn answer(
     lists: &mut Lists,
     ports: &[Value],
-    (method, path): (&Method, &str),
+    method: &Method,
+    path: &str,
     body: &Bytes,
 ) -> Option<Response> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();

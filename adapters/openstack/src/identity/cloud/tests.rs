@@ -94,7 +94,7 @@ fn credentials_are_recognised_by_type_or_secret() {
 
 /// Checks how the first error begins.
 #[track_caller]
-fn refused(read: Result<Cloud, Vec<String>>, (keys, wanted): (&str, &str)) {
+fn refused(read: Result<Cloud, Vec<String>>, keys: &str, wanted: &str) {
     let faults = read.expect_err(keys);
     let first = faults.first().expect("a reason");
     assert!(first.starts_with(&format!("clouds.prod.{wanted}")), "{keys}: {faults:?}");
@@ -106,7 +106,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn errors_in_auth_name_the_key_and_the_fix() {
-    for row in [
+    for (keys, wanted) in [
         (r#"{"auth_url": null}"#, "auth_url: is missing: set it to the address of Keystone"),
         (r#"{"auth_url": "cloud.example:5000"}"#, "auth_url: invalid address of an HTTP server: write it"),
         (
@@ -123,20 +123,20 @@ fn errors_in_auth_name_the_key_and_the_fix() {
         (r#"{"domain_name": "Default"}"#, "domain_name: the adapter works in one project"),
         (r#"{"passcode": "123"}"#, "passcode: a second factor needs user input: use"),
     ] {
-        refused(cloud(json!({ "auth": json(row.0) })), (row.0, &format!("auth.{}", row.1)));
+        refused(cloud(json!({ "auth": json(keys) })), keys, &format!("auth.{wanted}"));
     }
-    for row in [
+    for (keys, wanted) in [
         (r"{}", "application_credential_id: is missing, as is application_credential_name"),
         (r#"{"application_credential_name": "ccm"}"#, "username: is missing"),
         (r#"{"application_credential_id": "a", "trust_id": "t"}"#, "trust_id: conflicts with"),
     ] {
-        refused(application_credential(json(row.0)), (row.0, &format!("auth.{}", row.1)));
+        refused(application_credential(json(keys)), keys, &format!("auth.{wanted}"));
     }
 }
 
 #[test]
 fn errors_beside_auth_name_the_key_and_the_fix() {
-    for row in [
+    for (keys, wanted) in [
         (r#"{"auth_type": "v3oidcpassword"}"#, "auth_type: unsupported type v3oidcpassword: use"),
         (r#"{"auth_type": "v3token"}"#, "auth.password: conflicts with auth_type"),
         (r#"{"verify": false}"#, "verify: the credentials could be sent to an impostor: remove it, and set"),
@@ -151,7 +151,7 @@ fn errors_beside_auth_name_the_key_and_the_fix() {
         (r#"{"interface": "private"}"#, "interface: invalid interface: use public, internal or admin"),
         (r#"{"compute_endpoint_override": "nova"}"#, "compute_endpoint_override: invalid address of an HTTP"),
     ] {
-        refused(cloud(json(row.0)), row);
+        refused(cloud(json(keys)), keys, wanted);
     }
 }
 

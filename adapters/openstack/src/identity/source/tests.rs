@@ -40,7 +40,7 @@ impl Bed {
     }
 
     fn source(&self, cloud: Option<&str>) -> Source {
-        Source::find((cloud, Some(&self.clouds())), &Environment::default()).expect("is named")
+        Source::find(cloud, Some(&self.clouds()), &Environment::default()).expect("is named")
     }
 
     fn read(&self, cloud: Option<&str>) -> Result<Cloud, String> {
@@ -103,7 +103,7 @@ fn file_errors_name_the_place_without_the_text() {
             "{name}: {fault}"
         );
     }
-    let none = Source::find((None, Some(Path::new("/nowhere/clouds.yaml"))), &Environment::default());
+    let none = Source::find(None, Some(Path::new("/nowhere/clouds.yaml")), &Environment::default());
     let fault = none.expect("is named").read(&Given::default()).expect_err("does not exist");
     assert!(fault.starts_with("/nowhere/clouds.yaml: No such file"), "{fault}");
 }
@@ -113,9 +113,8 @@ fn source_is_files_or_the_environment() {
     let bed = Bed::new(&[("clouds.yaml", CLOUDS)]);
     let file = bed.clouds().display().to_string();
     let address = ("OS_AUTH_URL", "https://cloud.example/v3");
-    let found = |cloud: Option<&str>, variables: &[(&str, &str)]| {
-        Source::find((cloud, None), &environment(variables))
-    };
+    let found =
+        |cloud: Option<&str>, variables: &[(&str, &str)]| Source::find(cloud, None, &environment(variables));
     assert!(matches!(found(None, &[address]), Ok(Source::Environment(_))));
     assert!(matches!(found(None, &[address, ("OS_CLOUD", "")]), Ok(Source::Environment(_))));
     let named = |cloud: &str| Files {

@@ -70,7 +70,8 @@ async fn subnet_of_a_node_is_looked_up_once() {
 async fn made(
     cloud: &FakeCloud,
     driver: &OpenStackDriver,
-    (pool, subnet): (Option<&str>, Option<&str>),
+    pool: Option<&str>,
+    subnet: Option<&str>,
 ) -> Result<Value, VendorError> {
     let new = NewFloatingIp {
         pool: pool.map(str::to_owned),
@@ -92,7 +93,7 @@ async fn address_pool_is_a_network_or_subnet_by_name_or_id() {
         ("edge", None, "net-2", json!("sub-1")),
         ("sub-2", Some("sub-2"), "net-2", json!("sub-2")),
     ] {
-        let made = made(&cloud, &driver, (Some(pool), subnet)).await.expect(pool);
+        let made = made(&cloud, &driver, Some(pool), subnet).await.expect(pool);
         assert_eq!((&made["floating_network_id"], &made["subnet_id"]), (&json!(network), &of), "{pool}");
     }
     for (pool, subnet, text) in [
@@ -101,7 +102,7 @@ async fn address_pool_is_a_network_or_subnet_by_name_or_id() {
         (Some("edge"), Some("sub-2"), "is subnet sub-1, but spec.parameters[floating-subnet-id] is sub-2"),
         (None, None, "3 external networks"),
     ] {
-        let error = made(&cloud, &driver, (pool, subnet)).await.expect_err(text);
+        let error = made(&cloud, &driver, pool, subnet).await.expect_err(text);
         assert!(error.message.contains(text), "{error}");
         assert_eq!(error.fields, ["spec.address_pool"]);
     }

@@ -254,7 +254,7 @@ impl Bench {
                 set(&mut self.cloud.balancers, id, &json!({ "tags": tags }));
             }
             Step::DeleteLoadBalancer { id, whose, seen } => {
-                ownership::may_go(&self.live(id), (whose.as_ref(), seen))?;
+                ownership::may_go(&self.live(id), whose.as_ref(), seen)?;
                 self.delete_load_balancer(id);
             }
             other => {

@@ -121,7 +121,8 @@ impl Vip {
     /// are no such differences.
     pub(in crate::plan) fn fixed(
         &self,
-        (spec, parameters): (&LoadBalancerSpec, &Parameters),
+        spec: &LoadBalancerSpec,
+        parameters: &Parameters,
         there: &Balancer,
     ) -> Result<Option<VendorError>, VendorError> {
         let mut fields = Vec::new();
