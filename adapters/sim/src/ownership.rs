@@ -109,7 +109,7 @@ pub(crate) fn balancer_tags(desired: &DesiredLoadBalancer) -> Tags {
 /// The tags that complete a load balancer; `None` if the existing ones are sufficient.
 ///
 /// Keeps tags of other writers, and removes former tags of the user. A new fence alone is no reason to write tags.
-pub(crate) fn missing_tags(wanted: &Tags, (hash, fence): (&str, &Fence), there: &Tags) -> Option<Tags> {
+pub(crate) fn missing_tags(wanted: &Tags, hash: &str, fence: &Fence, there: &Tags) -> Option<Tags> {
     let former: BTreeSet<&str> =
         Tag::UserKeys.read(there).into_iter().flat_map(|keys| keys.split(',')).collect();
     let taken_back = |key: &str| former.contains(key) && !wanted.contains_key(key);
@@ -245,10 +245,10 @@ mod tests {
     #[test]
     fn new_fence_alone_causes_no_write() {
         let wanted = balancer_tags(&desired("web", &[]));
-        let there = missing_tags(&wanted, ("1-aa", &writer(1)), &wanted).expect("without the hash");
+        let there = missing_tags(&wanted, "1-aa", &writer(1), &wanted).expect("without the hash");
         assert_eq!(fence(&there), Some(writer(1)));
-        assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
-        let next = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("another hash");
+        assert_eq!(missing_tags(&wanted, "1-aa", &writer(2), &there), None);
+        let next = missing_tags(&wanted, "1-bb", &writer(2), &there).expect("another hash");
         assert_eq!(fence(&next), Some(writer(2)));
     }
 
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn complete_tags_are_left_alone() {
         let wanted = balancer_tags(&desired("web", &[("team", "a")]));
-        let there = missing_tags(&wanted, ("1-aa", &Fence::default()), &wanted).expect("without the hash");
+        let there = missing_tags(&wanted, "1-aa", &Fence::default(), &wanted).expect("without the hash");
         assert_eq!(applied_hash(&there), "1-aa");
-        assert_eq!(missing_tags(&wanted, ("1-aa", &writer(2)), &there), None);
-        assert!(missing_tags(&wanted, ("1-bb", &writer(2)), &there).is_some(), "another hash");
+        assert_eq!(missing_tags(&wanted, "1-aa", &writer(2), &there), None);
+        assert!(missing_tags(&wanted, "1-bb", &writer(2), &there).is_some(), "another hash");
         assert_eq!(
-            missing_tags(&wanted, ("2-bb", &writer(2)), &there),
+            missing_tags(&wanted, "2-bb", &writer(2), &there),
             None,
             "another version of the hash causes no write"
         );
@@ -285,14 +285,14 @@ mod tests {
     #[test]
     fn former_user_tags_are_removed_and_foreign_tags_stay() {
         let before = balancer_tags(&desired("web", &[("team", "a"), ("tier", "gold")]));
-        let mut there = missing_tags(&before, ("1-aa", &writer(1)), &before).expect("without the hash");
+        let mut there = missing_tags(&before, "1-aa", &writer(1), &before).expect("without the hash");
         there.insert("cost-centre".into(), "42".into());
         let wanted = balancer_tags(&desired("web", &[("team", "b")]));
-        let after = missing_tags(&wanted, ("1-bb", &writer(2)), &there).expect("differs");
+        let after = missing_tags(&wanted, "1-bb", &writer(2), &there).expect("differs");
         assert_eq!(after.get("team").map(String::as_str), Some("b"));
         assert_eq!(after.get("tier"), None);
         assert_eq!(after.get("cost-centre").map(String::as_str), Some("42"));
-        assert_eq!(missing_tags(&wanted, ("1-bb", &writer(3)), &after), None, "settles");
+        assert_eq!(missing_tags(&wanted, "1-bb", &writer(3), &after), None, "settles");
     }
 
     #[test]

@@ -54,10 +54,10 @@ pub(crate) fn plan(
                 wanted.tags.extend([ownership::adopted()]);
             }
             let fixed = fixed(&wanted, &record.detail)?;
-            let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &record.detail.tags);
+            let tags = ownership::missing_tags(&wanted.tags, &desired.hash, fence, &record.detail.tags);
             // Tags must not record a state that cannot be reached.
             let tags = tags.filter(|_| fixed.is_none());
-            let steps = changes((desired, &wanted), &record.detail, tags, fence);
+            let steps = changes(desired, &wanted, &record.detail, tags, fence);
             match fixed {
                 Some(error) if steps.is_empty() => Err(error),
                 Some(_) | None => Ok(steps),
@@ -102,7 +102,7 @@ fn from_scratch(desired: &DesiredLoadBalancer, fence: &Fence, wanted: &Wanted) -
     };
     let mut steps = vec![Step::CreateLoadBalancer(create.into())];
     steps.extend(wanted.ports.iter().map(|(port, wanted)| create_listener(Part::Coming, *port, wanted)));
-    let tags = ownership::missing_tags(&wanted.tags, (&desired.hash, fence), &wanted.tags);
+    let tags = ownership::missing_tags(&wanted.tags, &desired.hash, fence, &wanted.tags);
     steps.extend(tags.map(|tags| tag(Part::Coming, tags)));
     steps
 }
@@ -147,7 +147,8 @@ fn moved(there: &Placement, wanted: &Placement) -> impl Iterator<Item = &'static
 
 /// The changes of an existing load balancer. `tags`: the tags that mark it as complete.
 fn changes(
-    (desired, wanted): (&DesiredLoadBalancer, &Wanted),
+    desired: &DesiredLoadBalancer,
+    wanted: &Wanted,
     tree: &LoadBalancer,
     tags: Option<Tags>,
     fence: &Fence,

@@ -86,7 +86,7 @@ impl Wanted {
         };
         let families = families(spec)?;
         let vips = vips(spec, &families)?;
-        let all = Pools::read(desired, (&families, region))?;
+        let all = Pools::read(desired, &families, region)?;
         let mut ports = BTreeMap::new();
         for (at, listener) in spec.listeners.iter().enumerate() {
             let (port, wanted) = all.port(listener).map_err(|error| within(at, error))?;
@@ -110,7 +110,8 @@ struct Pools<'a> {
 impl<'a> Pools<'a> {
     fn read(
         desired: &'a DesiredLoadBalancer,
-        (families, region): (&[IpFamily], &str),
+        families: &[IpFamily],
+        region: &str,
     ) -> Result<Self, VendorError> {
         let spec = &desired.spec;
         let members = desired.backends.iter().map(|backend| members(backend, families, region));

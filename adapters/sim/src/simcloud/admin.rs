@@ -181,7 +181,7 @@ async fn change_balancer(context: Context, Path(id): Path<String>, body: Bytes) 
         let write = cloud.write(now);
         value(&match listener {
             None => cloud.load_balancers.force_status(&id, status, write)?,
-            Some(listener) => cloud.load_balancers.force_listener_status((&id, &listener), status, write)?,
+            Some(listener) => cloud.load_balancers.force_listener_status(&id, &listener, status, write)?,
         })
     })
 }

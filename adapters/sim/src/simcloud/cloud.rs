@@ -129,7 +129,7 @@ impl Cloud {
         let mut entry = self.enter();
         let result = self.admit(call, now, &mut entry).and_then(|()| self.carry_out(call, now, &entry));
         let answer = dress(call, result, &entry);
-        self.write_down(call, now, (&entry, &answer));
+        self.write_down(call, now, &entry, &answer);
         answer
     }
 
@@ -210,7 +210,7 @@ impl Cloud {
         self.perform(call, now, outcome)
     }
 
-    fn write_down(&mut self, call: &Call, now: Moment, (entry, answer): (&Entry, &CallResponse)) {
+    fn write_down(&mut self, call: &Call, now: Moment, entry: &Entry, answer: &CallResponse) {
         let text = |field: &str| answer.body.get(field).and_then(Value::as_str).map(str::to_owned);
         let status = (answer.ending != Ending::Closed).then_some(answer.status.as_u16());
         self.counts.answered(status);

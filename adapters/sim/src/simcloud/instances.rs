@@ -149,14 +149,15 @@ impl Instances {
         }
         let (created_at, write) = made;
         let numbers = order.first..order.first.saturating_add(order.count);
-        Ok(numbers.filter_map(|n| self.create_one(order, n, (region, created_at), write)).collect())
+        Ok(numbers.filter_map(|n| self.create_one(order, n, region, created_at, write)).collect())
     }
 
     fn create_one(
         &mut self,
         order: &NewInstances,
         n: u64,
-        (region, created_at): (&str, Timestamp),
+        region: &str,
+        created_at: Timestamp,
         write: Write,
     ) -> Option<Arc<Instance>> {
         let (serial, id) = self.table.reserve();

@@ -173,7 +173,7 @@ impl LoadBalancers {
         if let Some(token) = request.client_token.clone() {
             self.tokens.insert(token, (request, serial));
         }
-        self.file(serial, balancer, (order.settings.provisioning.create_ms, order));
+        self.file(serial, balancer, order.settings.provisioning.create_ms, order);
         self.current(serial)
     }
 
@@ -226,7 +226,7 @@ impl LoadBalancers {
         }
         balancer.status = ProvisioningStatus::PendingDelete;
         balancer.updated_at = order.wall;
-        self.file(serial, balancer, (order.settings.provisioning.delete_ms, order));
+        self.file(serial, balancer, order.settings.provisioning.delete_ms, order);
         self.current(serial)
     }
 
@@ -279,12 +279,12 @@ impl LoadBalancers {
         let answer = change(&mut balancer, &mut self.children)?;
         balancer.status = ProvisioningStatus::PendingUpdate;
         balancer.updated_at = order.wall;
-        self.file(serial, balancer, (order.settings.provisioning.update_ms, order));
+        self.file(serial, balancer, order.settings.provisioning.update_ms, order);
         Ok(answer)
     }
 
     /// Stores a pending tree and the time when its change ends.
-    fn file(&mut self, serial: u64, balancer: LoadBalancer, (takes_ms, order): (u64, &Order<'_>)) {
+    fn file(&mut self, serial: u64, balancer: LoadBalancer, takes_ms: u64, order: &Order<'_>) {
         self.table.put(serial, balancer, order.write());
         let done = order.now.saturating_add(Duration::from_millis(takes_ms));
         self.due.insert((done, serial), order.outcome);

@@ -27,7 +27,7 @@ impl LoadBalancers {
     ) -> Result<Listener, ApiError> {
         let serial = self.serial(balancer)?;
         self.change(serial, order, |balancer, serials| {
-            add_listener(balancer, request, (serials, &order.settings.quotas))
+            add_listener(balancer, request, serials, &order.settings.quotas)
         })
     }
 
@@ -64,7 +64,7 @@ impl LoadBalancers {
     ) -> Result<Pool, ApiError> {
         let serial = self.serial(balancer)?;
         self.change(serial, order, |balancer, serials| {
-            add_pool(balancer, request, (serials, &order.settings.quotas))
+            add_pool(balancer, request, serials, &order.settings.quotas)
         })
     }
 
@@ -153,7 +153,8 @@ impl LoadBalancers {
     /// Simulates a failure in the cloud: one listener fails, and the others keep serving.
     pub(in super::super) fn force_listener_status(
         &mut self,
-        (balancer, id): (&str, &str),
+        balancer: &str,
+        id: &str,
         status: ProvisioningStatus,
         write: Write,
     ) -> Result<Arc<LoadBalancer>, ApiError> {
@@ -206,7 +207,8 @@ fn pool<'a>(balancer: &'a mut LoadBalancer, id: &str) -> Result<&'a mut Pool, Ap
 fn add_listener(
     balancer: &mut LoadBalancer,
     request: CreateListener,
-    (serials, quotas): (&mut Serials, &Quotas),
+    serials: &mut Serials,
+    quotas: &Quotas,
 ) -> Result<Listener, ApiError> {
     check_port(balancer, &request)?;
     check_traffic(request.protocol, &request.traffic)?;
@@ -221,7 +223,7 @@ fn add_listener(
         }
         (None, Some(new)) => {
             check_fits(request.protocol, new.protocol)?;
-            Some(add_pool(balancer, new, (&mut *serials, quotas))?.id)
+            Some(add_pool(balancer, new, &mut *serials, quotas)?.id)
         }
     };
     let listener = Listener {
@@ -314,7 +316,8 @@ fn change_listener(
 fn add_pool(
     balancer: &mut LoadBalancer,
     request: CreatePool,
-    (serials, quotas): (&mut Serials, &Quotas),
+    serials: &mut Serials,
+    quotas: &Quotas,
 ) -> Result<Pool, ApiError> {
     quota::check("pools_per_load_balancer", quotas.pools_per_load_balancer, balancer.pools.len(), 1)?;
     check_members("members", &request.members)?;

@@ -119,12 +119,13 @@ impl TestAdapter {
             client_tokens: ClientTokens::Sent,
         };
         let driver = SimDriver::new(settings).expect("no token");
-        Self::serve((config, options), driver, std::convert::identity).await
+        Self::serve(config, options, driver, std::convert::identity).await
     }
 
     /// Starts an adapter with these flags and this driver, and a layer in front of its services.
     pub(crate) async fn serve<D: Driver>(
-        (config, options): (NamedTempFile, Options),
+        config: NamedTempFile,
+        options: Options,
         driver: D,
         front: impl FnOnce(Routes) -> Routes + Send + 'static,
     ) -> Self {

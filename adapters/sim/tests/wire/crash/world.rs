@@ -71,7 +71,7 @@ impl World {
         let matches = json!({ "operation": operation, "access": "write" });
         self.cloud.fault(json!({ "match": matches, "when": { "nth": write }, "action": action })).await;
         for chapter in chapters() {
-            let reported = tokio::time::timeout(TIMEOUT, self.tell(&chapter, (blow, write)));
+            let reported = tokio::time::timeout(TIMEOUT, self.tell(&chapter, blow, write));
             reported
                 .await
                 .unwrap_or_else(|_| panic!("{blow:?} after write {write}: the story does not converge"));
@@ -86,12 +86,12 @@ impl World {
         struck
     }
 
-    async fn tell(&mut self, chapter: &Chapter, (blow, write): (Blow, u64)) {
+    async fn tell(&mut self, chapter: &Chapter, blow: Blow, write: u64) {
         let struck = writes(&self.cloud, blow) >= write;
         if blow != Blow::LoseAnswer && !struck {
             tokio::select! {
                 () = self.controllers.converge(chapter, &self.adapter.channel) => return,
-                () = written(&self.cloud, (blow, write)) => (),
+                () = written(&self.cloud, blow, write) => (),
             }
             self.adapter.kill().await;
             self.adapter = adapter(&self.cloud.url, self.conditions).await;
@@ -159,7 +159,7 @@ fn writes(cloud: &TestCloud, blow: Blow) -> u64 {
 }
 
 /// Waits until the cloud has received the write of this number.
-async fn written(cloud: &TestCloud, (blow, write): (Blow, u64)) {
+async fn written(cloud: &TestCloud, blow: Blow, write: u64) {
     while writes(cloud, blow) < write {
         tokio::time::sleep(TICK).await;
     }
