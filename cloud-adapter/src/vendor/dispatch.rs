@@ -211,13 +211,13 @@ impl Shared {
                 // If the driver panics, the call must still free its place among the calls in flight.
                 let flight = AssertUnwindSafe(shared.flight.send(Permit(()), &job, waited)).catch_unwind();
                 let landed = flight.await.unwrap_or_else(|_panic| Flight::broken(job.operation));
-                shared.came_back((ticket, call, job), landed);
+                shared.came_back(ticket, call, job, landed);
             });
         }
     }
 
     /// Passes the result of a call to the scheduler and, unless the call is sent once more, to the waiter.
-    fn came_back(self: &Arc<Self>, (ticket, call, mut job): (Ticket, Call, Box<Job>), landed: Landed) {
+    fn came_back(self: &Arc<Self>, ticket: Ticket, call: Call, mut job: Box<Job>, landed: Landed) {
         let Landed { result, answer, sent } = landed;
         job.sent = sent;
         if answer.outcome == Outcome::Unauthorized && !call.self_check {

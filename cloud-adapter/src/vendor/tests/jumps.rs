@@ -7,7 +7,7 @@ const HOURS: Duration = Duration::from_hours(5);
 
 /// Whether each window has at most burst + rate x window arrivals.
 #[track_caller]
-fn within(times: &[u128], (rate, burst): (f64, usize)) {
+fn within(times: &[u128], rate: f64, burst: usize) {
     for (first, from) in times.iter().enumerate() {
         for (last, until) in times.iter().enumerate().skip(first) {
             let window = Duration::from_millis(u64::try_from(until - from).expect("hours"));
@@ -32,7 +32,7 @@ async fn clock_jump_fills_a_bucket_only_once() {
     assert!(answers.iter().all(Result::is_ok), "all calls are sent");
     let times = fake.times();
     assert_eq!(times.len(), 30);
-    within(&times, (10.0, 3));
+    within(&times, 10.0, 3);
     let last = times.last().expect("sent");
     assert!(
         *last <= 3 * (HOURS.as_millis() + 450) + 3_000,
@@ -56,7 +56,7 @@ async fn pause_is_over_after_a_clock_jump() {
     let jumped = HOURS.as_millis() + 1_000;
     let later: Vec<_> = fake.times().into_iter().filter(|at| *at > 1_000).collect();
     assert!(later.iter().all(|at| (jumped..jumped + 30_000).contains(at)), "{later:?}");
-    within(&later, (10.0, 3));
+    within(&later, 10.0, 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,5 +89,5 @@ async fn permission_to_send_expires() {
     };
     let (answers, ()) = tokio::join!(calls, jump);
     assert!(answers.iter().all(Result::is_ok));
-    within(&fake.times(), (10.0, 3));
+    within(&fake.times(), 10.0, 3);
 }
