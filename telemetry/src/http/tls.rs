@@ -114,7 +114,7 @@ impl Tls {
         let (content, config) = match &files {
             Some((certificate, key)) => {
                 let content = (read(certificate)?, read(key)?);
-                let config = from_files(&content, (certificate, key), minimum)?;
+                let config = from_files(&content, certificate, key, minimum)?;
                 (Some(content), config)
             }
             None => {
@@ -169,7 +169,7 @@ impl Tls {
         if before == Some(&content) {
             return Ok(None);
         }
-        let config = from_files(&content, (certificate, key), self.minimum)?;
+        let config = from_files(&content, certificate, key, self.minimum)?;
         Ok(Some((content, config)))
     }
 }
@@ -180,7 +180,8 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 
 fn from_files(
     (certificate, key): &Content,
-    (certificate_path, key_path): (&Path, &Path),
+    certificate_path: &Path,
+    key_path: &Path,
     minimum: Version,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let wrong = |path: &Path, why: String| TlsError::Content { path: path.to_owned(), why };
