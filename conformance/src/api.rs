@@ -184,7 +184,8 @@ impl Api {
         role: Role,
         channel: AdapterChannel,
         deadline: Duration,
-        (transcript, tracker): (Transcript, Tracker),
+        transcript: Transcript,
+        tracker: Tracker,
     ) -> Self {
         Self { role, channel, transcript, tracker, deadline }
     }

@@ -193,8 +193,8 @@ impl Context {
 
     /// A client with this role over a given channel.
     pub fn over(&self, role: Role, channel: AdapterChannel) -> Api {
-        let records = (self.transcript.clone(), self.tracker.clone());
-        Api::new(role, channel, self.params.timings.answer, records)
+        let (transcript, tracker) = (self.transcript.clone(), self.tracker.clone());
+        Api::new(role, channel, self.params.timings.answer, transcript, tracker)
     }
 
     /// A client with this role over its own connection.

@@ -138,7 +138,7 @@ impl Lane {
     /// A client of the adapter with this role.
     pub(crate) fn api(&self, role: Role, transcript: Transcript, tracker: Tracker) -> Option<Api> {
         let channel = self.channels.get(&role)?.clone();
-        Some(Api::new(role, channel, self.answer, (transcript, tracker)))
+        Some(Api::new(role, channel, self.answer, transcript, tracker))
     }
 
     /// Records that a replica is stopped or started.

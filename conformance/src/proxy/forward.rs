@@ -68,7 +68,7 @@ pub(super) async fn call(
     let strike = shared.rules().strike(&call);
     let outcome = match strike {
         None => pass(&shared, (host, request), at).await.map(FullResponse::response),
-        Some(strike) => struck(&shared, (host, request), &call, (strike, at)).await,
+        Some(strike) => struck(&shared, (host, request), &call, strike, at).await,
     };
     if let Ok(response) = &outcome {
         let status = response.status().as_u16();
@@ -101,7 +101,8 @@ async fn struck(
     shared: &Shared,
     order: Order,
     call: &Call,
-    (strike, at): (Strike, usize),
+    strike: Strike,
+    at: usize,
 ) -> Result<Response<Body>, Cut> {
     let Strike { rule, action, gate, frozen } = strike;
     if action != Action::HoldAfter {

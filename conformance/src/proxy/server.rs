@@ -39,7 +39,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         connections.spawn(async move {
             if shared.params.tls {
                 let host = shared.params.listen.ip().to_string();
-                end_tls(stream, shared, (host, None)).await;
+                end_tls(stream, shared, host, None).await;
             } else {
                 connection(stream, shared, None).await;
             }
@@ -51,7 +51,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 async fn end_tls(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     shared: Arc<Shared>,
-    (name, host): (String, Option<String>),
+    name: String,
+    host: Option<String>,
 ) {
     let Some(config) = shared.authority.as_ref().and_then(|authority| authority.server(&name)) else {
         debug!(name, "Cannot issue a certificate");
@@ -97,8 +98,8 @@ fn tunnel(request: Request<Incoming>, shared: Arc<Shared>, tunnels: &TaskTracker
     };
     tunnels.spawn(async move {
         if let Ok(stream) = hyper::upgrade::on(request).await {
-            let names = (authority.host().to_owned(), Some(authority.to_string()));
-            end_tls(TokioIo::new(stream), shared, names).await;
+            let (name, host) = (authority.host().to_owned(), Some(authority.to_string()));
+            end_tls(TokioIo::new(stream), shared, name, host).await;
         }
     });
     response

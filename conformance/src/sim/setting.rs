@@ -82,15 +82,15 @@ impl Setting {
         let network = plan.network;
         let mut setting = Self { folder, network, canary, lanes: Vec::new(), secured: None, replicas: None };
         for at in 0..plan.lanes {
-            let lane = Lane::prepare(&format!("lane-{at}"), setting.folder.path(), (plan, &setting.canary))?;
+            let lane = Lane::prepare(&format!("lane-{at}"), setting.folder.path(), plan, &setting.canary)?;
             setting.lanes.push(lane.adapter(&[])?);
         }
         if plan.secured {
-            let lane = Lane::prepare("secured", setting.folder.path(), (plan, &setting.canary))?;
+            let lane = Lane::prepare("secured", setting.folder.path(), plan, &setting.canary)?;
             setting.secured = Some(secured::start(lane)?);
         }
         if plan.replicas {
-            let lane = Lane::prepare("replicas", setting.folder.path(), (plan, &setting.canary))?;
+            let lane = Lane::prepare("replicas", setting.folder.path(), plan, &setting.canary)?;
             setting.replicas = Some(lane.replicas()?);
         }
         fs::write(setting.params(), format!("{:#}\n", setting.describe()?))?;

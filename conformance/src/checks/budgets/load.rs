@@ -41,7 +41,7 @@ pub(super) async fn routes(cx: &Context, machine: &Instance) -> Result<Infallibl
     // All writers use one fence, because concurrent requests may overtake each other.
     let fence = cluster.route_fence();
     let flip = |n| -> BoxFuture<'_, Option<Infallible>> {
-        Box::pin(flip(&api, (&cluster, &fence), cluster.route(n, machine)))
+        Box::pin(flip(&api, &cluster, &fence, cluster.route(n, machine)))
     };
     forever((0..ROUTES).map(flip).collect()).await
 }
@@ -81,7 +81,7 @@ async fn again_and_again<F: Future<Output = bool>>(ask: impl Fn() -> F) -> Optio
 }
 
 /// Creates and deletes a route, repeatedly.
-async fn flip(api: &Api, (cluster, fence): (&Cluster, &Fence), upsert: RouteUpsert) -> Option<Infallible> {
+async fn flip(api: &Api, cluster: &Cluster, fence: &Fence, upsert: RouteUpsert) -> Option<Infallible> {
     let removal = removal(&upsert);
     let mut laid = false;
     loop {

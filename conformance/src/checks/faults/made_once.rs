@@ -36,7 +36,7 @@ pub(super) async fn answers_are_lost(cx: &Context) -> Verdict {
     let usual = undisturbed(cx, &machines).await?;
     for n in 1..=usual.builds {
         let web = balancer(cx, n, &machines);
-        built_in_spite_of(cx, (&web, &usual), n, "").await?;
+        built_in_spite_of(cx, &web, &usual, n, "").await?;
         one(cx, &web, &usual, &format!("the answer to vendor write {n} of {} is lost", usual.builds)).await?;
         cx.remove(&web).await?;
     }
@@ -61,7 +61,7 @@ pub(super) async fn reads_lag(cx: &Context) -> Verdict {
     for n in 1..=usual.builds {
         let web = balancer(cx, n, &machines);
         cx.hook(Hook::LagReads, &[("MILLISECONDS", &lag)]).await?;
-        built_in_spite_of(cx, (&web, &usual), n, ", and reads lag").await?;
+        built_in_spite_of(cx, &web, &usual, n, ", and reads lag").await?;
         cx.hook(Hook::LagReads, &[("MILLISECONDS", "0")]).await?;
         one(cx, &web, &usual, &format!("the answer to vendor write {n} is lost, and reads lag")).await?;
         cx.remove(&web).await?;
@@ -91,7 +91,8 @@ async fn unseen(cx: &Context, web: &Balancer) -> Verdict {
 /// Creates a load balancer while the answer to its n-th write is lost, with at most one additional write.
 async fn built_in_spite_of(
     cx: &Context,
-    (web, usual): (&Balancer, &Undisturbed),
+    web: &Balancer,
+    usual: &Undisturbed,
     n: usize,
     also: &str,
 ) -> Verdict {

@@ -55,18 +55,17 @@ pub(super) async fn deletes(cx: &Context) -> Verdict {
 
     let foul = Foul { cx, cluster: &cluster };
     if cx.has_route_tags() {
-        foul.play("the key of another node", (&mine, &cluster), (1, Some(first))).await?;
+        foul.play("the key of another node", &mine, &cluster, 1, Some(first)).await?;
     } else {
         // Without tags, the instance in the request is the only evidence of ownership.
         cx.without(Need::Capability(ROUTE_TAGS));
-        foul.play("a node with another instance", (&mine, &cluster), (0, Some(second))).await?;
+        foul.play("a node with another instance", &mine, &cluster, 0, Some(second)).await?;
     }
-    foul.play("a route of another cluster", (&theirs, &neighbour), (0, Some(first))).await?;
-    foul.play("a route without owner, request without instance", (&inside, &cluster), (9, None)).await?;
-    foul.play("a route without owner, request with another instance", (&inside, &cluster), (9, Some(second)))
+    foul.play("a route of another cluster", &theirs, &neighbour, 0, Some(first)).await?;
+    foul.play("a route without owner, request without instance", &inside, &cluster, 9, None).await?;
+    foul.play("a route without owner, request with another instance", &inside, &cluster, 9, Some(second))
         .await?;
-    foul.play("a route without owner, outside of the CIDRs", (&outside, &neighbour), (9, Some(first)))
-        .await?;
+    foul.play("a route without owner, outside of the CIDRs", &outside, &neighbour, 9, Some(first)).await?;
 
     // Routes that the cluster owns are deleted: with a tag anywhere, otherwise if they lead to the node's instance.
     let elsewhere = vec![neighbour.cluster_cidr()];
@@ -106,8 +105,10 @@ impl Foul<'_> {
     async fn play(
         &self,
         what: &str,
-        (route, sees): (&Route, &Cluster),
-        (node, machine): (u16, Option<&Instance>),
+        route: &Route,
+        sees: &Cluster,
+        node: u16,
+        machine: Option<&Instance>,
     ) -> Verdict {
         let key = RouteKey {
             cluster_id: self.cluster.id().to_owned(),

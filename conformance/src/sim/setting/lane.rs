@@ -38,7 +38,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Starts a cloud, and prepares the files that its adapters need.
-    pub(super) fn prepare(name: &str, parent: &Path, (plan, canary): (&Plan, &str)) -> anyhow::Result<Self> {
+    pub(super) fn prepare(name: &str, parent: &Path, plan: &Plan, canary: &str) -> anyhow::Result<Self> {
         let folder = parent.join(name);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(command::TOKEN), canary)?;
