@@ -5,7 +5,7 @@ use super::applied;
 use crate::limits::{Cloud, Question, Report, cases::PATIENCE, simulate};
 
 /// Returns the advice for a cluster of this size with this file.
-fn said((nodes, services): (u32, u32), text: &str) -> String {
+fn said(nodes: u32, services: u32, text: &str) -> String {
     let question = Question::new(nodes, services, text, Cloud::Sim).expect("valid");
     let advice = simulate(&question).advice;
     advice.iter().map(|one| format!("{}\n  {}: {}\n", one.text, one.key, one.value)).collect()
@@ -13,7 +13,7 @@ fn said((nodes, services): (u32, u32), text: &str) -> String {
 
 #[test]
 fn a_slow_bucket_gets_a_sufficient_rate() {
-    assert_snapshot!(said((100, 300), "limits: {buckets: {loadbalancer: {rate: 2, burst: 20}}}"), @r#"
+    assert_snapshot!(said(100, 300, "limits: {buckets: {loadbalancer: {rate: 2, burst: 20}}}"), @r#"
     loadbalancer is the tightest limit: 300 load balancers need 1211 calls, which take 10.1 min at 2/s; to converge in 5 min, set the rate to 4.5/s, if the vendor allows that
       limits.buckets.loadbalancer: {rate: 4.5, burst: 20}
     "#);
@@ -21,7 +21,7 @@ fn a_slow_bucket_gets_a_sufficient_rate() {
 
 #[test]
 fn waiting_users_cause_advice_even_after_a_short_start() {
-    assert_snapshot!(said((10, 3), "limits: {buckets: {loadbalancer: {rate: 0.05, burst: 20}}}"), @r#"
+    assert_snapshot!(said(10, 3, "limits: {buckets: {loadbalancer: {rate: 0.05, burst: 20}}}"), @r#"
     loadbalancer is the tightest limit: 3 load balancers and 20 that users create during the start need 97 calls, which take 32.3 min at 0.05/s; to converge in 5 min, set the rate to 0.36/s, if the vendor allows that
       limits.buckets.loadbalancer: {rate: 0.36, burst: 20}
     periodic listings use 25 % of loadbalancer: with a maxAge of 160s for loadBalancers they use 13 %
@@ -71,7 +71,7 @@ proptest! {
 
 #[test]
 fn advice_is_divided_by_the_share_of_the_account() {
-    assert_snapshot!(said((100, 300), "limits: {share: 0.5, buckets: {loadbalancer: {rate: 4, burst: 40}}}"), @r#"
+    assert_snapshot!(said(100, 300, "limits: {share: 0.5, buckets: {loadbalancer: {rate: 4, burst: 40}}}"), @r#"
     loadbalancer is the tightest limit: 300 load balancers need 1211 calls, which take 10.1 min at 2/s; to converge in 5 min, set the rate to 4.5/s, if the vendor allows that
       limits.buckets.loadbalancer: {rate: 9, burst: 40}
     "#);
@@ -79,7 +79,7 @@ fn advice_is_divided_by_the_share_of_the_account() {
 
 #[test]
 fn few_calls_in_flight_cause_advice() {
-    assert_snapshot!(said((100, 300), "limits: {concurrency: {loadbalancer: 1}}"), @r#"
+    assert_snapshot!(said(100, 300, "limits: {concurrency: {loadbalancer: 1}}"), @r#"
     a limit of 1 for calls in flight of loadbalancer allows 2/s, because a write takes 500 ms: a rate of 20/s needs a limit of 11
       limits.concurrency.loadbalancer: 11
     "#);
@@ -87,7 +87,7 @@ fn few_calls_in_flight_cause_advice() {
 
 #[test]
 fn an_account_rate_below_its_families_causes_advice() {
-    assert_snapshot!(said((10, 2), "limits: {buckets: {account: {rate: 10, burst: 20}}}"), @r#"
+    assert_snapshot!(said(10, 2, "limits: {buckets: {account: {rate: 10, burst: 20}}}"), @r#"
     account allows 10/s, but its families together have 65/s, which they can never use all at once. Raise the rate of account if the vendor allows that; otherwise leave it, since it is the effective limit
       limits.buckets.account: {rate: 65, burst: 20}
     "#);
@@ -95,7 +95,7 @@ fn an_account_rate_below_its_families_causes_advice() {
 
 #[test]
 fn a_burst_below_one_service_causes_advice() {
-    assert_snapshot!(said((10, 2), "limits: {buckets: {loadbalancer: {rate: 1, burst: 2}}}"), @r#"
+    assert_snapshot!(said(10, 2, "limits: {buckets: {loadbalancer: {rate: 1, burst: 2}}}"), @r#"
     loadbalancer has a burst of 2, but one Service needs 3 writes: the last of these writes waits 1 s even if no other call is sent
       limits.buckets.loadbalancer: {rate: 1, burst: 3}
     "#);
@@ -104,7 +104,7 @@ fn a_burst_below_one_service_causes_advice() {
 #[test]
 fn expensive_listings_cause_advice() {
     let text = "limits: {buckets: {compute: {rate: 1, burst: 5}}}\ncache: {instances: {pageSize: 10}}";
-    assert_snapshot!(said((100, 0), text), @r#"
+    assert_snapshot!(said(100, 0, text), @r#"
     periodic listings use 25 % of compute: with a maxAge of 80s for instances they use 13 %
       cache.instances.maxAge: 80s
     "#);
@@ -113,7 +113,7 @@ fn expensive_listings_cause_advice() {
 #[test]
 fn short_queues_cause_advice() {
     let text = "limits: {queue: {total: 100, perLeaf: 5}, buckets: {loadbalancer: {rate: 10, burst: 20}}}";
-    assert_snapshot!(said((10, 50), text), @r#"
+    assert_snapshot!(said(10, 50, text), @r#"
     the full queue refused calls 139 times, and they were retried later: a longer queue needs a little more memory, but no more calls
       limits.queue.perLeaf: 1024
     "#);
@@ -121,7 +121,7 @@ fn short_queues_cause_advice() {
 
 #[test]
 fn shadow_mode_causes_advice() {
-    assert_snapshot!(said((10, 2), "limits: {mode: shadow}"), @r#"
+    assert_snapshot!(said(10, 2, "limits: {mode: shadow}"), @r#"
     mode shadow does not delay calls; all figures here are for mode enforce
       limits.mode: enforce
     "#);

@@ -46,7 +46,7 @@ const ADD_ROUTES: Operation = Operation::write(Family::Network, "AddExtraRoutes"
 const PAGE: u32 = 1_000;
 
 fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> {
-    let all = |operation, items| pages(operation, items, (size, PAGE));
+    let all = |operation, items| pages(operation, items, size, PAGE);
     let octavia = |name| all(Operation::read(Family::LoadBalancer, name), stock.balancers);
     match what {
         Collection::Instances => {

@@ -41,9 +41,9 @@ const BALANCERS_PAGE: u32 = 100;
 
 fn listing(what: Collection, stock: Stock, size: Option<u32>) -> Vec<Operation> {
     match what {
-        Collection::Instances => pages(LIST_INSTANCES, stock.nodes, (size, PAGE)),
-        Collection::LoadBalancers => pages(LIST_LOAD_BALANCERS, stock.balancers, (size, BALANCERS_PAGE)),
-        Collection::Routes => pages(LIST_ROUTES, stock.routes, (size, PAGE)),
+        Collection::Instances => pages(LIST_INSTANCES, stock.nodes, size, PAGE),
+        Collection::LoadBalancers => pages(LIST_LOAD_BALANCERS, stock.balancers, size, BALANCERS_PAGE),
+        Collection::Routes => pages(LIST_ROUTES, stock.routes, size, PAGE),
     }
     .collect()
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::limits::{Cloud, Question, Report, report::CallCount, simulate};
 
-fn report((nodes, services): (u32, u32), cloud: Cloud, (rate, burst): (f64, u32)) -> Report {
+fn report((nodes, services): (u32, u32), cloud: Cloud, rate: f64, burst: u32) -> Report {
     let families = ["compute", "network", "loadbalancer", "identity"];
     let buckets: Vec<_> = families.map(|family| format!("{family}: {{rate: {rate}, burst: {burst}}}")).into();
     let text = format!("limits: {{buckets: {{{}}}}}", buckets.join(", "));
@@ -22,7 +22,7 @@ proptest! {
     /// The rate does not change the latencies of the calls and the number of readers, so a higher rate costs at most a poll or two.
     #[test]
     fn twice_the_rate_is_never_slower((size, cloud, rate, burst) in sizes()) {
-        let (slow, fast) = (report(size, cloud, (rate, burst)), report(size, cloud, (rate * 2.0, burst)));
+        let (slow, fast) = (report(size, cloud, rate, burst), report(size, cloud, rate * 2.0, burst));
         for (slow, fast) in [(&slow.bootstrap, &fast.bootstrap), (&slow.joins, &fast.joins)] {
             let (slow, fast) = (slow.converged_seconds, fast.converged_seconds);
             let (slow, fast) = (slow.expect("it ends"), fast.expect("it ends"));
@@ -33,7 +33,7 @@ proptest! {
     /// No bucket permits more calls than its rate and its burst allow.
     #[test]
     fn no_bucket_exceeds_its_limit((size, cloud, rate, burst) in sizes()) {
-        let report = report(size, cloud, (rate, burst));
+        let report = report(size, cloud, rate, burst);
         for (scenario, full) in [(&report.bootstrap, 0), (&report.joins, burst)] {
             let lasts = scenario.converged_seconds.expect("it ends");
             for bucket in &scenario.buckets {
@@ -46,7 +46,7 @@ proptest! {
     /// Each Service is created by exactly its own writes.
     #[test]
     fn each_service_costs_its_planned_writes(((nodes, services), cloud, rate, burst) in sizes()) {
-        let report = report((nodes, services), cloud, (rate, burst));
+        let report = report((nodes, services), cloud, rate, burst);
         let writes = |calls: &[CallCount]| calls.iter().map(|one| one.writes).sum::<u32>();
         let (made, laid, joined) = match cloud {
             Cloud::Sim => (3, nodes.div_ceil(200), u32::from(nodes > 0)),
