@@ -160,7 +160,7 @@ impl History {
     }
 }
 
-async fn history((seed, by_hand): (u64, bool), replicas: u16, shards: u16, net: Net) -> Watcher {
+async fn history(seed: u64, by_hand: bool, replicas: u16, shards: u16, net: Net) -> Watcher {
     let server = FakeServer::with_shards(5);
     server.allow_create();
     let mut history = History {
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn no_two_replicas_work_in_one_shard_and_shares_become_fair(
-        seed in any::<(u64, bool)>(),
+        (seed, by_hand) in any::<(u64, bool)>(),
         replicas in 1..=4_u16,
         shards in 1..=5_u16,
         millis in 0..1200_u64,
@@ -212,8 +212,8 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
             // A deleted Lease has lost its epoch, so clocks must not differ by more than its duration.
-            let skew = if seed.1 { 3 } else { 3600 };
-            history(seed, replicas, shards, Net { millis, lost, skew }).await
+            let skew = if by_hand { 3 } else { 3600 };
+            history(seed, by_hand, replicas, shards, Net { millis, lost, skew }).await
         });
     }
 }
@@ -223,7 +223,7 @@ proptest! {
 async fn histories_change_hands_and_divisions_often() {
     let (mut moves, mut divisions) = (0, 0);
     for seed in 0..6 {
-        let watcher = history((seed, false), 3, 4, Net { millis: 300, lost: 10, skew: 3600 }).await;
+        let watcher = history(seed, false, 3, 4, Net { millis: 300, lost: 10, skew: 3600 }).await;
         moves += watcher.moves;
         divisions += watcher.divisions;
     }
