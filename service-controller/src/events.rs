@@ -101,7 +101,7 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
         Fact::HeldByAnother(holders) => held_by_another(holders.as_deref()),
         Fact::Compatible(words) => {
             let begin = "Deprecated annotations are in effect; replace or remove them: ";
-            normal("CompatibleAnnotations", "Read", &as_many_as_fit(begin, words, ("; ", "")))
+            normal("CompatibleAnnotations", "Read", &as_many_as_fit(begin, words, "; ", ""))
         }
         Fact::Ignored(keys) => {
             Notice { kind: Kind::Normal, reason: "IgnoredAnnotations", action: "Read", note: ignored(keys) }
@@ -151,11 +151,11 @@ fn ignored(keys: &[String]) -> String {
     } else {
         "use the lb.cloudadapter.dev annotations"
     };
-    as_many_as_fit("These annotations have no effect: ", keys, (", ", &format!("; {instead}")))
+    as_many_as_fit("These annotations have no effect: ", keys, ", ", &format!("; {instead}"))
 }
 
-/// Lists as many entries as fit into the Event, but at least one. `(between, end)`: the text between two entries, and after the list.
-fn as_many_as_fit(begin: &str, entries: &[String], (between, end): (&str, &str)) -> String {
+/// Lists as many entries as fit into the Event, but at least one. `between`, `end`: the text between two entries, and after the list.
+fn as_many_as_fit(begin: &str, entries: &[String], between: &str, end: &str) -> String {
     let note = |named: usize| {
         let list = entries.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(between);
         let more = match entries.len().saturating_sub(named) {
