@@ -74,7 +74,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         progress.say(&format!("==> {}", who.words()));
         let mut stage = None;
         done = tokio::select! {
-            done = Box::pin(measure(&tools, args, (&mut report, &mut stage), (progress, who))) => Some(done),
+            done = Box::pin(measure(&tools, args, &mut report, &mut stage, progress, who)) => Some(done),
             () = signals.next() => None,
         };
         progress.say("stopping everything");
@@ -105,11 +105,13 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn measure(
     tools: &Tools,
     args: &Args,
-    (report, stage): (&mut Report, &mut Option<Stage>),
-    (progress, who): (Progress, Who),
+    report: &mut Report,
+    stage: &mut Option<Stage>,
+    progress: Progress,
+    who: Who,
 ) -> anyhow::Result<()> {
     for scenario in args.wanted().into_iter().filter(|it| is_of(*it, who)) {
-        Box::pin(prepare(tools, (report.size, who), scenario, (progress, stage))).await?;
+        Box::pin(prepare(tools, report.size, who, scenario, progress, stage)).await?;
         let stage = stage.as_mut().context("no cluster was started")?;
         let name = scenario.name();
         let load = machine::load();
@@ -136,9 +138,11 @@ async fn measure(
 /// Provides the cluster of a scenario: the one of the previous scenario, unless it needs a separate one.
 async fn prepare(
     tools: &Tools,
-    (size, who): (Size, Who),
+    size: Size,
+    who: Who,
     scenario: Scenario,
-    (progress, slot): (Progress, &mut Option<Stage>),
+    progress: Progress,
+    slot: &mut Option<Stage>,
 ) -> anyhow::Result<()> {
     let own = scenario == Scenario::Replicas;
     if own && let Some(stage) = slot.take() {
@@ -148,7 +152,7 @@ async fn prepare(
         let started = if own {
             progress.step("starting a cluster with replicas", replicas::start(tools, size, progress)).await?
         } else {
-            progress.step("starting the cluster", Stage::start(tools, (size, who), progress)).await?
+            progress.step("starting the cluster", Stage::start(tools, size, who, progress)).await?
         };
         *slot = Some(started);
     }

@@ -44,7 +44,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Cloud::Openstack => Some(Arc::new(Project::make().await?)),
     };
     let mut stage = None;
-    let code = show(args, (&tools, project.clone()), &mut stage, &mut signals).await;
+    let code = show(args, &tools, project.clone(), &mut stage, &mut signals).await;
     if stage.is_none() && project.is_none() {
         return Ok(code);
     }
@@ -72,7 +72,8 @@ async fn close(stage: Option<Stage>, project: Option<Arc<Project>>) -> anyhow::R
 /// Plays until the end or until the user interrupts. The processes in `stage` still run afterwards.
 async fn show(
     args: &Args,
-    (tools, project): (&Tools, Option<Arc<Project>>),
+    tools: &Tools,
+    project: Option<Arc<Project>>,
     stage: &mut Option<Stage>,
     signals: &mut Signals,
 ) -> ExitCode {

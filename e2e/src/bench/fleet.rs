@@ -124,7 +124,8 @@ pub(super) async fn register(
 pub(super) async fn patch_nodes(
     client: &Client,
     names: &[String],
-    (patch, status): (&Value, bool),
+    patch: &Value,
+    status: bool,
 ) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let change = |name: &String| {

@@ -27,7 +27,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let before = stage.reading().await?;
     let began = Instant::now();
     let taint = json!([{ "key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1" }]);
-    fleet::patch_nodes(&stage.client(), &leaving, (&json!({ "spec": { "taints": taint } }), false)).await?;
+    fleet::patch_nodes(&stage.client(), &leaving, &json!({ "spec": { "taints": taint } }), false).await?;
     let client = stage.client();
     let machines = stage.take_machines(&leaving)?;
     let stage_ref = &*stage;
@@ -37,13 +37,12 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
             stage_ref.cluster.cloud.delete_instance(id).await?;
         }
         let silent = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" });
-        fleet::patch_nodes(&client, &leaving, (&json!({ "status": { "conditions": [silent] } }), true))
-            .await?;
+        fleet::patch_nodes(&client, &leaving, &json!({ "status": { "conditions": [silent] } }), true).await?;
         let within = stage_ref.time_limit(leaving.len());
         stage_ref.seen.all("their Node objects are deleted", &leaving, Mark::NodeGone, within).await
     };
     let balancers = stage.services.len();
-    let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, (balancers, &machines)));
+    let (gone, members) = tokio::join!(removal, follow(stage_ref, &before, balancers, &machines));
     let (gone, members) = (gone?, members?);
     let spent = stage.spent(&before).await?;
     stage.quiet().await?;
@@ -53,7 +52,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let writes = of_count(member_writes(&spent.vendor));
     Ok(Row {
         title: format!("{n} nodes leave at once, {balancers} Services"),
-        targets: judge(stage.size, writes, (since(&members), first)),
+        targets: judge(stage.size, writes, since(&members), first),
         waits: [("node object gone".to_owned(), Waits::of(gone.values().map(since).collect()))].into(),
         notes: vec![format!(
             "The instances are deleted {} s after the taint, as with the autoscaler's default, and \
@@ -69,7 +68,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 async fn follow(
     stage: &Stage,
     before: &Reading,
-    (balancers, machines): (usize, &[String]),
+    balancers: usize,
+    machines: &[String],
 ) -> anyhow::Result<Instant> {
     eventually("all load balancers are updated", stage.time_limit(balancers), || async {
         sleep(Duration::from_millis(100)).await;
@@ -89,7 +89,7 @@ async fn follow(
     .await
 }
 
-fn judge(size: Size, writes: f64, (members, first_gone): (Duration, Duration)) -> Vec<Target> {
+fn judge(size: Size, writes: f64, members: Duration, first_gone: Duration) -> Vec<Target> {
     vec![
         Target::at_most(
             "members removed before the first Node object",
@@ -114,8 +114,8 @@ mod tests {
     fn members_that_stay_longer_than_their_nodes_miss_the_target() {
         let size = Size { nodes: 5000, services: 1000, members: 200, seconds: 600 };
         let met = |writes, members, gone| {
-            let times = (Duration::from_secs(members), Duration::from_secs(gone));
-            judge(size, writes, times).iter().map(|it| it.met).collect::<Vec<_>>()
+            let (members, gone) = (Duration::from_secs(members), Duration::from_secs(gone));
+            judge(size, writes, members, gone).iter().map(|it| it.met).collect::<Vec<_>>()
         };
         assert_eq!(met(3000.0, 20, 35), [true, true]);
         assert_eq!(met(3001.0, 36, 35), [false, false]);

@@ -25,7 +25,7 @@ pub(super) fn pages(items: usize, page: usize) -> f64 {
 
 /// The permitted number of listing calls in this time: the pages of all periods, plus 10 %. For a short measurement, the number is at least
 /// the calls of all periods that may begin in this time.
-fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
+fn allowed(items: usize, page: usize, every: f64, seconds: f64) -> f64 {
     let periods = seconds / every;
     let steady = TOLERANCE * float(items.div_ceil(page)) * periods;
     let begun = if periods < MANY { pages(items, page) * (1.0 + periods.floor()) } else { 0.0 };
@@ -33,9 +33,9 @@ fn allowed((items, page): (usize, usize), every: f64, seconds: f64) -> f64 {
 }
 
 /// The target for listings of instances and load balancers: 1.1 x (2 N/page + S/page) per minute, plus `more` calls.
-pub(super) fn machines_and_balancers(calls: &Calls, size: Size, (seconds, more): (f64, f64)) -> Target {
-    let bound = allowed((size.nodes, PAGE), INSTANCES_EVERY, seconds)
-        + allowed((size.services, BALANCERS_PAGE), BALANCERS_EVERY, seconds)
+pub(super) fn machines_and_balancers(calls: &Calls, size: Size, seconds: f64, more: f64) -> Target {
+    let bound = allowed(size.nodes, PAGE, INSTANCES_EVERY, seconds)
+        + allowed(size.services, BALANCERS_PAGE, BALANCERS_EVERY, seconds)
         + more;
     let seen = calls.families(&["compute", "loadbalancer"]);
     Target::at_most("vendor calls for instances and load balancers", of_count(seen), bound, "")
@@ -43,7 +43,7 @@ pub(super) fn machines_and_balancers(calls: &Calls, size: Size, (seconds, more):
 
 /// The target for listings of routes: one per period.
 pub(super) fn routes(calls: &Calls, size: Size, seconds: f64) -> Target {
-    let bound = allowed((size.nodes * ROUTES_A_NODE, PAGE), ROUTES_EVERY, seconds);
+    let bound = allowed(size.nodes * ROUTES_A_NODE, PAGE, ROUTES_EVERY, seconds);
     Target::at_most("vendor calls for routes", of_count(calls.families(&["network"])), bound, "")
 }
 
@@ -66,10 +66,10 @@ mod tests {
     #[test]
     fn ten_minutes_allow_the_listings_of_their_periods() {
         // 1.1 x (10 pages in each of 20 periods, plus 10 pages in each of 10 periods).
-        let target = |n| machines_and_balancers(&calls("compute", n), SIZE, (600.0, 0.0));
+        let target = |n| machines_and_balancers(&calls("compute", n), SIZE, 600.0, 0.0);
         assert_eq!(target(352).bound, "<= 330");
         assert!(target(330).met && !target(331).met);
-        let two_batches = machines_and_balancers(&calls("loadbalancer", 332), SIZE, (600.0, 2.0));
+        let two_batches = machines_and_balancers(&calls("loadbalancer", 332), SIZE, 600.0, 2.0);
         assert!(two_batches.met);
         let routes = |n| routes(&calls("network", n), SIZE, 600.0);
         assert!(routes(126).met && !routes(127).met);
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn short_measurement_allows_one_listing_of_each() {
         let small = Size { nodes: 50, services: 10, ..SIZE };
-        assert!(machines_and_balancers(&calls("compute", 2), small, (5.0, 0.0)).met);
-        assert!(!machines_and_balancers(&calls("compute", 3), small, (5.0, 0.0)).met);
+        assert!(machines_and_balancers(&calls("compute", 2), small, 5.0, 0.0).met);
+        assert!(!machines_and_balancers(&calls("compute", 3), small, 5.0, 0.0).met);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let balancers = stage.services.len();
     let shared = &*stage;
     let pause = pause(balancers);
-    let (new, followed) = tokio::join!(users(shared, pause), follow(shared, &before, (balancers, began)));
+    let (new, followed) = tokio::join!(users(shared, pause), follow(shared, &before, balancers, began));
     let (followed, (names, new)) = (followed?, new?);
     let spent = stage.spent(&before).await?;
     stage.delete(&names).await?;
@@ -75,7 +75,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
             names.len(),
             pause.as_secs_f64()
         ),
-        targets: judge(stage.size, &spent.vendor, (followed, &new)),
+        targets: judge(stage.size, &spent.vendor, followed, &new),
         waits: waits.into(),
         notes,
         spent,
@@ -107,7 +107,8 @@ async fn users(stage: &Stage, pause: Duration) -> anyhow::Result<(Vec<String>, V
 async fn follow(
     stage: &Stage,
     before: &Reading,
-    (balancers, began): (usize, Instant),
+    balancers: usize,
+    began: Instant,
 ) -> anyhow::Result<Option<f64>> {
     let within = stage.time_limit(balancers);
     let (mut asked, mut at) = (0, began);
@@ -145,7 +146,7 @@ pub(super) fn member_writes(calls: &Calls) -> u64 {
     calls.of("SetMembers").saturating_add(calls.of("UpdateMembers"))
 }
 
-fn judge(size: Size, calls: &Calls, (followed, new): (Followed, &Waits)) -> Vec<Target> {
+fn judge(size: Size, calls: &Calls, followed: Followed, new: &Waits) -> Vec<Target> {
     // Calls for new Services use the same budget; the burst is available at once.
     let ahead = calls.families(&["loadbalancer"]);
     let bound = REACTION_SECONDS + of_count(ahead) / (f64::from(RATE) * USED);
@@ -183,7 +184,7 @@ mod tests {
         };
         let met = |members, followed, p99| {
             let waits = Waits { n: 20, p99, ..Waits::default() };
-            judge(size, &calls(members), (followed, &waits)).iter().map(|it| it.met).collect::<Vec<_>>()
+            judge(size, &calls(members), followed, &waits).iter().map(|it| it.met).collect::<Vec<_>>()
         };
         assert_eq!(met(1020, Followed::All(60.0), 3.0), [true, true, true]);
         assert_eq!(met(1021, Followed::All(60.0), 3.1), [false, true, false]);

@@ -46,7 +46,7 @@ pub(super) async fn start(tools: &Tools, all: Size, progress: Progress) -> anyho
     let values = CONTROLLERS.map(|name| (name.replace("-controller", "Controller"), many.clone()));
     let mut values: Map<String, Value> = values.into_iter().collect();
     values.insert("adapter".to_owned(), limits::values());
-    Stage::start_with(tools, (size, Who::Ours), &values.into(), progress).await
+    Stage::start_with(tools, size, Who::Ours, &values.into(), progress).await
 }
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
@@ -56,8 +56,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
         shares::share(stage, replicas).await?;
         for rate in [Rate::Unbound, Rate::Default] {
             limits::set(stage, rate).await?;
-            let (step, services) = crowd(stage, (replicas, rate)).await?;
-            let nodes = join(stage, (replicas, rate)).await?;
+            let (step, services) = crowd(stage, replicas, rate).await?;
+            let nodes = join(stage, replicas, rate).await?;
             let of = format!("{}, {}", judge::number(replicas), rate.words());
             waits.push((format!("new Service has an address ({of})"), services));
             waits.push((format!("node initialised ({of})"), nodes));
@@ -91,7 +91,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
 }
 
 /// Creates many Services at once, and deletes them.
-async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<(Interval, Waits)> {
+async fn crowd(stage: &mut Stage, replicas: usize, rate: Rate) -> anyhow::Result<(Interval, Waits)> {
     let n = if rate == Rate::Unbound { stage.size.services * CROWD } else { stage.size.services };
     let names = names(&format!("crowd-{replicas}-{}", rate.word()), n);
     // The controllers write Events long after the change, and these writes use the same budget.
@@ -118,7 +118,7 @@ async fn crowd(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Re
 }
 
 /// Adds nodes, none of which are behind load balancers.
-async fn join(stage: &mut Stage, (replicas, rate): (usize, Rate)) -> anyhow::Result<Waits> {
+async fn join(stage: &mut Stage, replicas: usize, rate: Rate) -> anyhow::Result<Waits> {
     let n = (stage.size.nodes / JOINING).max(1);
     let numbers = stage.boot(n).await?;
     let names: Vec<_> = numbers.clone().map(fleet::node_name).collect();

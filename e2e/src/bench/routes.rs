@@ -17,14 +17,14 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = stage.size.nodes;
     Ok(Row {
         title: format!("{} routes of {n} nodes", n * ROUTES_A_NODE),
-        targets: judge(&spent, (stage.size, stage.who)),
+        targets: judge(&spent, stage.size, stage.who),
         notes: vec!["Counts everything since the first node joined.".to_owned()],
         spent,
         ..Row::default()
     })
 }
 
-fn judge(spent: &Spent, (size, who): (Size, Who)) -> Vec<Target> {
+fn judge(spent: &Spent, size: Size, who: Who) -> Vec<Target> {
     let routes = size.nodes * ROUTES_A_NODE;
     let calls = of_count(spent.vendor.of("BatchRoutes"));
     let listed = {
@@ -67,7 +67,7 @@ mod tests {
             };
             let writes = spent.api_writes.entry("route-controller".to_owned()).or_default();
             writes.insert("patch nodes/status".to_owned(), conditions);
-            judge(&spent, (size, Who::Ours)).iter().map(|it| it.met).collect::<Vec<_>>()
+            judge(&spent, size, Who::Ours).iter().map(|it| it.met).collect::<Vec<_>>()
         };
         assert_eq!(met(108, 63, 5000), [true, true, true]);
         assert_eq!(met(109, 64, 5001), [false, false, false]);

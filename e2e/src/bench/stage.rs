@@ -79,16 +79,18 @@ impl Stage {
     /// Starts everything, without nodes.
     pub(super) async fn start(
         tools: &Tools,
-        (size, who): (Size, Who),
+        size: Size,
+        who: Who,
         progress: Progress,
     ) -> anyhow::Result<Self> {
-        Self::start_with(tools, (size, who), &json!({}), progress).await
+        Self::start_with(tools, size, who, &json!({}), progress).await
     }
 
     /// Same as [`Self::start`], with these chart values. Starts one replica of each Deployment.
     pub(super) async fn start_with(
         tools: &Tools,
-        (size, who): (Size, Who),
+        size: Size,
+        who: Who,
         more: &Value,
         progress: Progress,
     ) -> anyhow::Result<Self> {

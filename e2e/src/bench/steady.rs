@@ -39,10 +39,10 @@ pub(super) async fn not_ready(stage: &mut Stage) -> anyhow::Result<Row> {
     let n = (stage.size.nodes / SHARE).max(1);
     let silent = stage.first_nodes(n);
     let before = stage.reading().await?;
-    fleet::patch_nodes(&stage.client(), &silent, (&ready("Unknown"), true)).await?;
+    fleet::patch_nodes(&stage.client(), &silent, &ready("Unknown"), true).await?;
     stage.progress.wait("nodes are not ready", Duration::from_secs(stage.size.seconds / 2)).await;
     let spent = stage.spent(&before).await?;
-    fleet::patch_nodes(&stage.client(), &silent, (&ready("True"), true)).await?;
+    fleet::patch_nodes(&stage.client(), &silent, &ready("True"), true).await?;
     stage.quiet().await?;
     Ok(Row {
         title: format!("{n} of {} nodes not ready", stage.size.nodes),
@@ -58,7 +58,7 @@ fn ready(status: &str) -> serde_json::Value {
 
 fn judge(spent: &Spent, size: Size, more: f64) -> Vec<Target> {
     vec![
-        listings::machines_and_balancers(&spent.vendor, size, (spent.seconds, more)),
+        listings::machines_and_balancers(&spent.vendor, size, spent.seconds, more),
         listings::routes(&spent.vendor, size, spent.seconds),
         Target::count("vendor writes", spent.vendor.writes, 0),
     ]

@@ -36,7 +36,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     node("a").pods("10.244.1.0/24").register(&bed.client()).await.unwrap();
     service("web").port(80).create(&bed.client()).await.unwrap();
     bed.wait_for_event("Service", "web", "SyncLoadBalancerFailed").await.unwrap();
-    let web = waits(bed, "service-controller", ("Service", "default/web")).await;
+    let web = waits(bed, "service-controller", "Service", "default/web").await;
     assert!(
         web.waits_for.is_some_and(|it| it.contains("waiting until the adapter is reachable")),
         "{:?}",
@@ -44,7 +44,7 @@ async fn an_adapter_that_is_away(bed: &mut Bed) {
     );
     assert!(web.wanted.iter().any(|it| it.starts_with("1 listener: TCP 80 -> ")), "{:?}", web.wanted);
     bed.wait_for_event("Node", "a", "CloudProviderUnavailable").await.unwrap();
-    waits(bed, "node-controller", ("Node", "a")).await;
+    waits(bed, "node-controller", "Node", "a").await;
     for name in CONTROLLERS {
         let status: ControllerStatus = page(bed, name, "/status").await;
         assert!(status.adapter.trouble.is_some_and(|it| it.contains("unreachable since")), "{name}");
@@ -70,7 +70,7 @@ async fn a_mistake_in_an_annotation(bed: &mut Bed) {
     let key = format!("lb.{DOMAIN}/internal");
     service("wrong").port(80).annotation(&key, "perhaps").create(&bed.client()).await.unwrap();
     bed.wait_for_event("Service", "wrong", "SyncLoadBalancerFailed").await.unwrap();
-    let wrong = waits(bed, "service-controller", ("Service", "default/wrong")).await;
+    let wrong = waits(bed, "service-controller", "Service", "default/wrong").await;
     assert!(wrong.waits_for.is_some_and(|it| it.contains(&key)), "{:?}", wrong.plan);
     assert_eq!((wrong.reason, wrong.next_try), (None, None), "only a change of the Service helps");
     bed.patch_service("wrong", &json!({ "metadata": { "annotations": { key: "true" } } })).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_quota(bed: &mut Bed) {
     bed.cluster.cloud.configure(&json!({ "quotas": { "load_balancers": 2 } })).await.unwrap();
     service("full").port(80).create(&bed.client()).await.unwrap();
     bed.wait_for_event("Service", "full", "SyncLoadBalancerFailed").await.unwrap();
-    let full = waits(bed, "service-controller", ("Service", "default/full")).await;
+    let full = waits(bed, "service-controller", "Service", "default/full").await;
     assert_eq!(full.reason.as_deref(), Some("VENDOR_QUOTA"));
     assert!(full.since.is_some() && full.next_try > full.since && full.attempts > 0, "{full:?}");
     assert!(full.plan.iter().any(|line| line.starts_with("ensure ")), "{:?}", full.plan);
@@ -98,7 +98,7 @@ async fn a_quota(bed: &mut Bed) {
 async fn a_missing_instance(bed: &mut Bed) {
     node("late").register(&bed.client()).await.unwrap();
     bed.wait_for_event("Node", "late", "InstanceNotVisible").await.unwrap();
-    let late = waits(bed, "node-controller", ("Node", "late")).await;
+    let late = waits(bed, "node-controller", "Node", "late").await;
     assert_eq!(late.wanted, ["an instance named late"]);
     bed.cluster.cloud.create_instance("late").await.unwrap();
     bed.initialised("late").await.unwrap();
@@ -112,7 +112,7 @@ async fn a_route_that_cannot_be_created(bed: &mut Bed) {
     let theirs = route(&bed.cluster.cloud.state().await.unwrap()).unwrap();
     bed.join("b", Some(TAKEN)).await.unwrap();
     bed.wait_for_event("Node", "b", "FailedToCreateRoute").await.unwrap();
-    let b = waits(bed, "route-controller", ("Node", "b")).await;
+    let b = waits(bed, "route-controller", "Node", "b").await;
     assert!(b.waits_for.is_some_and(|it| it.contains(TAKEN)), "{:?}", b.plan);
     assert!(b.cloud.iter().any(|it| it.contains(TAKEN)), "{:?}", b.cloud);
     let remove = json!({ "remove": [theirs.id] });
@@ -137,7 +137,7 @@ async fn what_cannot_be_asked(bed: &mut Bed) {
 }
 
 /// Waits until a controller's list says that an object waits, with the text of one of its Events.
-async fn waits(bed: &mut Bed, controller: &str, (kind, key): (&str, &str)) -> Explanation {
+async fn waits(bed: &mut Bed, controller: &str, kind: &str, key: &str) -> Explanation {
     let name = key.rsplit('/').next().unwrap_or(key);
     let events: Api<Event> = Api::all(bed.client());
     let about =
