@@ -194,6 +194,11 @@ pub(crate) fn every(arch: &[Arch]) -> anyhow::Result<Vec<Arch>> {
     Ok(arches)
 }
 
+/// The architectures of `asked` that can be built here. Prints a note for the others.
+pub(crate) fn buildable(asked: &[Arch]) -> anyhow::Result<Vec<Arch>> {
+    arches(asked, true)
+}
+
 /// How images for tests are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linked {

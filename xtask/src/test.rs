@@ -1,11 +1,12 @@
 //! `cargo xtask test`: all tests that must pass at each commit. The tiers have different requirements: `unit` needs only cargo, `e2e` runs
-//! the programs on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud. `deep` runs all tiers, with
+//! the programs on real control planes, `cluster` needs root, `openstack` and `openstack-e2e` need a cloud, `release` builds two releases. `deep` runs all tiers, with
 //! longer property tests.
 
 mod cluster;
 mod control_planes;
 mod nextest;
 mod programs;
+mod release;
 mod since;
 
 use anyhow::bail;
@@ -37,6 +38,7 @@ const DEEPLY: [(&str, &str); 3] =
                         cargo xtask test -- node_faults            tests whose name contains this\n  \
                         cargo xtask test -- -E 'package(cloudctl)' tests that an expression of nextest's chooses\n  \
                         cargo xtask test cluster -- routes         one subject of the scenarios on nodes\n  \
+                        cargo xtask test release -- --arch amd64   a rehearsal of two releases, for one architecture\n  \
                         cargo xtask test deep                      everything, for hours\n\n\
                         Exit codes:\n  \
                         0  all passed\n  \
@@ -48,7 +50,8 @@ pub(crate) struct Args {
     /// Run only tests that the changes since this revision can affect, whether committed or not; for `unit` and `e2e`
     #[arg(long, value_name = "REVISION")]
     since: Option<String>,
-    /// Arguments for nextest; with `cluster` and `openstack-e2e` for the test program, with `openstack` for `adapter-conformance`
+    /// Arguments for nextest; with `cluster` and `openstack-e2e` for the test program, with `openstack` for `adapter-conformance`, with
+    /// `release` for `cargo xtask release build`
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -65,6 +68,8 @@ enum Tier {
     Cluster,
     /// The scenarios on nodes that `.ci/run` runs: installation, routes and permissions
     ClusterPart,
+    /// A rehearsal of two releases: build, sign, verify, install from a registry, upgrade and roll back, as root
+    Release,
     /// The conformance suite on the adapter for OpenStack and the cloud of `cargo xtask openstack`
     Openstack,
     /// Some conformance checks of each part, as in `.ci/run`
@@ -85,6 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(Tier::ClusterPart) => {
             cluster::run(&[&cluster_part(), args.args.as_slice()].concat(), Linked::AsBuilt)
         }
+        Some(Tier::Release) => release::run(&args.args),
         Some(Tier::OpenstackE2e) => openstack_e2e(&args.args),
         Some(Tier::Deep) => deep(&args.args),
         Some(Tier::Unit) => usual(Some("not package(=e2e)"), args),
@@ -172,6 +178,7 @@ fn deep(args: &[String]) -> anyhow::Result<()> {
         ("conformance suite on the simulated cloud", &["conformance"][..]),
         ("conformance suite on the Python adapter", &["conformance", "--python"]),
         ("scenarios on nodes", &["test", "cluster"]),
+        ("rehearsal of a release", &["test", "release"]),
         ("conformance suite on OpenStack", &["test", "openstack"]),
         ("scenarios on OpenStack", &["test", "openstack-e2e"]),
     ] {

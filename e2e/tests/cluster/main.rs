@@ -15,6 +15,7 @@ mod migration;
 mod picture;
 mod policies;
 mod processes;
+mod release;
 mod rights;
 mod routes;
 mod scaling;

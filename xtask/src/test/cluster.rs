@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::{Context as _, bail};
 
-use super::programs;
+use super::{programs, release};
 use crate::images::{self, Linked};
 use crate::python::Python;
 use crate::{cargo, cluster};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String], linked: Linked) -> anyhow::Result<()> {
     let images = images::for_tests(&IMAGES, linked)?;
     // With `exec`, signals reach the scenarios, which clean up.
     let error = programs::command(&program, &cargo::root().join("e2e"))
-        .arg("--test-threads=1")
+        .args(["--test-threads=1", "--skip", release::SCENARIO])
         .args(args)
         .env("CLUSTER_IMAGES", images)
         .env("CLUSTER_XTASK", cargo::built("xtask"))

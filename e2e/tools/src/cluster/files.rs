@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cluster::layout::{Layout, Node, PAUSE_IMAGE, api_url};
+use crate::cluster::layout::{Layout, Node, PAUSE_IMAGE, REGISTRY, api_url};
 
 /// A kubeconfig for a user with a token.
 pub(crate) fn kubeconfig(ca: &Path, token: &str) -> Value {
@@ -70,6 +70,9 @@ disable = true
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{PAUSE_IMAGE}"
 
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = "{home}/registries"
+
 [plugins.'io.containerd.cri.v1.runtime']
 # Without CAP_SYS_RESOURCE runc could not lower the score, and would not start.
 restrict_oom_score_adj = true
@@ -83,6 +86,11 @@ conf_dir = "{cni}"
 runtime_type = "io.containerd.runc.v2"
 "#
     )
+}
+
+/// Lets containerd pull from [`REGISTRY`] without TLS. Returns the path below the folder `registries`, and the content.
+pub(crate) fn registry() -> (String, String) {
+    (format!("{REGISTRY}/hosts.toml"), format!("server = \"http://{REGISTRY}\"\n"))
 }
 
 /// The pod network of a node. With `ptp` every packet of a pod passes the routing of the node: Services also work between pods of the same

@@ -22,6 +22,8 @@ pub const BRIDGE: &str = "fabric0";
 pub const API_PORT: u16 = 6443;
 /// The simulated cloud's port.
 pub const CLOUD_PORT: u16 = 9797;
+/// The address of a registry without TLS in the fabric. The nodes pull from it if a test starts one.
+pub const REGISTRY: &str = "10.90.0.1:5000";
 /// The image of the process that keeps a pod's namespaces.
 pub const PAUSE_IMAGE: &str = "localhost/pause:cluster";
 

@@ -97,6 +97,11 @@ impl Work<'_> {
         let mounts = self.mounts(node).await?;
         let home = layout.node(node);
         write(&home.join("containerd.toml"), &files::containerd(layout, node, self.plugins))?;
+        let (registry, content) = files::registry();
+        let registry = home.join("registries").join(registry);
+        let folder = registry.parent().map_or(Ok(()), fs::create_dir_all);
+        folder.with_context(|| format!("cannot create {}", registry.display()))?;
+        write(&registry, &content)?;
         write(&home.join("kubelet.json"), &files::kubelet(layout, node).to_string())?;
 
         let config = format!("--config={}", home.join("containerd.toml").display());

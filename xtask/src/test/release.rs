@@ -1,0 +1,261 @@
+//! `cargo xtask test release`: a rehearsal of two releases. From a clean clone of the commit it builds the first release and, from a commit
+//! that only changes the version, the second one. It verifies both, checks that changed files are refused, and runs the scenario that
+//! installs, upgrades and rolls back from a registry, on nodes that run pods.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+
+use super::programs;
+use crate::images;
+use crate::images::arch::Arch;
+use crate::step::say;
+use crate::tool::{Tool, quietly};
+use crate::{cargo, cluster, git};
+
+/// The scenario; `cargo xtask test cluster` skips it.
+pub(super) const SCENARIO: &str = "release::";
+/// The address of the registry in the scenario, which is part of the manifests.
+const REGISTRY: &str = e2e_tools::cluster::layout::REGISTRY;
+/// Protects the keys of the rehearsal, which sign nothing else.
+const PASSWORD: (&str, &str) = ("COSIGN_PASSWORD", "rehearsal");
+
+/// `args`: arguments for `cargo xtask release build`.
+pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
+    // These checks come first, because the build takes long.
+    e2e_tools::cluster::root()?;
+    let status = e2e_tools::cluster::status(&cluster::layout()?);
+    ensure!(
+        !(status.any && status.all),
+        "a cluster is running, and the scenario would stop it; stop it first: `cargo xtask cluster down`"
+    );
+    if !git::output(["status", "--porcelain"])?.is_empty() {
+        say("note: uncommitted changes are not part of the rehearsal");
+    }
+    let folder = cargo::target().join("release-rehearsal");
+    let work = Work {
+        clone: folder.join("clone"),
+        target: folder.join("target"),
+        keys: folder.join("keys"),
+        dist: folder.join("dist"),
+    };
+    work.begin()?;
+    let first = work.first()?;
+    work.prepare(&first)?;
+    let old = work.build(&first, args)?;
+    let second = next(&first)?;
+    let fragment = work.clone.join("changelog.d/rehearsal.fixed.md");
+    fs::write(&fragment, "The version changes.\n")
+        .with_context(|| format!("cannot write {}", fragment.display()))?;
+    work.git(&["add", "changelog.d"])?;
+    work.commit("fix: change the version")?;
+    work.prepare(&second)?;
+    let new = work.build(&second, args)?;
+    for folder in [&old, &new] {
+        work.verified(folder)?;
+    }
+    work.scenario(&old, &new)
+}
+
+/// The folders of the rehearsal.
+struct Work {
+    clone: PathBuf,
+    target: PathBuf,
+    keys: PathBuf,
+    dist: PathBuf,
+}
+
+impl Work {
+    /// Clones the commit, and makes the keys. The folder of compiled code stays, to save time.
+    fn begin(&self) -> anyhow::Result<()> {
+        for folder in [&self.clone, &self.keys, &self.dist] {
+            match fs::remove_dir_all(folder) {
+                Err(error) if folder.exists() => {
+                    return Err(error).with_context(|| format!("cannot remove {}", folder.display()));
+                }
+                Ok(()) | Err(_) => (),
+            }
+        }
+        fs::create_dir_all(&self.keys).with_context(|| format!("cannot make {}", self.keys.display()))?;
+        say("==> a clean clone, and keys");
+        let mut clone = Command::new("git");
+        clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(cargo::root()).arg(&self.clone);
+        quietly(&mut clone, "free disk space, or repair the repository (`git fsck`)")?;
+        self.git(&["config", "user.name", "rehearsal"])?;
+        self.git(&["config", "user.email", "rehearsal@localhost"])?;
+        for name in ["other", "cosign"] {
+            let mut pair = Command::new(Tool::Cosign.get()?);
+            pair.args(["generate-key-pair", "--output-key-prefix", name])
+                .current_dir(&self.keys)
+                .env(PASSWORD.0, PASSWORD.1);
+            quietly(&mut pair, "see the message of cosign above")?;
+        }
+        Ok(())
+    }
+
+    /// The version of the tree, or the next one if it is released.
+    fn first(&self) -> anyhow::Result<String> {
+        let toml = fs::read_to_string(self.clone.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+        let version = toml.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+        let version = version.context("Cargo.toml has no version")?;
+        if self.git(&["tag", "--list", &format!("v{version}")])?.is_empty() {
+            Ok(version.to_owned())
+        } else {
+            next(version)
+        }
+    }
+
+    /// Writes the version, commits and tags, as docs/development.md says.
+    fn prepare(&self, version: &str) -> anyhow::Result<()> {
+        say(&format!("\n==> prepare {version}"));
+        self.xtask(&["release", "prepare", version], "fix what `release prepare` reports above")?;
+        self.commit(&format!("chore: release {version}"))?;
+        self.git(&["tag", "--annotate", &format!("v{version}"), "--message", version]).map(drop)
+    }
+
+    /// Builds the release and returns its folder.
+    fn build(&self, version: &str, args: &[String]) -> anyhow::Result<PathBuf> {
+        say(&format!("\n==> build {version}"));
+        let (key, dist) =
+            (self.keys.join("cosign.key").display().to_string(), self.dist.display().to_string());
+        let mut words = vec!["release", "build", "--registry", REGISTRY, "--key", &key, "--output", &dist];
+        if !args.iter().any(|arg| arg.starts_with("--rehearsal")) {
+            words.push("--rehearsal=quick");
+        }
+        // An architecture that cannot be built here is left out, with a note.
+        let arches =
+            images::buildable(&Arch::ALL)?.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(",");
+        if !args.iter().any(|arg| arg.starts_with("--arch")) {
+            words.extend(["--arch", &arches]);
+        }
+        words.extend(args.iter().map(String::as_str));
+        self.xtask(
+            &words,
+            "fix what `release build` reports above, commit, and run `cargo xtask test release` again",
+        )?;
+        Ok(self.dist.join(format!("cloud-controllers-{version}")))
+    }
+
+    /// The release is verified, but not by another key, nor if a file is changed or added.
+    fn verified(&self, release: &Path) -> anyhow::Result<()> {
+        say(&format!("\n==> verify {}", release.display()));
+        let verify = |folder: &Path, key: &str| {
+            let mut command = Command::new(cargo::built("xtask"));
+            command.args(["release", "verify"]).arg(folder).arg("--key").arg(self.keys.join(key));
+            command.output().context("cannot start xtask")
+        };
+        let done = verify(release, "cosign.pub")?;
+        ensure!(
+            done.status.success(),
+            "the release is not verified: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let refused = |folder: &Path, key: &str, why: &str| {
+            let done = verify(folder, key)?;
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            let right = !done.status.success() && said.contains(why);
+            ensure!(
+                right,
+                "expected that `release verify` fails with {why:?}; repair xtask/src/release/verify.rs; it said: {said}"
+            );
+            say(&format!("refused: {why}"));
+            Ok(())
+        };
+        refused(release, "other.pub", "SHA256SUMS is not signed by this key")?;
+        let copy = tempfile::tempdir_in(&self.dist).context("cannot make a temporary folder")?;
+        let tampered = |name: &str| {
+            let folder = copy.path().join(format!("tampered-{name}"));
+            let mut copied = Command::new("cp");
+            copied.arg("-r").arg(release).arg(&folder);
+            quietly(&mut copied, "free disk space")?;
+            anyhow::Ok(folder)
+        };
+        let folder = tampered("file")?;
+        append(&folder.join("images/node-controller.tar"))?;
+        refused(&folder, "cosign.pub", "images/node-controller.tar was changed")?;
+        let folder = tampered("sums")?;
+        append(&folder.join("SHA256SUMS"))?;
+        refused(&folder, "cosign.pub", "SHA256SUMS is not signed by this key")?;
+        let folder = tampered("more")?;
+        append(&folder.join("more.tar.gz"))?;
+        refused(&folder, "cosign.pub", "more.tar.gz is not in SHA256SUMS")
+    }
+
+    /// Runs the scenario with `exec`, so that signals reach it and it cleans up.
+    fn scenario(&self, old: &Path, new: &Path) -> anyhow::Result<()> {
+        say("\n==> install, upgrade and roll back from a registry, on nodes that run pods");
+        let program = programs::build("cluster")?;
+        let error = programs::command(&program, &cargo::root().join("e2e"))
+            .args(["--test-threads=1", SCENARIO])
+            .env("CLUSTER_IMAGES", &self.dist)
+            .env("CLUSTER_XTASK", cargo::built("xtask"))
+            .env("RELEASE_OLD", old)
+            .env("RELEASE_NEW", new)
+            .env("RELEASE_KEYS", &self.keys)
+            .env(PASSWORD.0, PASSWORD.1)
+            .exec();
+        Err(error).context("cannot start the scenario")
+    }
+
+    fn commit(&self, subject: &str) -> anyhow::Result<()> {
+        self.git(&["commit", "--quiet", "--all", "--message", subject]).map(drop)
+    }
+
+    fn git(&self, words: &[&str]) -> anyhow::Result<String> {
+        let done =
+            Command::new("git").args(words).current_dir(&self.clone).output().context("cannot start git")?;
+        ensure!(
+            done.status.success(),
+            "git {}: {}",
+            words.join(" "),
+            String::from_utf8_lossy(&done.stderr).trim()
+        );
+        Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    }
+
+    /// Runs `cargo xtask` of the clone.
+    fn xtask(&self, words: &[&str], repair: &str) -> anyhow::Result<()> {
+        let mut command = Command::new(cargo::program());
+        command
+            .args(["run", "--quiet", "--locked", "--package", "xtask", "--"])
+            .args(words)
+            .current_dir(&self.clone);
+        command.env("CARGO_TARGET_DIR", &self.target).env(PASSWORD.0, PASSWORD.1);
+        let status = command.status().context("cannot start cargo")?;
+        if !status.success() {
+            bail!("`cargo xtask {}` in {}: {status}; {repair}", words.join(" "), self.clone.display());
+        }
+        Ok(())
+    }
+}
+
+/// The next patch version.
+fn next(version: &str) -> anyhow::Result<String> {
+    let mut version =
+        semver::Version::parse(version).with_context(|| format!("invalid version {version:?}"))?;
+    version.patch += 1;
+    version.pre = semver::Prerelease::EMPTY;
+    Ok(version.to_string())
+}
+
+/// Changes a file, or creates it.
+fn append(file: &Path) -> anyhow::Result<()> {
+    let mut content = fs::read(file).unwrap_or_default();
+    content.push(b'\n');
+    fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next;
+
+    #[test]
+    fn second_release_is_a_patch_of_the_first() {
+        assert_eq!(next("0.1.0").unwrap(), "0.1.1");
+        assert_eq!(next("0.2.9-rc.1").unwrap(), "0.2.10");
+        assert!(next("next").is_err());
+    }
+}
