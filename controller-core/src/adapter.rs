@@ -6,7 +6,7 @@
 mod call_health;
 mod delay;
 mod pending;
-mod scope;
+pub(crate) mod scope;
 
 use std::{
     future::Future,

@@ -1,5 +1,5 @@
 //! Reports to users what a controller does or refuses, and why, on the object concerned. One call emits the Event and the log line with the
-//! same text.
+//! same text; only the Event is shortened to [`NOTE_MAX`] characters.
 //!
 //! Emitting never blocks and never fails a reconcile. Repeats of a notice increase the count of one Event, which is written at most every
 //! 10 s. Repeats within this interval (the quiet time) are counted and written at its end. Lasting conditions are re-emitted every half
@@ -39,12 +39,11 @@ pub use self::{
     reminders::{REMIND, Reminders},
     repeat::Repeat,
 };
-pub use crate::text::{bounded, gist};
+pub use crate::text::{NOTE_MAX, bounded, ended, gist};
 use crate::{
     Clock,
     kube_api::{self, within},
     metrics::Registry,
-    text::cut,
 };
 
 /// Capacity of the queue of each kind, enough for a cluster of 500 nodes that join at once.
@@ -87,8 +86,14 @@ pub struct Notice {
     pub reason: &'static str,
     /// What the controller was doing, one word in CamelCase.
     pub action: &'static str,
-    /// A sentence for the user: what happens, and what the user can do about it.
+    /// A sentence for the user: what happens, and what the user can do about it. The Event has its first [`NOTE_MAX`] characters.
     pub note: String,
+}
+
+impl Notice {
+    fn bounded(self) -> Self {
+        Self { note: bounded(&self.note, NOTE_MAX), ..self }
+    }
 }
 
 /// Emits Events. Cheap to clone.
@@ -137,7 +142,7 @@ impl Recorder {
     pub fn emit(&self, about: &ObjectReference, notice: Notice) {
         log(about, &notice);
         let Some(writer) = self.senders.as_ref().map(|senders| senders.of(notice.kind)) else { return };
-        let message = Message { component: self.component, about: about.clone(), notice };
+        let message = Message { component: self.component, about: about.clone(), notice: notice.bounded() };
         if writer.try_send(message).is_err() {
             self.dropped.inc();
         }
@@ -155,7 +160,7 @@ impl Recorder {
             return false;
         };
         log(about, &notice);
-        permit.send(Message { component: self.component, about: about.clone(), notice });
+        permit.send(Message { component: self.component, about: about.clone(), notice: notice.bounded() });
         true
     }
 }
@@ -390,7 +395,7 @@ impl Writer {
             type_: Some(notice.kind.word().to_owned()),
             reason: Some(notice.reason.to_owned()),
             action: Some(notice.action.to_owned()),
-            message: Some(cut(&notice.note)),
+            message: Some(notice.note.clone()),
             count: Some(1),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),

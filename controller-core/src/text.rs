@@ -1,7 +1,9 @@
 //! Shortens texts for users, and compares them.
 
-/// The API server's limit for notes.
-const NOTE_MAX: usize = 1024;
+/// Maximum length of an Event's text, in characters.
+pub const NOTE_MAX: usize = 200;
+/// Maximum length of a text on the status pages, in bytes.
+const TEXT_MAX: usize = 1024;
 
 /// Returns the gist of a text: the text without words that contain a digit, since delays, counts, addresses and request IDs differ between
 /// attempts. Two texts with the same reason but different gists describe two problems.
@@ -20,12 +22,19 @@ pub fn bounded(text: &str, most: usize) -> String {
     }
 }
 
-/// Shortens a note to [`NOTE_MAX`] bytes, at a character boundary.
+/// Shortens a text so that it fits into an Event together with this end, such as a command, which stays whole.
+#[must_use]
+pub fn ended(text: &str, end: &str) -> String {
+    let most = NOTE_MAX.saturating_sub(end.chars().count());
+    bounded(&format!("{}{end}", bounded(text, most)), NOTE_MAX)
+}
+
+/// Shortens a text for the status pages to [`TEXT_MAX`] bytes, at a character boundary.
 pub(crate) fn cut(note: &str) -> String {
-    if note.len() <= NOTE_MAX {
+    if note.len() <= TEXT_MAX {
         return note.to_owned();
     }
-    let end = (0..=NOTE_MAX - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
+    let end = (0..=TEXT_MAX - '…'.len_utf8()).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
     format!("{}…", note.get(..end).unwrap_or_default())
 }
 
@@ -39,6 +48,17 @@ mod tests {
     }
 
     #[test]
+    fn end_of_a_shortened_text_is_whole() {
+        let command = " Run: kubectl get nodes";
+        for length in [0, 1, 176, 177, 178, 300] {
+            let (text, whole) = (ended(&"ü".repeat(length), command), length <= NOTE_MAX - command.len());
+            assert!(text.ends_with(command) && text.chars().count() <= NOTE_MAX, "{text}");
+            assert_eq!(text.contains('…'), !whole, "{text}");
+        }
+        assert_eq!(ended("a", &"ü".repeat(300)).chars().count(), NOTE_MAX, "the end alone is too long");
+    }
+
+    #[test]
     fn the_gist_has_no_word_with_a_digit() {
         assert_eq!(gist("429, wait 3 s (request req-7f)"), gist("429, wait 15 s (request req-81)"));
         assert_ne!(gist("no quota for load balancers"), gist("no quota for floating IPs"));
@@ -46,8 +66,8 @@ mod tests {
 
     #[test]
     fn long_notes_are_cut_between_characters() {
-        let note = cut(&"ü".repeat(NOTE_MAX));
-        assert!(note.len() <= NOTE_MAX && note.ends_with("ü…"), "{note}");
+        let note = cut(&"ü".repeat(TEXT_MAX));
+        assert!(note.len() <= TEXT_MAX && note.ends_with("ü…"), "{note}");
         assert_eq!(cut("short"), "short");
     }
 }

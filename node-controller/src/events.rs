@@ -1,6 +1,6 @@
 //! Defines the Events on Nodes, with a constructor for each.
 
-use controller_core::events::{Kind, Notice};
+use controller_core::events::{Kind, NOTE_MAX, Notice};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
@@ -9,6 +9,8 @@ use crate::{
 };
 
 const ACTION: &str = "Initialise";
+/// Maximum length of the sentence that says what moved, in characters.
+pub(crate) const MOVED_MAX: usize = 110;
 
 /// Reference to the node that an Event is about.
 pub(crate) fn about(node: &Node) -> ObjectReference {
@@ -40,29 +42,23 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
     };
     let note = match refusal {
         Refusal::NotVisible => format!(
-            "Waiting until the cloud lists {looked_for}. Check that the instance exists in the \
-             cloud adapter's project and region, and has the same name as the node"
+            "Waiting until the cloud lists {looked_for}. Check that it exists in the cloud adapter's \
+             project and region, and has the same name as the node"
         ),
         Refusal::Foreign => {
             format!(
                 "Ignoring the node: the cloud adapter says that {looked_for} belongs to another \
-                 cloud or region. The controller checks again only when the node changes"
+                 cloud or region. It is checked again only when the node changes"
             )
         }
-        Refusal::Ambiguous { provider_ids } => format!(
-            "Waiting: {} instances are named {:?} ({}). Rename all but one, or set --provider-id on \
-            the node's kubelet",
-            provider_ids.len(),
-            node.name,
-            provider_ids.join(", ")
-        ),
+        Refusal::Ambiguous { provider_ids } => ambiguous(provider_ids),
         Refusal::Failed { error, .. } => {
             format!("Waiting because the cloud returned an error for {looked_for}: {error}")
         }
         Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
             format!(
-                "Waiting: no instance is selected by its name while the adapter uses another project or region. {why}"
+                "Waiting: no instance is selected by the node's name. {why} `cloudctl status` has the remedy"
             )
         }
         Refusal::NoProviderId => {
@@ -81,6 +77,23 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
     };
     Notice { kind: Kind::Warning, reason: refusal.reason(), action: ACTION, note }
+}
+
+/// Lists all instances that have the node's name if they fit into the Event, or else the first and the number of the others.
+fn ambiguous(provider_ids: &[String]) -> String {
+    let note = |ids: &str| {
+        format!(
+            "Waiting: {} instances have the node's name ({ids}). Rename all but one, or set \
+            --provider-id on the node's kubelet",
+            provider_ids.len()
+        )
+    };
+    let whole = note(&provider_ids.join(", "));
+    if whole.chars().count() <= NOTE_MAX {
+        return whole;
+    }
+    let first = provider_ids.first().map_or("", String::as_str);
+    note(&format!("{first} and {} more", provider_ids.len().saturating_sub(1)))
 }
 
 impl Refusal {
@@ -123,13 +136,12 @@ mod tests {
                 error: "VENDOR_AUTH: the token was rejected".to_owned(),
             },
             Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
-            Refusal::Elsewhere {
-                why: "The cloud adapter now uses project b, but this controller has worked in project a. The controller changes nothing in project b"
-                    .to_owned(),
-            },
+            Refusal::Elsewhere { why: "The adapter moved from project a to b.".to_owned() },
             Refusal::NoProviderId,
             Refusal::NoAddresses,
-            Refusal::ProvidedNodeIp { error: "the cloud lists no address 192.0.2.1 for this node".to_owned() },
+            Refusal::ProvidedNodeIp {
+                error: "the cloud lists no address 192.0.2.1 for this node".to_owned(),
+            },
         ];
         let source = kube_api::Error::Held(kube_api::Held::NotLeading);
         let failed = sync_failed(&Error::Labels { source }, "nodes \"worker-1\" is forbidden");

@@ -23,6 +23,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::{
     absence::Signs,
+    events::MOVED_MAX,
     plan::{
         Instance, Life, Node, Ready, Sighting, Taint, View,
         labels::{self, Former},
@@ -140,9 +141,9 @@ impl Mirrors {
         if node.provider_id.is_some() || self.scope.read_mirror(&self.instances, || ()).is_ok() {
             return None;
         }
-        Some(match self.scope.readiness() {
-            Err(why) => Sighting::Elsewhere { why },
-            Ok(()) => Sighting::Unplaced,
+        Some(match self.scope.moved(MOVED_MAX) {
+            Some(why) => Sighting::Elsewhere { why },
+            None => Sighting::Unplaced,
         })
     }
 

@@ -171,7 +171,7 @@ pub(crate) enum Sighting<'a> {
     },
     /// The adapter works in another scope, where another instance may have the node's name.
     Elsewhere {
-        /// Both scopes, and what the operator can do.
+        /// What moved, in one sentence.
         why: String,
     },
     /// The adapter's scope is not known yet, or its instances are not listed yet.

@@ -60,7 +60,7 @@ impl Events {
     /// Emits the Event for removals that are held until an operator allows them. The Event is on the object that represents the cluster,
     /// since the nodes are gone.
     pub(crate) fn held(&self, about: &ObjectReference, held: &Held) {
-        let note = held.to_string();
+        let note = held.note();
         self.0.emit(about, Notice { kind: Kind::Warning, reason: ROUTE_REMOVAL_HELD, action: REMOVAL, note });
     }
 
@@ -152,7 +152,7 @@ mod tests {
                 WAITS_FOR_CLOUD,
                 waits("the cloud adapter has been unreachable since 12:00:00 (connection refused)"),
             ),
-            (ROUTE_REMOVAL_HELD, held.to_string()),
+            (ROUTE_REMOVAL_HELD, held.note()),
         ];
         let event =
             |(reason, words)| test_support::reference::Event { reason, kind: Kind::Warning.word(), words };

@@ -1,7 +1,7 @@
 //! Events about Services. Reasons and messages are those of the former cloud controller manager, which dashboards and users know; only the
 //! errors have more detail.
 
-use controller_core::events::{Kind, Notice, bounded};
+use controller_core::events::{Kind, NOTE_MAX, Notice, bounded, ended};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::{
@@ -15,9 +15,6 @@ use crate::{
         targets::Hosts,
     },
 };
-
-/// Maximum length of an Event, in characters.
-const NOTE_MAX: usize = 200;
 
 /// The Service that an Event is about.
 pub(crate) fn about(id: &ServiceId) -> ObjectReference {
@@ -59,12 +56,6 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
         ended(&whole.note, &shown.replacen(": ", " ", 1))
     };
     Notice { note, ..whole }
-}
-
-/// Shortens a text so that it fits into an Event with this end.
-fn ended(text: &str, end: &str) -> String {
-    let most = NOTE_MAX.saturating_sub(end.chars().count());
-    bounded(&format!("{}{end}", bounded(text, most)), NOTE_MAX)
 }
 
 /// The cause in a note about a failure.

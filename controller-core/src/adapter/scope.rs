@@ -9,7 +9,18 @@ use std::sync::Arc;
 use cloud_api_proto::{AdapterError, Reason, v1alpha1::Scope};
 use tokio::sync::watch;
 
-use crate::provider_id;
+use crate::{
+    events::{NOTE_MAX, bounded, ended},
+    provider_id,
+};
+
+/// The fields of a scope's description: the name in the description, and the name in an Event.
+const FIELDS: [(&str, &str); 4] =
+    [("account", "account"), ("project", "project"), ("region", "region"), ("at", "endpoint")];
+/// What precedes a command in the text that tells the operator how to accept a move.
+pub(crate) const RUN: &str = "run: ";
+/// Minimum length of a value of a scope in an Event, in characters.
+const VALUE_MIN: usize = 8;
 
 /// Compares the scopes that the adapter reports with the first reported scope. Cloning gives another handle to the same state.
 #[derive(Clone, Debug, Default)]
@@ -46,9 +57,9 @@ impl Mark {
     /// `None`: the adapter reports no fingerprint.
     fn of(scope: &Scope) -> Option<Self> {
         let Scope { account, project, region, endpoint, fingerprint } = scope;
-        let fields = [("account", account), ("project", project), ("region", region), ("at", endpoint)];
-        let words = fields.iter().filter(|(_, value)| !value.is_empty());
-        let words = words.fold(String::new(), |text, (name, value)| format!("{text} {name} {value}"));
+        let fields = FIELDS.iter().zip([account, project, region, endpoint]);
+        let words = fields.filter(|(_, value)| !value.is_empty());
+        let words = words.fold(String::new(), |text, ((name, _), value)| format!("{text} {name} {value}"));
         (!fingerprint.is_empty()).then(|| Self(format!("{fingerprint}{words}")))
     }
 
@@ -58,6 +69,55 @@ impl Mark {
 
     fn words(&self) -> &str {
         self.0.split_once(' ').map_or(self.0.as_str(), |(_, words)| words)
+    }
+
+    /// The value of the n-th field in the description. Empty: the description does not have the field.
+    fn value(&self, n: usize) -> &str {
+        let mut names = FIELDS.iter().skip(n).map(|(name, _)| format!(" {name} "));
+        let rest = names.next().and_then(|name| self.0.split_once(&name)).map_or("", |(_, rest)| rest);
+        names.fold(rest, |value, next| value.split_once(&next).map_or(value, |(value, _)| value))
+    }
+}
+
+/// The first difference between two scopes, for an Event.
+#[derive(Debug)]
+struct Move<'a> {
+    field: &'static str,
+    from: &'a str,
+    to: &'a str,
+}
+
+impl<'a> Move<'a> {
+    fn between(from: &'a Mark, to: &'a Mark) -> Self {
+        let named = |value: &'a str| if value.is_empty() { "none" } else { value };
+        let fields = FIELDS.iter().enumerate().map(|(n, (_, field))| Self {
+            field,
+            from: named(from.value(n)),
+            to: named(to.value(n)),
+        });
+        let fingerprints = Self { field: "scope", from: from.fingerprint(), to: to.fingerprint() };
+        fields.into_iter().find(|it| it.from != it.to).unwrap_or(fingerprints)
+    }
+
+    /// Returns the move as a sentence of at most `most` characters, unless this leaves no room for the values.
+    fn sentence(&self, most: usize) -> String {
+        let Self { field, from, to } = self;
+        let text = |from: &str, to: &str| format!("The adapter moved from {field} {from} to {to}.");
+        let values = most.saturating_sub(text("", "").chars().count());
+        let (from_length, to_length) = (from.chars().count(), to.chars().count());
+        // A short value leaves its room to the other value.
+        let room = |other: usize| values.saturating_sub(other.min(values / 2)).max(VALUE_MIN);
+        text(&bounded(from, room(to_length)), &bounded(to, room(from_length)))
+    }
+}
+
+impl State {
+    /// The scope in which this controller has worked, and the other scope that the adapter uses now.
+    fn moved(&self) -> Option<(&Mark, &Mark)> {
+        match (&self.known, &self.reported) {
+            (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Some((ours, now)),
+            (_, _) => None,
+        }
     }
 }
 
@@ -121,17 +181,30 @@ impl ScopeGuard {
     /// Readiness: the adapter must not work in another scope.
     pub fn readiness(&self) -> Result<(), String> {
         let state = self.0.borrow();
-        match (&state.known, &state.reported) {
-            (Known::This(ours), Some(now)) if ours.fingerprint() != now.fingerprint() => Err(format!(
-                "The cloud adapter now uses {0}, but this controller has worked in {1}. The \
-                controller changes nothing in {0}. Restore the adapter's \
-                previous credentials or, if the move is intended, {2}",
-                now.words(),
-                ours.words(),
-                state.remedy
-            )),
-            (_, _) => Ok(()),
-        }
+        let Some((ours, now)) = state.moved() else { return Ok(()) };
+        Err(format!(
+            "The cloud adapter now uses {0}, but this controller has worked in {1}. The controller \
+            changes nothing in {0}. Restore the adapter's previous credentials or, if the move is \
+            intended, {2}",
+            now.words(),
+            ours.words(),
+            state.remedy
+        ))
+    }
+
+    /// Returns what moved, in one sentence of at most `most` characters. [`Self::readiness`] has the whole. `None`: the adapter works in the
+    /// controller's scope.
+    #[must_use]
+    pub fn moved(&self, most: usize) -> Option<String> {
+        self.0.borrow().moved().map(|(from, to)| Move::between(from, to).sentence(most))
+    }
+
+    /// Returns the text of the Event about a move: what moved, and how the operator accepts the move.
+    pub(crate) fn event(&self) -> Option<String> {
+        let remedy = self.0.borrow().remedy.clone();
+        let end = format!(" If intended: {}", remedy.strip_prefix(RUN).unwrap_or(&remedy));
+        let sentence = self.moved(NOTE_MAX.saturating_sub(end.chars().count()))?;
+        Some(ended(&sentence, &end))
     }
 
     /// Whether the controller may change something.
@@ -221,5 +294,55 @@ mod tests {
             "{refused}"
         );
         assert!(guard.readiness().is_err());
+    }
+
+    const COMMAND: &str =
+        "kubectl -n kube-system annotate lease cloud-service-controller cloudadapter.dev/scope-";
+
+    fn event(kept: &str, now: &Scope, remedy: &str) -> String {
+        let guard = ScopeGuard::default();
+        guard.read(Some(kept.to_owned()));
+        guard.remedy(remedy.to_owned());
+        guard.report(Some(now));
+        guard.event().expect("moved")
+    }
+
+    #[test]
+    fn event_names_the_first_difference() {
+        let now = |region: &str, endpoint: &str| Scope {
+            region: region.to_owned(),
+            endpoint: endpoint.to_owned(),
+            ..scope("b")
+        };
+        for (kept, now, moved) in [
+            ("#a project a region r at u", now("r", "u"), "from project a to b."),
+            ("#a project b region q r at u", now("r", "u"), "from region q r to r."),
+            ("#a project b", now("r", ""), "from region none to r."),
+            ("#a project b region r at u", now("r", "v"), "from endpoint u to v."),
+            ("#a project b", now("", ""), "from scope #a to #b."),
+            ("#a", now("", ""), "from project none to b."),
+        ] {
+            let text = event(kept, &now, "restart this controller");
+            assert_eq!(text, format!("The adapter moved {moved} If intended: restart this controller"));
+        }
+    }
+
+    #[test]
+    fn event_is_short_and_its_command_is_whole() {
+        for n in [1, 32, 64, 300] {
+            let (from, to) = ("a".repeat(n), "b".repeat(n));
+            let namespace = "n".repeat(n.min(63));
+            let long = COMMAND.replace("kube-system", &namespace);
+            for command in [COMMAND, &long] {
+                let text = event(&format!("#a project {from}"), &scope(&to), &format!("{RUN}{command}"));
+                assert!(text.chars().count() <= NOTE_MAX, "{text}");
+                assert!(text.ends_with(&format!(" If intended: {command}")), "{text}");
+            }
+            let text = event(&format!("#a project {from}"), &scope(&to), COMMAND);
+            let is_whole = text.contains(&format!("from project {from} to {to}."));
+            assert_eq!(is_whole, n <= 32, "{text}");
+        }
+        let text = event(&format!("#a project {}", "a".repeat(50)), &scope("b"), COMMAND);
+        assert!(text.contains(&"a".repeat(50)), "the other value is short: {text}");
     }
 }

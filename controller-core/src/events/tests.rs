@@ -239,3 +239,16 @@ async fn an_api_server_that_hangs_does_not_delay_a_stop() {
     tasks.join_all().await;
     assert!(stopped.elapsed() <= FLUSH, "{:?}", stopped.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn event_has_at_most_200_characters() {
+    let (kube, mut tasks, stop) = (FakeKube::new(), JoinSet::new(), CancellationToken::new());
+    let recorder = start(&kube, &mut tasks, &stop);
+    let about = node("a").build().object_ref(&());
+    recorder.emit(&about, notice(&"ü".repeat(201)));
+    assert!(recorder.try_emit(&about, notice(&"x".repeat(201))));
+    eventually("both are written", || kube.event_objects().len() == 2).await;
+    let notes = kube.event_objects().into_iter().filter_map(|event| event.message);
+    let lengths: Vec<_> = notes.map(|note| (note.chars().count(), note.ends_with('…'))).collect();
+    assert_eq!(lengths, [(200, true), (200, true)]);
+}

@@ -48,10 +48,9 @@ fn events_of_every_controller_are_in_the_reference() {
     guard.report(Some(&scope("a")));
     guard.report(Some(&scope("b")));
     guard.remedy(
-        "run: kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-"
-            .to_owned(),
+        "run: kubectl -n kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-".to_owned(),
     );
-    let notice = scope::notice(guard.readiness().expect_err("moved"));
+    let notice = scope::notice(guard.event().expect("moved"));
     let event = test_support::reference::Event {
         reason: notice.reason,
         kind: notice.kind.word(),

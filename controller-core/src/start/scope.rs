@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::{
-    adapter::ScopeGuard,
+    adapter::{ScopeGuard, scope::RUN},
     events::{Kind, Notice, Recorder},
     kube_api::{self, within},
     leadership::Shards,
@@ -44,7 +44,7 @@ impl Keeper {
         if let Some(lease) = shards.lease() {
             guard.is_kept();
             let (namespace, name) = (lease.namespace.unwrap_or_default(), lease.name.unwrap_or_default());
-            guard.remedy(format!("run: kubectl --namespace {namespace} annotate lease {name} {ANNOTATION}-"));
+            guard.remedy(format!("{RUN}kubectl -n {namespace} annotate lease {name} {ANNOTATION}-"));
         } else {
             guard.remedy("restart this controller".to_owned());
         }
@@ -60,7 +60,7 @@ impl Keeper {
                 warn!(%error, "Cannot compare the scope of the adapter's credentials with the scope stored on \
                                the Lease; retrying");
             });
-            let moved = self.guard.readiness().err();
+            let moved = self.guard.event();
             if let Some(note) = moved.as_ref().filter(|note| reported.as_ref() != Some(*note)) {
                 self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
             } else if reported.is_some() && moved.is_none() {

@@ -312,8 +312,7 @@ async fn another_project_is_not_changed_before_confirmation() {
     world.until("bb starts").await;
     assert!(!second.may_change().await);
     let why = second.health.readiness().expect_err("moved");
-    let remedy =
-        "kubectl --namespace kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-";
+    let remedy = "run: kubectl -n kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-";
     for part in ["now uses project b,", "has worked in project a.", remedy] {
         assert!(why.contains(part), "{why}");
     }

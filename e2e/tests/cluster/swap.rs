@@ -53,7 +53,7 @@ fn another_cloud_endpoint_changes_nothing_until_confirmed() {
         other.reset_counts().await?;
 
         upgrade(bed, &json!({ "adapter": { "sim": { "endpoint": other.url() } } })).await?;
-        refused(bed, "project other", "project demo").await?;
+        refused(bed, "demo", "other").await?;
         service("more").port(80).create(&bed.client).await?;
         wait_for_event(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project other"))
             .await?;
@@ -88,7 +88,7 @@ fn another_adapter_serves_once_the_move_is_confirmed() {
         bed.cloud.reset_counts().await?;
         let (mut python, external) = in_python(bed)?;
         upgrade(bed, &external).await?;
-        refused(bed, "project memory region desk", "project demo").await?;
+        refused(bed, "demo", "memory").await?;
         service("more").port(80).create(&bed.client).await?;
         wait_for_event(bed, "Service", "more", "SyncLoadBalancerFailed", |it| it.contains("project memory"))
             .await?;
@@ -106,7 +106,7 @@ fn another_adapter_serves_once_the_move_is_confirmed() {
         ensure!(no_writes(&bed.cloud).await?, "the objects in the first cloud are unchanged");
 
         upgrade(bed, &json!({})).await?;
-        refused(bed, "project demo", "project memory").await?;
+        refused(bed, "memory", "demo").await?;
         meant(bed, "project demo").await?;
         for name in ["more", "web", "leaves"] {
             let here = bed
@@ -231,15 +231,14 @@ async fn upgrade(bed: &Bed, change: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each controller reports the former and the current part of the cloud and the remedy, and is not ready.
-async fn refused(bed: &Bed, now: &str, before: &str) -> anyhow::Result<()> {
+/// Each controller reports the former and the current project and the remedy, and is not ready.
+async fn refused(bed: &Bed, before: &str, now: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
-        let remedy = format!("{lease} cloudadapter.dev/scope-");
+        let remedy = format!("annotate lease {lease} cloudadapter.dev/scope-");
+        let moved = format!("from project {before} to {now}.");
         wait_for_event(bed, "Lease", &lease, "CloudMoved", |note| {
-            note.split_once(", but this controller").is_some_and(|(first, second)| {
-                first.contains(now) && second.contains(before) && second.contains(&remedy)
-            })
+            note.contains(&moved) && note.ends_with(&remedy)
         })
         .await?;
         let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";

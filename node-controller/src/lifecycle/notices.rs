@@ -2,6 +2,8 @@
 //!
 //! Each pass, every few seconds, finds the same reasons why a node is not deleted. An Event is emitted when a condition begins, and
 //! re-emitted each hour while it lasts, since Events are kept for an hour. The Event for a node of another cloud is emitted only once.
+//!
+//! An Event is short, and its command is whole. The status pages have the whole text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +13,7 @@ use std::{
 
 use controller_core::{
     brake::Limits,
-    events::{Kind, Notice, Recorder, Repeat, gist},
+    events::{Kind, NOTE_MAX, Notice, Recorder, Repeat, bounded, ended, gist},
     explain::{Finding, Object, Waits},
     kube_api,
     node::{DELETE_DESPITE_BRAKE, SHUTDOWN},
@@ -35,8 +37,10 @@ const TRIPPED: &str = "NodeDeletionBrakeTripped";
 const ANOTHER: &str = "InstanceOfAnotherCloud";
 /// The plan for a node whose instance is proven to be gone.
 pub(crate) const GOES: &str = "delete the node: its instance is gone";
-/// Maximum number of nodes that the notice about all nodes lists by name.
+/// Maximum number of nodes that the text about all nodes lists by name.
 const NAMED: usize = 10;
+/// Minimum length of the text before a command in an Event, in characters.
+const FRONT_MIN: usize = 40;
 
 /// The controller is about to delete the node. The note and the reason are those of the former cloud controller manager.
 pub(super) fn deleting(node: &Node) -> Notice {
@@ -63,18 +67,25 @@ pub(super) struct Tripped<'a> {
 
 /// The notices of a pass about nodes that are not deleted.
 #[derive(Debug, Default)]
-pub(super) struct Notices(Vec<(ObjectReference, Notice)>);
+pub(super) struct Notices(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    about: ObjectReference,
+    notice: Notice,
+    /// The text for the status pages.
+    whole: String,
+}
 
 impl Notices {
     pub(super) fn not_visible(&mut self, node: &Node) {
-        let note = format!(
-            "The node is not ready but is not deleted: the cloud does not list instance {}, but has \
-            not proven that the instance is gone. If you know that the instance is gone, run: \
-            kubectl delete node {}",
-            id(node),
-            node.name
+        let (id, command) = (id(node), delete(node));
+        let whole = format!(
+            "The node is not ready but is not deleted: the cloud does not list instance {id}, but has \
+            not proven that the instance is gone. If you know that the instance is gone, run: {command}"
         );
-        self.warn(node, "InstanceNotVisible", note);
+        let front = format!("The cloud does not list instance {id}, which may still exist.");
+        self.warn(node, "InstanceNotVisible", with_command(&front, "If it is gone", &command), whole);
     }
 
     pub(super) fn foreign(&mut self, node: &Node) {
@@ -83,55 +94,51 @@ impl Notices {
              belongs to another cloud or region",
             id(node)
         );
-        self.warn(node, "InstanceForeign", note);
+        self.warn(node, "InstanceForeign", bounded(&note, NOTE_MAX), note);
     }
 
     /// The scheme of the node's provider ID differs from the scheme of this cloud.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
-        let note = format!(
-            "Ignoring the node: instance {} does not belong to the cloud adapter's cloud, \
-            whose provider IDs begin with {scheme}://. The controller neither updates nor \
-            deletes the node. To \
-            delete the node: kubectl delete node {}",
-            id(node),
-            node.name
-        );
-        self.warn(node, ANOTHER, note);
+        let (id, command) = (id(node), delete(node));
+        let front = format!("Ignoring the node: instance {id} does not belong to cloud {scheme}://.");
+        let note = with_command(&front, "To delete", &command);
+        self.warn(node, ANOTHER, note.clone(), note);
     }
 
     pub(super) fn failed(&mut self, node: &Node, error: &str) {
-        let note = format!(
+        let whole = format!(
             "The node is not ready but is not deleted: the cloud returned an error for instance \
             {} ({error}). The controller retries with backoff",
             id(node)
         );
-        self.warn(node, FAILED, note);
+        let front = format!("The node is not deleted: the cloud returned an error for its instance: {error}");
+        self.warn(node, FAILED, ended(&front, ". The controller retries"), whole);
     }
 
     pub(super) fn delayed(&mut self, node: &Node, limits: Limits) {
-        let note = format!(
+        let (window, command) = (words(limits.window), release(node));
+        let whole = format!(
             "Deletion is delayed although instance {} does not exist in the cloud provider. The \
-            controller has just started and spreads deletions over {}. {}",
-            id(node),
-            words(limits.window),
-            command(node)
+            controller has just started and spreads deletions over {window}. To delete the node \
+            anyway: {command}",
+            id(node)
         );
-        self.0.push((
-            about(node),
-            Notice { kind: Kind::Normal, reason: "DeletionDelayed", action: ACTION, note },
-        ));
+        let front = format!("Deletion is delayed for up to {window} after a start.");
+        let note = with_command(&front, "Delete now", &command);
+        let notice = Notice { kind: Kind::Normal, reason: "DeletionDelayed", action: ACTION, note };
+        self.0.push(Entry { about: about(node), notice, whole });
     }
 
     pub(super) fn held(&mut self, node: &Node, n_held: usize, allowance: usize, limits: Limits) {
-        let note = format!(
+        let (window, command) = (words(limits.window), release(node));
+        let whole = format!(
             "Deletion is held although instance {} does not exist in the cloud provider: {n_held} \
-            nodes would be deleted; the limit is {allowance} per {}. Check the cloud adapter's \
-            credentials, project and region. {}",
-            id(node),
-            words(limits.window),
-            command(node)
+            nodes would be deleted; the limit is {allowance} per {window}. Check the cloud adapter's \
+            credentials, project and region. To delete the node anyway: {command}",
+            id(node)
         );
-        self.warn(node, "DeletionHeld", note);
+        let front = format!("{n_held} instances seem gone (limit {allowance} per {window}).");
+        self.warn(node, "DeletionHeld", with_command(&front, "If this one is", &command), whole);
     }
 
     /// Adds a notice on the object that represents all nodes.
@@ -141,24 +148,27 @@ impl Notices {
         if held.len() > NAMED {
             names.push("...");
         }
-        let note = format!(
-            "All node deletions are held: {} of {n_nodes} nodes do not exist in the cloud provider \
-            any more ({}); the limit is {allowance} per {}. Check the cloud adapter's \
-            credentials, project and region. To delete a node anyway: kubectl \
-            annotate node NAME {DELETE_DESPITE_BRAKE}=UID",
-            held.len(),
-            names.join(", "),
-            words(window)
+        let (n_held, names, window) = (held.len(), names.join(", "), words(window));
+        let command = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID");
+        let whole = format!(
+            "All node deletions are held: {n_held} of {n_nodes} nodes do not exist in the cloud provider \
+            any more ({names}); the limit is {allowance} per {window}. Check the cloud adapter's \
+            credentials, project and region. To delete a node anyway: {command}"
         );
+        let front = format!(
+            "All node deletions are held: {n_held} of {n_nodes} nodes seem gone; the limit is \
+            {allowance} per {window}. Check the adapter's project."
+        );
+        let note = with_command(&front, "To delete one", &command);
         let notice = Notice { kind: Kind::Warning, reason: TRIPPED, action: ACTION, note };
         // This notice comes first, since there may be more notices than the recorder takes at once.
-        self.0.insert(0, (regarding, notice));
+        self.0.insert(0, Entry { about: regarding, notice, whole });
     }
 
-    /// Returns the notes about the tripped brake.
+    /// Returns the texts about the tripped brake.
     pub(super) fn tripped_words(&self) -> Vec<String> {
-        let tripped = self.0.iter().filter(|(_, notice)| notice.reason == TRIPPED);
-        tripped.map(|(_, notice)| notice.note.clone()).collect()
+        let tripped = self.0.iter().filter(|entry| entry.notice.reason == TRIPPED);
+        tripped.map(|entry| entry.whole.clone()).collect()
     }
 
     /// Returns the notices for the status pages, and adds the plans for nodes that may be deleted and nodes that are deleted now.
@@ -172,13 +182,13 @@ impl Notices {
             (Object::node(&node.name, &node.uid), finding)
         };
         let mut found: BTreeMap<Object, Finding> = candidates
-            .filter(|node| !self.0.iter().any(|(about, _)| about.uid.as_ref() == Some(&node.uid)))
+            .filter(|node| !self.0.iter().any(|entry| entry.about.uid.as_ref() == Some(&node.uid)))
             .map(|node| planned(node, "ask the cloud whether its instance is gone"))
             .collect();
-        for (about, notice) in self.0.iter().filter(|(_, notice)| notice.reason != TRIPPED) {
+        for Entry { about, notice, whole } in self.0.iter().filter(|entry| entry.notice.reason != TRIPPED) {
             let (name, uid) = (about.name.as_deref(), about.uid.as_deref());
             let object = Object::node(name.unwrap_or_default(), uid.unwrap_or_default());
-            let (text, topic) = (notice.note.clone(), notice.reason.to_owned());
+            let (text, topic) = (whole.clone(), notice.reason.to_owned());
             let waits = Some(Waits { text, topic, reason: None, reported: false });
             found.insert(object, Finding { waits, ..Finding::default() });
         }
@@ -186,8 +196,9 @@ impl Notices {
         found
     }
 
-    fn warn(&mut self, node: &Node, reason: &'static str, note: String) {
-        self.0.push((about(node), Notice { kind: Kind::Warning, reason, action: ACTION, note }));
+    fn warn(&mut self, node: &Node, reason: &'static str, note: String, whole: String) {
+        let notice = Notice { kind: Kind::Warning, reason, action: ACTION, note };
+        self.0.push(Entry { about: about(node), notice, whole });
     }
 }
 
@@ -207,7 +218,7 @@ pub(crate) fn examples(node: &Node) -> Vec<Notice> {
     all.tripped(ObjectReference::default(), &tripped);
     let held = kube_api::Error::Held(kube_api::Held::NotLeading);
     let alone = [deleting(node), deleting_failed(node, &held)];
-    all.0.into_iter().map(|(_, notice)| notice).chain(alone).collect()
+    all.0.into_iter().map(|entry| entry.notice).chain(alone).collect()
 }
 
 /// Emits notices when their conditions begin, and again while they last.
@@ -228,8 +239,9 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    fn of(about: &ObjectReference, notice: &Notice) -> Self {
-        let gist = if notice.reason == FAILED { gist(&notice.note) } else { String::new() };
+    fn of(entry: &Entry) -> Self {
+        let Entry { about, notice, whole } = entry;
+        let gist = if notice.reason == FAILED { gist(whole) } else { String::new() };
         Self { name: about.name.clone(), uid: about.uid.clone(), reason: notice.reason, gist }
     }
 }
@@ -248,13 +260,13 @@ impl Reporter {
     /// retries it.
     pub(super) fn report(&mut self, notices: Notices, now: Instant) -> BTreeSet<Condition> {
         let (mut present, mut reported) = (BTreeSet::new(), BTreeSet::new());
-        for (about, notice) in notices.0 {
-            let condition = Condition::of(&about, &notice);
+        for entry in notices.0 {
+            let condition = Condition::of(&entry);
             let is_due = match condition.reason {
                 ANOTHER => self.conditions.last(&condition).is_none(),
                 _ => self.conditions.is_due(&condition, now),
             };
-            if is_due && self.recorder.try_emit(&about, notice) {
+            if is_due && self.recorder.try_emit(&entry.about, entry.notice) {
                 self.conditions.reported(condition.clone(), now);
                 reported.insert(condition.clone());
             }
@@ -266,7 +278,7 @@ impl Reporter {
     }
 }
 
-/// Marks findings whose Event was emitted now: the status page shows the Event's note until the next Event.
+/// Marks findings whose Event was emitted now: the status page shows the text of this time until the next Event.
 pub(super) fn mark_reported(found: &mut BTreeMap<Object, Finding>, reported: &BTreeSet<Condition>) {
     for (object, finding) in found {
         if let Some(waits) = &mut finding.waits {
@@ -294,12 +306,24 @@ pub(super) fn rest(found: &mut BTreeMap<Object, Finding>, going: &[Arc<Node>]) {
     }
 }
 
+/// Ends the text of an Event with a command. With a very long node name the command does not fit; the page has it, too.
+fn with_command(front: &str, lead: &str, command: &str) -> String {
+    let end = format!(" {lead}: {command}");
+    if end.chars().count() + FRONT_MIN <= NOTE_MAX {
+        ended(front, &end)
+    } else {
+        ended(front, " docs/troubleshoot.md has the command")
+    }
+}
+
 /// Returns the command that releases a node from the brake.
-fn command(node: &Node) -> String {
-    format!(
-        "To delete the node anyway: kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}",
-        node.name, node.uid
-    )
+fn release(node: &Node) -> String {
+    format!("kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid)
+}
+
+/// Returns the command that deletes a node.
+fn delete(node: &Node) -> String {
+    format!("kubectl delete node {}", node.name)
 }
 
 fn id(node: &Node) -> &str {
@@ -318,6 +342,7 @@ mod tests {
         Clock, events,
         testing::{BEGIN, FakeKube, node},
     };
+    use proptest::prelude::*;
 
     use super::*;
     use crate::mirror::trim_node;
@@ -335,5 +360,64 @@ mod tests {
         let reported =
             ["429, wait 3 s", "429, wait 5 s", "the token was rejected", "429, wait 7 s"].map(&mut report);
         assert_eq!(reported, [1, 0, 1, 0]);
+    }
+
+    fn named(length: usize, id_length: usize) -> Node {
+        let worker =
+            node(&"n".repeat(length)).provider_id(&format!("openstack:///{}", "i".repeat(id_length)));
+        Node { uid: "u".repeat(36), ..trim_node(&worker.build()) }
+    }
+
+    /// The reason, the text before the command, and the command.
+    fn parts(notice: &Notice) -> (&'static str, &str, Option<&str>) {
+        let command = notice.note.find("kubectl ").and_then(|at| notice.note.split_at_checked(at));
+        command.map_or((notice.reason, notice.note.as_str(), None), |(front, command)| {
+            (notice.reason, front, Some(command))
+        })
+    }
+
+    #[test]
+    fn typical_events_are_whole_and_end_with_the_command() {
+        let node = named(40, 47);
+        let release = format!("kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid);
+        let delete = format!("kubectl delete node {}", node.name);
+        let all = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID");
+        let examples = examples(&node);
+        let with = |reason| {
+            let (_, front, command) = examples.iter().map(parts).find(|it| it.0 == reason).unwrap();
+            assert!(!front.contains('…'), "{front}");
+            command.unwrap().to_owned()
+        };
+        for (reason, command) in [
+            ("InstanceNotVisible", &delete),
+            (ANOTHER, &delete),
+            ("DeletionDelayed", &release),
+            ("DeletionHeld", &release),
+            (TRIPPED, &all),
+        ] {
+            assert_eq!(&with(reason), command, "{reason}");
+        }
+        for notice in &examples {
+            assert!(notice.note.chars().count() <= NOTE_MAX, "{notice:?}");
+            assert!(!notice.note.contains('…'), "{notice:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_are_short_and_have_no_part_of_a_command(name in 1_usize..254, id in 1_usize..254) {
+            let node = named(name, id);
+            let mut all = examples(&node);
+            let mut errors = Notices::default();
+            errors.failed(&node, &"x".repeat(name + id));
+            all.extend(errors.0.into_iter().map(|entry| entry.notice));
+            // The recorder shortens this text, which is that of the former cloud controller manager.
+            for notice in all.iter().filter(|notice| !notice.reason.starts_with("DeletingNode")) {
+                prop_assert!(notice.note.chars().count() <= NOTE_MAX, "{notice:?}");
+                let command = notice.note.find("kubectl ").map(|at| notice.note.split_at(at).1);
+                let ends = [node.name.as_str(), node.uid.as_str(), "=UID"];
+                prop_assert!(command.is_none_or(|it| ends.iter().any(|end| it.ends_with(end))), "{notice:?}");
+            }
+        }
     }
 }

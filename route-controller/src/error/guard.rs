@@ -19,6 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 use controller_core::brake::{Brake, Limits, Verdict};
+use controller_core::events::{NOTE_MAX, bounded};
 use tokio::time::Instant;
 
 use crate::plan::{Cause, Plan, Removal};
@@ -260,31 +261,49 @@ impl Judgement {
     }
 }
 
-/// Says what is held, why, and what the operator can do.
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.removals.len();
-        write!(f, "Removal is held for {n} routes whose nodes ")?;
+impl Held {
+    /// Returns the text of the Event: without the destinations, which the status page has.
+    pub(crate) fn note(&self) -> String {
+        let flags = self.flags().join(" ");
+        bounded(&format!("{}. If they are gone for good, set {flags}", self.fault()), NOTE_MAX)
+    }
+
+    /// Returns what is held, and why.
+    fn fault(&self) -> String {
         let minutes = |window: &Duration| window.as_secs_f64() / 60.0;
-        let flags = match &self.why {
-            Why::NoNodes => {
-                f.write_str("are no longer listed, and no other node is listed")?;
-                "--route-removal-max-share=100".to_owned()
-            }
+        let why = match &self.why {
+            Why::NoNodes => "are no longer listed, and no other node is listed".to_owned(),
             Why::Missing { allowance, window } => {
-                write!(f, "are no longer listed; the limit is {allowance} per {} min", minutes(window))?;
-                format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
+                format!("are no longer listed; the limit is {allowance} per {} min", minutes(window))
             }
             Why::Deleted { allowance, window } => {
-                write!(f, "were deleted; the limit is {allowance} per {} min", minutes(window))?;
-                format!("--route-removal-max-share=100 and --route-removal-max-number={n}")
+                format!("were deleted; the limit is {allowance} per {} min", minutes(window))
             }
         };
-        write!(f, ". If the nodes are gone for good, start the controller with {flags}")?;
+        format!("Removal is held for {} routes whose nodes {why}", self.removals.len())
+    }
+
+    /// Returns the flags that allow the removals.
+    fn flags(&self) -> Vec<String> {
+        let share = "--route-removal-max-share=100".to_owned();
+        match self.why {
+            Why::NoNodes => vec![share],
+            Why::Missing { .. } | Why::Deleted { .. } => {
+                vec![share, format!("--route-removal-max-number={}", self.removals.len())]
+            }
+        }
+    }
+}
+
+/// Says what is held, why, what the operator can do, and the first destinations.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fault, flags) = (self.fault(), self.flags().join(" and "));
+        write!(f, "{fault}. If the nodes are gone for good, start the controller with {flags}")?;
         f.write_str(" until the routes are removed. Destinations: ")?;
         let named = self.removals.iter().take(NAMED).map(|removal| removal.to.to_string());
         f.write_str(&named.collect::<Vec<_>>().join(", "))?;
-        if n > NAMED { f.write_str(", …") } else { Ok(()) }
+        if self.removals.len() > NAMED { f.write_str(", …") } else { Ok(()) }
     }
 }
 

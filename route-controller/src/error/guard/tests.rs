@@ -220,6 +220,20 @@ async fn text_of_held_removals_has_the_flags() {
     assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"Removal is held for 7 routes whose nodes were deleted; the limit is 3 per 5 min. If the nodes are gone for good, start the controller with --route-removal-max-share=100 and --route-removal-max-number=7 until the routes are removed. Destinations: 10.0.0.0/24, 10.0.1.0/24, 10.0.2.0/24, 10.0.3.0/24, 10.0.4.0/24, …");
 }
 
+#[tokio::test(start_paused = true)]
+async fn event_of_held_removals_is_short_and_has_the_flags() {
+    let held = |why| Held { removals: unasked(7), why }.note();
+    assert_snapshot!(held(Why::NoNodes), @"Removal is held for 7 routes whose nodes are no longer listed, and no other node is listed. If they are gone for good, set --route-removal-max-share=100");
+    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"Removal is held for 7 routes whose nodes were deleted; the limit is 3 per 5 min. If they are gone for good, set --route-removal-max-share=100 --route-removal-max-number=7");
+    for (n, allowance) in [(1, 1), (40, 30), (5000, 1500)] {
+        let removals: Vec<_> = unasked(1).into_iter().cycle().take(n).collect();
+        let note = Held { removals, why: Why::Missing { allowance, window: WINDOW } }.note();
+        assert!(note.chars().count() <= NOTE_MAX, "{note}");
+        let flags = format!("--route-removal-max-share=100 --route-removal-max-number={n}");
+        assert!(note.ends_with(&flags), "{note}");
+    }
+}
+
 /// An observation: which of eight routes are unneeded, which of their instances are gone, which deletions were observed, and how many nodes
 /// are listed.
 type Observation = (Vec<bool>, Vec<bool>, Vec<bool>, usize, u64);
