@@ -53,9 +53,22 @@ pub(crate) fn notice(fact: &Fact, id: Option<&ServiceId>) -> Notice {
     } else if let Fact::Failed(Operation::Hosts(hosts), why) = fact {
         bounded(&hosts_failed(&hosts.unnamed(), why), NOTE_MAX)
     } else {
-        ended(&whole.note, &shown.replacen(": ", " ", 1))
+        shortened(&whole.note, &shown)
     };
     Notice { note, ..whole }
+}
+
+/// Shortens a long text. What the controller does next, after the last semicolon, is less important than the cause. `shown`: the end of an
+/// Event that names the command that shows the whole text.
+fn shortened(text: &str, shown: &str) -> String {
+    let fits = |text: &str| text.chars().count() <= NOTE_MAX;
+    let cause = text.rsplit_once("; ").map_or(text, |(cause, _next)| cause);
+    let with_command = format!("{cause}{shown}");
+    match (fits(&with_command), fits(cause)) {
+        (true, _) => with_command,
+        (false, true) => cause.to_owned(),
+        (false, false) => ended(cause, &shown.replacen(": ", " ", 1)),
+    }
 }
 
 /// The cause in a note about a failure.
@@ -282,6 +295,18 @@ mod tests {
         };
         let all: Vec<_> = all().into_iter().map(event).collect();
         test_support::reference::assert_events_up_to_date("service-controller", &all);
+    }
+
+    #[test]
+    fn long_text_keeps_the_cause_rather_than_the_next_step() {
+        let (shown, next) = (": cloudctl explain service a/b", format!("; {}", "n".repeat(200)));
+        for (cause, want) in [
+            (100, format!("{}{shown}", "c".repeat(100))),
+            (190, "c".repeat(190)),
+            (300, format!("{}… cloudctl explain service a/b", "c".repeat(170))),
+        ] {
+            assert_eq!(shortened(&format!("{}{next}", "c".repeat(cause)), shown), want, "{cause}");
+        }
     }
 
     // Behaviour: S26

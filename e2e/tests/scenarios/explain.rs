@@ -152,10 +152,8 @@ async fn waits(bed: &mut Bed, controller: &str, kind: &str, key: &str) -> Explan
             ensure!(one.state == State::Waiting, "{one:#?}");
             let messages = events.list(&about).await?.items.into_iter().filter_map(|event| event.message);
             let messages: Vec<String> = messages.collect();
-            ensure!(
-                one.waits_for.as_ref().is_some_and(|words| messages.contains(words)),
-                "{one:#?} {messages:#?}"
-            );
+            let has = |words: &String| messages.iter().any(|it| words.starts_with(unshortened(it)));
+            ensure!(one.waits_for.as_ref().is_some_and(has), "{one:#?} {messages:#?}");
             let alone: Explanation = serde_json::from_str(&pod.page(&format!("/explain?key={key}")).await?)?;
             ensure!(alone.key == one.key && alone.since == one.since, "{alone:#?} {one:#?}");
             Ok(one)
@@ -163,6 +161,12 @@ async fn waits(bed: &mut Bed, controller: &str, kind: &str, key: &str) -> Explan
     )
     .await
     .unwrap()
+}
+
+/// The part of an Event before the mark of a cut, and before the command that shows the whole text.
+fn unshortened(message: &str) -> &str {
+    let message = message.split('…').next().unwrap_or(message);
+    message.split(": cloudctl explain ").next().unwrap_or(message)
 }
 
 /// A page of a controller.
