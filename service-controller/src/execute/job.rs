@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use controller_core::events::Notice;
 use tokio::time::Instant;
 
 use crate::{
@@ -61,7 +60,7 @@ impl Job<'_> {
             | State::Absent => "LoadBalancerFailed",
         };
         if let Some(fact @ Fact::WriteFailed(..)) = &outcome.problem {
-            let Notice { note, .. } = events::notice(fact, Some(&self.service.id));
+            let note = events::notice(fact, Some(&self.service.id)).note;
             self.memory.readiness = Some(Readiness::failing(WRITE_FAILED, events::cause(&note)));
         } else if let Some(Fact::Failed(_, why)) = &outcome.problem {
             self.memory.readiness = Some(Readiness::failing(reason, why));

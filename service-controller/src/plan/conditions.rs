@@ -85,7 +85,7 @@ impl Conditions {
         Self { ready, ports, are_ours: true }
     }
 
-    /// Whether both have the same conditions, whoever wrote them.
+    /// Whether both have the same conditions. Their writers may differ.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.ready == other.ready && self.ports == other.ports
     }
