@@ -141,7 +141,7 @@ async fn create_of_unknown_outcome_is_not_repeated_within_the_horizon() {
 }
 
 /// The report that callers get about a write that failed.
-fn reported(handle: &Handle<()>) -> Option<String> {
+fn failure_text(handle: &Handle<()>) -> Option<String> {
     match &*handle.progress.borrow() {
         Progress::Working { failure, .. } => {
             failure.as_ref().and_then(|it| it.report(Instant::now(), Duration::ZERO))
@@ -157,13 +157,13 @@ async fn failed_create_is_reported_after_ten_seconds() {
     let converger = converger(&vendor, WriteOnly);
     let (_, handle) = converger.submit(&key(), order(&key(), Priority::Traffic)).expect("a task");
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert_eq!(reported(&handle), None);
+    assert_eq!(failure_text(&handle), None);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let text = reported(&handle).expect("reported");
+    let text = failure_text(&handle).expect("reported");
     assert!(text.starts_with("write failed (504, OUTCOME_UNKNOWN): "), "{text}");
     assert!(text.ends_with("; next try in about 109 s, after a check whether the write was made"), "{text}");
     tokio::time::sleep(CREATE_HORIZON * 2).await;
-    assert_eq!((reported(&handle), fake.arrived().len() >= 2), (None, true), "the second write was made");
+    assert_eq!((failure_text(&handle), fake.arrived().len() >= 2), (None, true), "the second write was made");
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,10 +175,10 @@ async fn busy_write_is_reported_after_the_third_try() {
     let mut reports = Vec::new();
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        reports.push((fake.arrived().len(), reported(&handle).is_some()));
+        reports.push((fake.arrived().len(), failure_text(&handle).is_some()));
     }
     assert!(reports.iter().all(|(tries, reported)| *reported == (*tries >= 3)), "{reports:?}");
-    let text = reported(&handle).expect("reported");
+    let text = failure_text(&handle).expect("reported");
     assert!(text.contains(" failed (409, OPERATION_CONFLICT): "), "{text}");
     assert!(!text.contains("check"), "the write was not made: {text}");
 }
