@@ -11,6 +11,7 @@ mod prepare;
 mod provenance;
 mod registry;
 mod state;
+mod tree;
 mod verify;
 mod version;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value};
 
-use super::state::read;
+use super::tree::read;
 use crate::git;
 use crate::images::layer::{self, File};
 use crate::images::manifest::{self, Layout};

@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 use jiff::civil::Date;
 
 use super::changelog;
-use super::state::{self, read};
+use super::state;
+use super::tree::read;
 use super::version::{PLACES, Version};
 use crate::step::say;
 use crate::{cargo, git};
@@ -83,7 +84,7 @@ mod tests {
 
     use jiff::civil::date;
 
-    use super::super::state::read;
+    use super::super::tree::read;
     use super::{PLACES, changelog, fragments, write};
     use crate::cargo;
 

@@ -1,11 +1,11 @@
 //! The state of the tree with respect to a release, and whether a release is possible: `State::of` reads git and files, and a pure function
 //! decides.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 
+use super::tree::read;
 use super::version::{PLACES, Version};
 use super::{changelog, chart};
 use crate::git;
@@ -104,10 +104,6 @@ pub(super) fn tagged(version: &str) -> anyhow::Result<Option<bool>> {
     }
     let commit = |name: &str| git::output(["rev-parse", &format!("{name}^{{commit}}")]);
     Ok(Some(commit(&tag)? == commit("HEAD")?))
-}
-
-pub(super) fn read(root: &Path, file: &str) -> anyhow::Result<String> {
-    fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"))
 }
 
 #[cfg(test)]

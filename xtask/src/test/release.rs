@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
+use e2e_tools::Environment;
 
 use super::programs;
 use crate::images;
@@ -35,7 +36,8 @@ pub(super) fn run(args: &[String]) -> anyhow::Result<()> {
     if !git::output(["status", "--porcelain"])?.is_empty() {
         say("note: uncommitted changes are not part of the rehearsal");
     }
-    let folder = cargo::target().join("release-rehearsal");
+    // Not in the repository, whose checks would read the clone.
+    let folder = Environment::of_this_process()?.cache.with_file_name("release-rehearsal");
     let work = Work {
         clone: folder.join("clone"),
         target: folder.join("target"),
