@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use tonic::Code;
 
 use crate::plan::{
-    Fact, Operation, Refusal, as_it_is::port, conditions::camel, memory::Topic, refused::Refused,
+    Fact, Operation, Refusal, as_it_is::port, memory::Topic, readiness::camel, refused::Refused,
 };
 
 /// Delay before the next try for a Service while the adapter was never reached. Usually the arrival of the adapter's capabilities requeues

@@ -20,6 +20,7 @@ pub(crate) mod listeners;
 pub(crate) mod members;
 pub(crate) mod memory;
 mod node_ports;
+pub(crate) mod readiness;
 pub(crate) mod refused;
 pub(crate) mod requested_address;
 pub(crate) mod service;

@@ -30,11 +30,12 @@ use crate::{
     mirror::Mirrors,
     plan::{
         Action, Fact, Plan, Wait,
-        conditions::{Conditions, Readiness},
+        conditions::Conditions,
         judged::Judged,
         left_over::Orphans,
         members::Present,
         memory::{Event, Memory, NextPass, Write},
+        readiness::{self, Readiness},
         service::{Role, Service, ServiceId},
         stale_id::without,
         targets::Targets,
@@ -159,7 +160,7 @@ impl Reconciler {
         let mut service = memory.pacing.overlay(self.mirrors.service(id).filter(|_| !self.dry_run)?);
         let is_known = self.mirrors.features().is_some() || service.conditions.ready.is_some();
         let conditions = match service.role() {
-            Role::Wanted if is_known => Conditions::wanted(&service, Some(&readiness?)),
+            Role::Wanted if is_known => readiness::conditions(&service, Some(&readiness?)),
             Role::Ignored if service.conditions.are_ours && !memory.other_class.serving => {
                 Conditions::default()
             }

@@ -1,6 +1,6 @@
 //! What a process shows to operators: pages, logs, traces, and error messages about their input.
 //!
-//! - [`pages`] serves metrics, probes and status pages.
+//! - [`http`] serves metrics, probes and status pages.
 //! - [`report`] defines the contents of the status pages.
 //! - [`traces`] sends OpenTelemetry traces.
 //! - [`logging`] installs the log, and starts traces.

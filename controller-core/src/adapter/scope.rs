@@ -10,8 +10,8 @@ use cloud_api_proto::{AdapterError, Reason, v1alpha1::Scope};
 use tokio::sync::watch;
 
 use crate::{
-    events::{NOTE_MAX, bounded, ended},
     provider_id,
+    text::{NOTE_MAX, bounded, ended},
 };
 
 /// The fields of a scope's description: the name in the description, and the name in an Event.

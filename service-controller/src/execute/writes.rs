@@ -13,8 +13,9 @@ use super::{Executor, Job, patch};
 use crate::{
     error::Error,
     plan::{
-        conditions::{Conditions, Readiness},
+        conditions::Conditions,
         memory::{Event, NextPass, Write},
+        readiness::{self, Readiness},
         service::{Class, Ingress, Service, manager},
     },
 };
@@ -23,7 +24,7 @@ impl Executor {
     pub(super) async fn add_finalizer(&self, job: &mut Job<'_>) -> Result<NextPass, Error> {
         let id = job.service.id.clone();
         let pending = job.memory.confirmed().is_none().then_some(Readiness::Pending);
-        let conditions = Conditions::wanted(&job.service, pending.as_ref());
+        let conditions = readiness::conditions(&job.service, pending.as_ref());
         let patch = patch::add_finalizer(&id);
         self.patch_with(&mut job.service, "add the finalizer", patch, conditions).await?;
         info!(service = %id, "Added the finalizer");
@@ -40,7 +41,7 @@ impl Executor {
         let id = job.service.id.clone();
         let readiness = if job.is_ready() { Some(Readiness::Ready) } else { job.memory.readiness.clone() };
         let service = Service { ingress: ingress.to_vec(), ..job.service.clone() };
-        let conditions = Conditions::wanted(&service, readiness.as_ref());
+        let conditions = readiness::conditions(&service, readiness.as_ref());
         let patch = patch::status(&id, ingress);
         self.patch_with(&mut job.service, "write the status", patch, conditions).await?;
         info!(service = %id, addresses = %addresses(ingress), "Updated the status");

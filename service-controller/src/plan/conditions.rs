@@ -1,35 +1,12 @@
-//! Conditions in a Service's status: whether its load balancer is ready, and whether some of its ports fail. Pure.
-//!
-//! A change of the nodes does not end readiness while the load balancer serves, and an error that is only logged does not either.
-//! Otherwise each added node would cost two writes per Service.
+//! Conditions in a Service's status: whether its load balancer is ready, and whether some of its ports fail.
 
-use controller_core::events::{bounded, gist};
+use controller_core::events::gist;
 use jiff::Timestamp;
-
-use super::service::{Ingress, IngressPort, Service};
 
 /// Whether the load balancer serves as the Service requests.
 pub(crate) const READY: &str = "cloudadapter.dev/Ready";
 /// Whether the load balancer cannot serve a port. Kubernetes defines the name (KEP-1435).
 pub(crate) const PORTS_ERROR: &str = "LoadBalancerPortsError";
-
-/// Reason while the adapter is working on the load balancer.
-pub(crate) const PENDING: &str = "LoadBalancerPending";
-/// Reason while a vendor write keeps failing.
-pub(crate) const WRITE_FAILED: &str = "WriteFailed";
-/// Reasons that end when the adapter accepts the settings, or reports that it continues.
-const PASSING: [&str; 8] = [
-    WRITE_FAILED,
-    "InvalidService",
-    "FieldInvalid",
-    "UnsupportedFeature",
-    "UnknownParameter",
-    "ImmutableField",
-    "ResourceGone",
-    "OwnedByOther",
-];
-/// Maximum length of a message, in characters.
-const MESSAGE_MAX: usize = 200;
 
 /// A condition in the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,37 +31,7 @@ pub(crate) struct Conditions {
     pub(crate) are_ours: bool,
 }
 
-/// What a reconcile found out about the load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    Ready,
-    /// The adapter is working on a load balancer that does not serve as requested yet.
-    Pending,
-    /// The load balancer waits, is refused or fails: reason in CamelCase, and the text of the Event.
-    Failing(String, String),
-}
-
-impl Readiness {
-    pub(crate) fn failing(reason: impl Into<String>, text: &str) -> Self {
-        Self::Failing(reason.into(), text.to_owned())
-    }
-}
-
 impl Conditions {
-    /// Returns the conditions to write. `readiness`: `None` if the reconcile found nothing that changes the present condition.
-    pub(crate) fn wanted(service: &Service, readiness: Option<&Readiness>) -> Self {
-        let before = &service.conditions;
-        let ready = match readiness {
-            None => before.ready.clone(),
-            Some(readiness) => ready(service, readiness).map(|it| it.after(before.ready.as_ref())),
-        };
-        let ports = failing_ports(service).map(|(reason, message)| {
-            Condition { status: true, reason, message, generation: service.generation, since: None }
-                .after(before.ports.as_ref())
-        });
-        Self { ready, ports, are_ours: true }
-    }
-
     /// Whether both have the same conditions. Their writers may differ.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.ready == other.ready && self.ports == other.ports
@@ -93,132 +40,11 @@ impl Conditions {
 
 impl Condition {
     /// Keeps the former condition if nothing but numbers in the message changed, and the time if the status is the same.
-    fn after(self, before: Option<&Self>) -> Self {
+    pub(crate) fn after(self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|it| it.status == self.status) else { return self };
         let same = self.reason == before.reason
             && self.generation == before.generation
             && gist(&self.message) == gist(&before.message);
         if same { before.clone() } else { Self { since: before.since, ..self } }
-    }
-}
-
-fn ready(service: &Service, readiness: &Readiness) -> Option<Condition> {
-    let before = service.conditions.ready.as_ref();
-    let condition = |status, reason: &str, message: &str| Condition {
-        status,
-        reason: reason.to_owned(),
-        message: bounded(message, MESSAGE_MAX),
-        generation: service.generation,
-        since: None,
-    };
-    let failed = failing_ports(service);
-    Some(match (readiness, failed) {
-        (Readiness::Ready, Some((_, message))) => condition(false, "PortsFailed", &message),
-        (Readiness::Ready, None) => {
-            condition(true, "LoadBalancerReady", "The load balancer serves as requested")
-        }
-        // The cause of a failure is shown until the retry succeeds. Otherwise each retry would cost two writes.
-        (Readiness::Pending, _)
-            if before.is_some_and(|it| !it.status && !PASSING.contains(&it.reason.as_str())) =>
-        {
-            let before = before?;
-            Condition { generation: service.generation, ..before.clone() }
-        }
-        (Readiness::Pending, _) => condition(false, PENDING, "The load balancer is being created or changed"),
-        (Readiness::Failing(reason, message), _) => condition(false, reason, message),
-    })
-}
-
-/// The reason and the message about the ports that the adapter reports as failing: the first port, and the number of the others.
-fn failing_ports(service: &Service) -> Option<(String, String)> {
-    let mut failing: Vec<(&IngressPort, &str)> = Vec::new();
-    for port in service.ingress.iter().flat_map(|Ingress { ports, .. }| ports) {
-        let known = failing.iter().any(|(it, _)| (it.port, it.transport) == (port.port, port.transport));
-        if let Some(error) = port.error.as_deref().filter(|_| !known) {
-            failing.push((port, error));
-        }
-    }
-    let (port, error) = failing.first()?;
-    let more = match failing.len().saturating_sub(1) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let text = format!("The load balancer cannot serve port {}/{}: {error}{more}", port.transport, port.port);
-    Some(("PortsFailed".to_owned(), bounded(&text, MESSAGE_MAX)))
-}
-
-/// The reason of a condition for a typed reason of the adapter: `VendorQuota` for `VENDOR_QUOTA`.
-pub(crate) fn camel(word: &str) -> String {
-    let capital = |word: &str| {
-        let mut letters = word.chars();
-        let first = letters.next().map(|it| it.to_ascii_uppercase());
-        first.into_iter().chain(letters.map(|it| it.to_ascii_lowercase())).collect::<String>()
-    };
-    word.split('_').map(capital).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{super::service::Transport, *};
-
-    fn with(ready: Condition) -> Service {
-        let conditions = Conditions { ready: Some(ready), ..Conditions::default() };
-        Service { conditions, generation: Some(2), ..Service::default() }
-    }
-
-    // Behaviour: S30
-    #[test]
-    fn time_of_a_condition_changes_only_with_its_status() {
-        let since = Some(Timestamp::UNIX_EPOCH);
-        let quota = Condition {
-            reason: "VendorQuota".to_owned(),
-            message: "wait 3 s".to_owned(),
-            generation: Some(2),
-            since,
-            ..Condition::default()
-        };
-        let ready = |now: &Readiness| Conditions::wanted(&with(quota.clone()), Some(now)).ready.unwrap();
-        assert_eq!(ready(&Readiness::failing("VendorQuota", "wait 5 s")), quota, "only a number changed");
-        assert_eq!(ready(&Readiness::Pending), quota, "the retry has not succeeded yet");
-        let other = ready(&Readiness::failing("VendorAuth", "wait"));
-        assert_eq!((other.reason.as_str(), other.since), ("VendorAuth", since));
-        let now = ready(&Readiness::Ready);
-        assert_eq!((now.status, now.since), (true, None));
-        let old = Condition { generation: Some(1), ..quota.clone() };
-        let observed = Conditions::wanted(&with(old), Some(&Readiness::failing("VendorQuota", "wait 5 s")));
-        assert_eq!(observed.ready.and_then(|it| it.generation), Some(2), "the changed Service was observed");
-        let refused = Condition { reason: "FieldInvalid".to_owned(), ..quota };
-        let accepted = Conditions::wanted(&with(refused), Some(&Readiness::Pending)).ready.unwrap();
-        assert_eq!(accepted.reason, PENDING, "the adapter accepted the settings");
-    }
-
-    // Behaviour: S31
-    #[test]
-    fn failing_ports_are_counted_once_for_all_addresses() {
-        let port = |port, error: Option<&str>| IngressPort {
-            port,
-            transport: Transport::Udp,
-            error: error.map(str::to_owned),
-        };
-        let ports = vec![port(80, None), port(53, Some("example.com/NoUdp")), port(54, Some("x"))];
-        let ingress = vec![Ingress { ports, ..Ingress::default() }; 2];
-        let service = Service { ingress, ..Service::default() };
-        let Conditions { ready, ports, .. } = Conditions::wanted(&service, Some(&Readiness::Ready));
-        let text = "The load balancer cannot serve port UDP/53: example.com/NoUdp and 1 more";
-        let (ready, ports) = (ready.unwrap(), ports.unwrap());
-        assert_eq!((ready.status, ready.message.as_str()), (false, text));
-        assert_eq!((ports.status, ports.message.as_str()), (true, text));
-        assert_eq!(
-            Conditions::wanted(&Service::default(), None),
-            Conditions { are_ours: true, ..Conditions::default() }
-        );
-    }
-
-    #[test]
-    fn reasons_are_camel_case() {
-        assert_eq!(
-            (camel("VENDOR_QUOTA"), camel("INTERNAL")),
-            ("VendorQuota".to_owned(), "Internal".to_owned())
-        );
     }
 }

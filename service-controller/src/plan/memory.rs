@@ -20,8 +20,8 @@ use self::{
 use super::{
     Action, Ask, Fact,
     cloud::{Balancer, State as CloudState},
-    conditions::Readiness,
     features::Features,
+    readiness::Readiness,
     service::{Class, Family, Service},
     spec::Shape,
     wanted::Wanted,
