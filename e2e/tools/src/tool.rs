@@ -184,7 +184,7 @@ impl Tool {
             Self::Kubelet | Self::Containerd => 60,
             Self::KubeProxy => 6,
             Self::ContainerdShim | Self::Ctr => 5,
-            Self::Cosign => 240,
+            Self::Cosign => 150,
             Self::Crane => 20,
         })
     }
