@@ -21,7 +21,8 @@ use crate::{
     tracker::{Made, Undo},
 };
 
-/// Time limit for cleaning up after one check.
+/// Maximum time for the removal of the objects of one check. The limit in effect is the smaller of this constant and `timings.converge`,
+/// and `timings.converge` while the adapter works on a deletion.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const TICK: Duration = Duration::from_millis(100);

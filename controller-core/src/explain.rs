@@ -286,7 +286,8 @@ struct Inner {
 pub struct Brakes(Arc<Mutex<BTreeMap<&'static str, Vec<String>>>>);
 
 impl Brakes {
-    /// Sets which deletions this brake holds, as the texts of its Events. Empty: the brake holds nothing any more.
+    /// Sets the texts that describe the deletions held by this brake. The status pages show these texts. Empty: the brake holds nothing any
+    /// more.
     pub fn holds(&self, brake: &'static str, words: Vec<String>) {
         if words.is_empty() {
             self.all().remove(brake);

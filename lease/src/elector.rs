@@ -83,7 +83,8 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Returns the time of the last decision. The elector hangs if that time is longer ago than any request or pause takes.
+    /// Returns a receiver of the time of the last decision. If that time is longer ago than any request or pause takes, the elector is
+    /// stuck.
     #[must_use]
     pub fn beats(&self) -> watch::Receiver<Instant> {
         self.beats.subscribe()

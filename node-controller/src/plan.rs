@@ -28,7 +28,8 @@ pub(crate) enum View {
     Fresh,
 }
 
-/// Interval of reminders while the adapter is unavailable. When the adapter is available again, waiting nodes are woken.
+/// Delay before a waiting node is reconciled again, and the cause reported again, while the adapter is unavailable or works in another
+/// scope. When the connection to the adapter changes, uninitialised nodes are reconciled at once.
 const REMIND: Duration = Duration::from_mins(5);
 
 /// Maximum wait for an answer; longer than the deadline of the call.

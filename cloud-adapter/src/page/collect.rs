@@ -1,4 +1,4 @@
-//! Collects the data of the page from its sources, without vendor calls.
+//! Collects the data of the status page from its sources, without vendor calls.
 
 use std::{
     fmt,

@@ -1,4 +1,5 @@
-//! The last changes of a collection by position. A slow watch continues at its position, or is reset.
+//! The last changes of a collection, numbered by position. A slow watch continues from the position that it has reached, or is reset if
+//! changes from there on were already dropped.
 
 use std::{collections::VecDeque, sync::Arc};
 

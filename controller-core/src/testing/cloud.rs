@@ -194,8 +194,8 @@ impl FakeCloud {
         self.edit(|state| state.errors.entry(rpc).or_default().push_back(error));
     }
 
-    /// Makes calls of this RPC take this time: the calls take effect and are answered when the time has passed. Applies to unary RPCs
-    /// except `GetInfo`.
+    /// Delays calls of this RPC by this time. A call takes effect only after the delay, and is then answered. Applies to unary RPCs except
+    /// `GetInfo`.
     pub fn slow(&self, rpc: &'static str, by: Duration) {
         self.edit(|state| state.slow.insert(rpc, by));
     }

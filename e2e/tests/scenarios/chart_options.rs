@@ -148,7 +148,8 @@ async fn admissions(control_plane: &ControlPlane) -> Vec<(String, Result<(), Str
     said
 }
 
-/// Running pods follow changes of limits and of the CA; only changes of flags restart pods.
+/// A change of the limits changes no Deployment, so no pod restarts. A change of a flag changes only the Deployment with that flag. The
+/// proof is the generation of each Deployment.
 // Behaviour: P16
 #[tokio::test]
 async fn only_changed_flags_restart_pods() {

@@ -138,7 +138,8 @@ impl Play {
         self.bed.cluster.cloud.add_fault(&from_value(fault)?).await.map(drop)
     }
 
-    /// Sends one request of the attacker. Requests that the API server itself refuses do not count.
+    /// Sends one random request of the attacker, and checks that the load balancers of other namespaces are unchanged. A request that the
+    /// API server itself refuses is only logged; it is not a failure.
     async fn step(&mut self) -> anyhow::Result<()> {
         let name = self.chance.of(&NAMES).context("one of four")?;
         let there = self.services.get_opt(name).await?;

@@ -46,7 +46,8 @@ async fn chart_queries_have_results_and_faults_fire_alerts() {
     let queries = queries();
     assert!(queries.len() > 40, "{queries:#?}");
     let mut unanswered = Vec::new();
-    // A counter that appears is not an increase yet.
+    // Prometheus computes no increase from the first sample of a counter, so several rounds of traffic may be needed until every query has
+    // a value.
     for round in 1..=ROUNDS {
         traffic(&bed, round).await;
         unanswered.clear();

@@ -64,8 +64,8 @@ impl Store {
     }
 }
 
-/// Encodes an ID as a key of a ConfigMap. Characters that keys cannot contain become `_` and two hexadecimal digits. Returns `None` if the
-/// key is too long.
+/// Encodes an ID as a key of a ConfigMap. Bytes other than ASCII letters, digits, `.` and `-` become `_` and two hexadecimal digits. Returns
+/// `None` if the key is empty or too long.
 fn encoded(id: &str) -> Option<String> {
     let key: String = id
         .bytes()

@@ -62,7 +62,8 @@ impl Judged {
         }
     }
 
-    /// Applies the limit on members. Replacement settings are in force already, so the limit does not apply to them.
+    /// Applies the limit on the members of a load balancer to the requested settings. If the last valid settings are used in place of
+    /// refused ones, they were in force before, so the limit does not apply to them.
     pub(crate) fn bounded(self, service: &Service, defaults: &Defaults, present: &Present<'_>) -> Self {
         let Some(wanted) = self.wanted.as_ref().filter(|_| !self.stands_in) else { return self };
         match verdict(service, wanted, defaults.bounds().members, present) {

@@ -22,7 +22,7 @@ pub(crate) struct GoNames {
     pub(crate) name: String,
     /// `a<uid>`, where the UID has no dashes. It is unique for a Service.
     legacy: String,
-    /// Whether the name proves ownership.
+    /// Whether `name` proves ownership. The name in `legacy` always does, because it is made from the UID.
     inheritance: Inheritance,
 }
 

@@ -6,7 +6,8 @@ use cloud_budget::{RateLimit, Time};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Audit {
     rate: f64,
-    /// One entry per limit that was active at the start of a window: its burst, and the used part of that burst.
+    /// One entry per limit set so far, for the windows that began under that limit: the largest burst since then, and the used part of
+    /// that burst.
     levels: Vec<(f64, f64)>,
     at: Time,
 }

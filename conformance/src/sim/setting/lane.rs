@@ -129,7 +129,7 @@ impl Lane {
         }
     }
 
-    /// Changes settings of the cloud, with the program that also runs the commands.
+    /// Changes settings of the simulated cloud by running `conformance-sim`, the program that also runs the commands of the parameter file.
     fn settings(&self, cloud: &str, change: &Value) -> anyhow::Result<()> {
         let mut child = Command::new(process::program("conformance-sim")?)
             .args(["command", "settings"])

@@ -288,7 +288,13 @@ impl World {
         self.memory = memory;
     }
 
-    /// No load balancer is deleted if it is needed, serves, or may belong to another controller.
+    /// Asserts that the plan is justified.
+    ///
+    /// - Unless a removal has already begun, the plan deletes no load balancer that the Service needs. It also deletes none whose address
+    ///   is in the status of a Service with another controller's class, if the mirror is up to date and the Service is not being deleted.
+    /// - If this controller never created anything, the plan deletes only for a Service that is being deleted.
+    /// - The adapter can execute the plan, and load balancers keep their backends until it is proven that the nodes are gone.
+    /// - A finalizer that another controller needs stays.
     fn assert_proven(&self, plan: &Plan) {
         let has = |wanted: fn(&Action) -> bool| plan.actions.iter().any(wanted);
         let goes = has(|action| matches!(action, Action::Delete(_)));

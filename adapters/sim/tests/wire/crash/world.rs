@@ -99,7 +99,7 @@ impl World {
         self.controllers.converge(chapter, &self.adapter.channel).await;
     }
 
-    /// Asserts that exactly the objects of the chapter exist.
+    /// Asserts that the cloud contains exactly the load balancers and routes of the desired state at the end of this chapter.
     async fn check(&self, chapter: &Chapter, when: &str) {
         let state = self.cloud.state().await;
         let mut found: Vec<_> = list(&state, "load_balancers").iter().map(balancer).collect();
