@@ -188,7 +188,7 @@ impl Elector {
 
     async fn acquire(&mut self, acquisition: Acquisition) {
         let started = Instant::now();
-        let former = self.candidate.holder().map(str::to_owned);
+        let previous_holder = self.candidate.holder().map(str::to_owned);
         let mut body = record::acquisition(&self.settings, &acquisition, self.wall());
         if let Some(member) = &self.member {
             let mut notes = member.notes(acquisition.transitions);
@@ -204,13 +204,13 @@ impl Elector {
         if let Some((epoch, _)) = self.candidate.term() {
             self.changes = None;
             self.opening = None;
-            let (lease, former) = (self.lease(), former.as_deref());
-            let why = match former {
+            let (lease, previous_holder) = (self.lease(), previous_holder.as_deref());
+            let cause = match previous_holder {
                 None => "no process held the lease",
-                Some(former) if former == self.settings.identity => "this process still held the lease",
+                Some(holder) if holder == self.settings.identity => "this process still held the lease",
                 Some(_) => "the holder let the lease expire",
             };
-            tracing::info!(lease, epoch, former, why, "This process is now the leader");
+            tracing::info!(lease, epoch, previous_holder, cause, "This process is now the leader");
         }
     }
 

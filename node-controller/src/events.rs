@@ -9,8 +9,8 @@ use crate::{
 };
 
 const ACTION: &str = "Initialise";
-/// Maximum length of the sentence that says what moved, in characters.
-pub(crate) const MOVED_MAX: usize = 110;
+/// Maximum length of the clause that says what moved, in characters. The values fit if each has at most 32 characters.
+pub(crate) const MOVED_MAX: usize = 95;
 
 /// Reference to the node that an Event is about.
 pub(crate) fn about(node: &Node) -> ObjectReference {
@@ -47,8 +47,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         ),
         Refusal::Foreign => {
             format!(
-                "Ignoring the node: the cloud adapter says that {looked_for} belongs to another \
-                 cloud or region. It is checked again only when the node changes"
+                "Ignoring the node until it changes: the cloud adapter says that {looked_for} \
+                 belongs to another cloud or region"
             )
         }
         Refusal::Ambiguous { provider_ids } => ambiguous(provider_ids),
@@ -58,7 +58,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
             format!(
-                "Waiting: no instance is selected by the node's name. {why} `cloudctl status` has the remedy"
+                "Waiting: the controller looks up no instance by node name, because the {why}. \
+                 `cloudctl status` has the remedy"
             )
         }
         Refusal::NoProviderId => {
@@ -136,7 +137,7 @@ mod tests {
                 error: "VENDOR_AUTH: the token was rejected".to_owned(),
             },
             Refusal::Away { link: "unreachable since 12:00:00 (connection refused)".to_owned() },
-            Refusal::Elsewhere { why: "The adapter moved from project a to b.".to_owned() },
+            Refusal::Elsewhere { why: "adapter now uses project b, not a".to_owned() },
             Refusal::NoProviderId,
             Refusal::NoAddresses,
             Refusal::ProvidedNodeIp {
@@ -155,5 +156,15 @@ mod tests {
         };
         let all: Vec<_> = all.into_iter().map(event).collect();
         test_support::reference::assert_events_up_to_date("node-controller", &all);
+    }
+
+    #[test]
+    fn event_about_two_projects_is_whole() {
+        let new = trim_node(&testing::node("worker-1").build());
+        let why = format!("adapter now uses project {}, not {}", "b".repeat(32), "a".repeat(32));
+        assert!(why.chars().count() <= MOVED_MAX, "{why}");
+        let longest = Refusal::Elsewhere { why: "x".repeat(MOVED_MAX) };
+        let note = refused(&new, &longest).note;
+        assert!(note.chars().count() <= NOTE_MAX, "{note}");
     }
 }

@@ -172,7 +172,7 @@ pub(crate) enum Sighting<'a> {
     },
     /// The adapter works in another scope, where another instance may have the node's name.
     Elsewhere {
-        /// What moved, in one sentence.
+        /// What moved, in one clause.
         why: String,
     },
     /// The adapter's scope is not known yet, or its instances are not listed yet.

@@ -137,11 +137,11 @@ pub(crate) fn whole(fact: &Fact) -> Notice {
         }
         Fact::ReleaseRefused(given, owner) => release_refused(given, owner),
         Fact::OfAnother(ids) => of_another(ids),
-        Fact::WaitsForBudget(words) => normal("WaitingForBudget", "Ensure", words),
+        Fact::WaitsForBudget(words) => waits_for_budget(words),
         Fact::Grown(members) => {
             let note = format!(
-                "{members}. Node changes are still applied, but new ports and node-selector changes \
-                 are not. Select fewer nodes"
+                "{members}. Node changes are applied, but no new port or wider node-selector. Use \
+                 fewer ports or nodes"
             );
             warning("TooManyMembers", "Update", note)
         }
@@ -199,10 +199,15 @@ fn release_refused(given: &str, owner: &ServiceId) -> Notice {
 
 fn of_another(ids: &str) -> Notice {
     let note = format!(
-        "loadBalancerClass does not match this controller, but the status points to load balancer \
-        {ids}, which this controller manages; set --load-balancer-class to manage the Service"
+        "loadBalancerClass is not this controller's, but load balancer {ids} in the status is. \
+        Restore the class, or restart the controller with the new --load-balancer-class"
     );
     warning("LoadBalancerClassChanged", "Sync", note)
+}
+
+/// `words`: the adapter's text, which begins with `waits`.
+fn waits_for_budget(words: &str) -> Notice {
+    normal("WaitingForBudget", "Ensure", &format!("The load balancer {words}"))
 }
 
 fn held_by_another(holders: Option<&str>) -> Notice {
@@ -276,7 +281,7 @@ mod tests {
             Fact::OfAnother("lb-1".to_owned()),
             Fact::HeldByAnother(Some("a or b".to_owned())),
             Fact::HeldByAnother(None),
-            Fact::Compatible(vec!["loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com".to_owned()]),
+            Fact::Compatible(vec!["loadbalancer.openstack.org/hostname (new: lb.cloudadapter.dev/hostname: shop.example.com)".to_owned()]),
             Fact::Ignored(vec![
                 "loadbalancer.openstack.org/class".to_owned(),
                 "metallb.io/address-pool".to_owned(),
@@ -339,15 +344,21 @@ mod tests {
         Warning OrphanHeld: 12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
         Warning ReleaseRefused: Key u-1 in ConfigMap cloud-controllers-orphans names "default/api", but the load balancer belongs to default/web and is kept. Correct the value or remove the key
-        Warning LoadBalancerClassChanged: loadBalancerClass does not match this controller, but the status points to load balancer lb-1, which this controller manages; set --load-balancer-class to manage the Service
+        Warning LoadBalancerClassChanged: loadBalancerClass is not this controller's, but load balancer lb-1 in the status is. Restore the class, or restart the controller with the new --load-balancer-class
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller is gone, check for leftover load balancers, then remove the finalizer
-        Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname -> lb.cloudadapter.dev/hostname: shop.example.com
+        Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname (new: lb.cloudadapter.dev/hostname: shop.example.com)
         Normal IgnoredAnnotations: These annotations have no effect: loadbalancer.openstack.org/class, metallb.io/address-pool; start service-controller with --compat=openstack, or use the lb.cloudadapter.dev annotations
         Normal IgnoredNameTemplate: The cloud adapter does not support custom load balancer names (no capability lb.name): --load-balancer-name-template has no effect
-        Normal WaitingForBudget: waits for the call budget of bucket loadbalancer
-        Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes are not. Select fewer nodes
+        Normal WaitingForBudget: The load balancer waits for the call budget of bucket loadbalancer
+        Warning TooManyMembers: 5 listeners on 5000 nodes make 25000 members, above the limit of 20000 (--max-members-per-service). Node changes are applied, but no new port or wider node-selector. Use fewer ports or nodes
         "#);
+    }
+
+    #[test]
+    fn event_about_another_class_is_whole_with_a_uuid() {
+        let note = notice(&Fact::OfAnother("u".repeat(36)), Some(&web())).note;
+        assert!(note.ends_with("with the new --load-balancer-class"), "{note}");
     }
 
     #[test]

@@ -125,7 +125,7 @@ async fn connection(stream: TcpStream, tls: Option<Arc<Tls>>, pages: Router) {
         }
     };
     if timeout(TIME, served).await.is_err() {
-        tracing::debug!("Connection on the port of metrics and probes timed out");
+        tracing::debug!("A connection to the metrics and probes port timed out");
     }
 }
 
@@ -135,6 +135,6 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, pa
         .max_buf_size(REQUEST)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(pages));
     if let Err(error) = served.await {
-        tracing::debug!(%error, "Connection on the port of metrics and probes broke");
+        tracing::debug!(%error, "A connection to the metrics and probes port failed");
     }
 }

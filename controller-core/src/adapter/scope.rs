@@ -99,10 +99,10 @@ impl<'a> Move<'a> {
         fields.into_iter().find(|it| it.from != it.to).unwrap_or(fingerprints)
     }
 
-    /// Returns the move as a sentence of at most `most` characters, unless this leaves no room for the values.
-    fn sentence(&self, most: usize) -> String {
+    /// Returns the move as a clause of at most `most` characters, unless this leaves too few characters for the values.
+    fn clause(&self, most: usize) -> String {
         let Self { field, from, to } = self;
-        let text = |from: &str, to: &str| format!("The adapter moved from {field} {from} to {to}.");
+        let text = |from: &str, to: &str| format!("adapter now uses {field} {to}, not {from}");
         let values = most.saturating_sub(text("", "").chars().count());
         let (from_length, to_length) = (from.chars().count(), to.chars().count());
         // A short value leaves its room to the other value.
@@ -192,19 +192,21 @@ impl ScopeGuard {
         ))
     }
 
-    /// Returns what moved, in one sentence of at most `most` characters. [`Self::readiness`] has the whole. `None`: the adapter works in the
-    /// controller's scope.
+    /// Returns what moved, in a clause of at most `most` characters without the first article: `adapter now uses project b, not a`.
+    /// [`Self::readiness`] has the whole text. `None`: the adapter works in the controller's scope.
     #[must_use]
     pub fn moved(&self, most: usize) -> Option<String> {
-        self.0.borrow().moved().map(|(from, to)| Move::between(from, to).sentence(most))
+        self.0.borrow().moved().map(|(from, to)| Move::between(from, to).clause(most))
     }
 
     /// Returns the text of the Event about a move: what moved, and how the operator accepts the move.
     pub(crate) fn event(&self) -> Option<String> {
         let remedy = self.0.borrow().remedy.clone();
-        let end = format!(" If intended: {}", remedy.strip_prefix(RUN).unwrap_or(&remedy));
-        let sentence = self.moved(NOTE_MAX.saturating_sub(end.chars().count()))?;
-        Some(ended(&sentence, &end))
+        let text = |clause: &str| format!("The {clause}");
+        let end = format!(". If intended: {}", remedy.strip_prefix(RUN).unwrap_or(&remedy));
+        let others = text("").chars().count() + end.chars().count();
+        let clause = self.moved(NOTE_MAX.saturating_sub(others))?;
+        Some(ended(&text(&clause), &end))
     }
 
     /// Whether the controller may change something.
@@ -315,15 +317,15 @@ mod tests {
             ..scope("b")
         };
         for (kept, now, moved) in [
-            ("#a project a region r at u", now("r", "u"), "from project a to b."),
-            ("#a project b region q r at u", now("r", "u"), "from region q r to r."),
-            ("#a project b", now("r", ""), "from region none to r."),
-            ("#a project b region r at u", now("r", "v"), "from endpoint u to v."),
-            ("#a project b", now("", ""), "from scope #a to #b."),
-            ("#a", now("", ""), "from project none to b."),
+            ("#a project a region r at u", now("r", "u"), "project b, not a."),
+            ("#a project b region q r at u", now("r", "u"), "region r, not q r."),
+            ("#a project b", now("r", ""), "region r, not none."),
+            ("#a project b region r at u", now("r", "v"), "endpoint v, not u."),
+            ("#a project b", now("", ""), "scope #b, not #a."),
+            ("#a", now("", ""), "project b, not none."),
         ] {
             let text = event(kept, &now, "restart this controller");
-            assert_eq!(text, format!("The adapter moved {moved} If intended: restart this controller"));
+            assert_eq!(text, format!("The adapter now uses {moved} If intended: restart this controller"));
         }
     }
 
@@ -339,7 +341,7 @@ mod tests {
                 assert!(text.ends_with(&format!(" If intended: {command}")), "{text}");
             }
             let text = event(&format!("#a project {from}"), &scope(&to), COMMAND);
-            let is_whole = text.contains(&format!("from project {from} to {to}."));
+            let is_whole = text.contains(&format!("The adapter now uses project {to}, not {from}."));
             assert_eq!(is_whole, n <= 32, "{text}");
         }
         let text = event(&format!("#a project {}", "a".repeat(50)), &scope("b"), COMMAND);

@@ -85,7 +85,7 @@ impl Keeper {
         if let Some(mark) = self.guard.read(kept) {
             let patch = json!({ "metadata": { "annotations": { ANNOTATION: mark.0 } } });
             within(leases.patch(&name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
-            info!(scope = mark.0, "Stored the scope of the controller on its Lease");
+            info!(scope = mark.0, "Stored the scope of the adapter's credentials on the Lease");
             self.guard.read(Some(mark.0));
         }
         Ok(())

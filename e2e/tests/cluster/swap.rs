@@ -236,7 +236,7 @@ async fn refused(bed: &Bed, before: &str, now: &str) -> anyhow::Result<()> {
     for controller in CONTROLLERS {
         let lease = lease(controller);
         let remedy = format!("annotate lease {lease} cloudadapter.dev/scope-");
-        let moved = format!("from project {before} to {now}.");
+        let moved = format!("now uses project {now}, not {before}.");
         wait_for_event(bed, "Lease", &lease, "CloudMoved", |note| {
             note.contains(&moved) && note.ends_with(&remedy)
         })

@@ -182,7 +182,10 @@ async fn nothing_is_changed(bed: &mut Bed) {
     for name in CONTROLLERS {
         bed.unready(name, "The cloud adapter now uses ").await.unwrap();
         let message = bed.wait_for_event("Lease", &format!("cloud-{name}"), "CloudMoved").await.unwrap();
-        assert!(message.contains(" to other.") && message.ends_with("cloudadapter.dev/scope-"), "{message}");
+        assert!(
+            message.contains(" other, not ") && message.ends_with("cloudadapter.dev/scope-"),
+            "{message}"
+        );
     }
     let message = bed.wait_for_event("Service", "more", "SyncLoadBalancerFailed").await.unwrap();
     assert!(message.contains("project other"), "{message}");

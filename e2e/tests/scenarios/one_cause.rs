@@ -37,7 +37,8 @@ async fn all_outputs_name_the_same_cause_of_a_waiting_service() {
         service(name).port(80).create(&bed.client()).await.unwrap();
     }
 
-    assert_eq!(bed.wait_for_event("Service", WEB, "WaitingForBudget").await.unwrap(), CAUSE);
+    let event = bed.wait_for_event("Service", WEB, "WaitingForBudget").await.unwrap();
+    assert_eq!(event, format!("The load balancer {CAUSE}"));
     let said = [
         ("kubectl get", kubectl(&bed, &["get", "service", WEB]).await),
         ("kubectl describe", kubectl(&bed, &["describe", "service", WEB]).await),

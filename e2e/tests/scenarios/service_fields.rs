@@ -94,7 +94,7 @@ async fn each_field_by_itself(bed: &Bed) {
     }
     let message = bed.wait_for_event("Service", "old-words", "CompatibleAnnotations").await.unwrap();
     assert!(
-        message.contains(&format!("{OPENSTACK_INTERNAL} -> lb.cloudadapter.dev/internal: true")),
+        message.contains(&format!("{OPENSTACK_INTERNAL} (new: lb.cloudadapter.dev/internal: true)")),
         "{message}"
     );
     assert_eq!(bed.times("Service", "old-words", "CompatibleAnnotations").await.unwrap(), 1);

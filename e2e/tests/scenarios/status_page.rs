@@ -87,7 +87,8 @@ async fn the_page_says_so(bed: &Bed, name: &str) {
 
 /// There is one Event, however often the numbers on the page change.
 async fn the_event_says_so(bed: &Bed, name: &str) {
-    assert_eq!(bed.wait_for_event("Service", name, "WaitingForBudget").await.unwrap(), WAITS);
+    let event = bed.wait_for_event("Service", name, "WaitingForBudget").await.unwrap();
+    assert_eq!(event, format!("The load balancer {WAITS}"));
     let before = task(&status(bed).await.unwrap(), name).map(|task| task.waits_for.clone());
     let other = eventually("the numbers change", WITHIN, || async {
         let status = status(bed).await?;

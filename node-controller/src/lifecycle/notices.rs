@@ -123,7 +123,7 @@ impl Notices {
             anyway: {command}",
             id(node)
         );
-        let front = format!("Deletion is delayed for up to {window} after a start.");
+        let front = format!("Deletion waits up to {window} after controller start.");
         let note = with_command(&front, "Delete now", &command);
         let notice = Notice { kind: Kind::Normal, reason: "DeletionDelayed", action: ACTION, note };
         self.0.push(Entry { about: about(node), notice, whole });
@@ -137,8 +137,8 @@ impl Notices {
             credentials, project and region. To delete the node anyway: {command}",
             id(node)
         );
-        let front = format!("{n_held} instances seem gone (limit {allowance} per {window}).");
-        self.warn(node, "DeletionHeld", with_command(&front, "If this one is", &command), whole);
+        let front = format!("Deletion is held: {n_held} instances seem gone (limit {allowance}).");
+        self.warn(node, "DeletionHeld", with_command(&front, "If gone", &command), whole);
     }
 
     /// Adds a notice on the object that represents all nodes.

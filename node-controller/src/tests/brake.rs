@@ -172,7 +172,11 @@ async fn repeated_restarts_do_not_raise_the_limit() {
         world.exists("n0") && world.exists("n1"),
         "3 of 10 are allowed in 10 minutes, and the second after 3:20"
     );
-    assert!(world.has_event("DeletionDelayed", "n0: Deletion is delayed"), "{:?}", world.kube.events());
+    assert!(
+        world.has_event("DeletionDelayed", "n0: Deletion waits up to 10m after controller start."),
+        "{:?}",
+        world.kube.events()
+    );
     assert!(!world.has_event("DeletionHeld", ""), "{:?}", world.kube.events());
     sleep(Duration::from_secs(100)).await;
     assert!(!world.exists("n0") && !world.exists("n1"));

@@ -238,7 +238,8 @@ async fn instance_of_another_project_is_not_selected_by_name() {
     assert_eq!(world.addresses("c"), ["InternalIP=10.0.0.3"]);
     let events = world.kube.events();
     let is_reported = |event: &String| {
-        event.starts_with("Warning CloudMoved b: ") && event.contains("from project fake to other.")
+        event.starts_with("Warning CloudMoved b: ")
+            && event.contains("the adapter now uses project other, not fake.")
     };
     assert!(events.iter().any(is_reported), "{events:?}");
 

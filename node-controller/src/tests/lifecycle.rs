@@ -70,7 +70,7 @@ async fn no_node_is_deleted_while_the_adapter_is_in_another_project() {
     world.lose("n1");
     sleep(Duration::from_mins(10)).await;
     assert!(world.exists("n1"));
-    assert!(world.has_event("CloudMoved", "The adapter moved from project fake to other."));
+    assert!(world.has_event("CloudMoved", "The adapter now uses project other, not fake."));
     world.cloud.moves_to("fake");
     eventually("the node is deleted", || !world.exists("n1")).await;
 }

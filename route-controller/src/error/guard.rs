@@ -265,7 +265,7 @@ impl Held {
     /// Returns the text of the Event: without the destinations, which the status page has.
     pub(crate) fn note(&self) -> String {
         let flags = self.flags().join(" ");
-        bounded(&format!("{}. If they are gone for good, set {flags}", self.fault()), NOTE_MAX)
+        bounded(&format!("{}. If the nodes are gone for good, set {flags}", self.fault()), NOTE_MAX)
     }
 
     /// Returns what is held, and why.

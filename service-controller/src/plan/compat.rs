@@ -163,7 +163,7 @@ impl Translation {
                 let pairs = [Some((name, value)), with.map(|(name, value)| (name, value.to_owned()))];
                 let ours = pairs.into_iter().flatten().map(|(name, value)| self.put(name, value, row.old));
                 let ours: Vec<String> = ours.collect();
-                self.foreign.understood.push(format!("{} -> {}", row.old, ours.join(" and ")));
+                self.foreign.understood.push(format!("{} (new: {})", row.old, ours.join(" and ")));
             }
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn without(mut service: Service, gone: Option<&str>, cloud: Option<&[
         "{old} is obsolete: load balancer {id} does not exist, or the Service has a different load balancer; remove the annotation"
     );
     let understood = &mut service.foreign.understood;
-    understood.retain(|line| !line.starts_with(&format!("{old} -> ")));
+    understood.retain(|line| !line.starts_with(&format!("{old} (new: ")));
     understood.push(reported);
     service
 }

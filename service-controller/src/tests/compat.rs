@@ -23,7 +23,7 @@ async fn openstack_annotations_are_translated_and_reported_once() {
             .annotation(&old("node-selector"), "zone=a"),
     );
     let reported = "Normal CompatibleAnnotations web: Deprecated annotations are in effect; replace or remove them: \
-                loadbalancer.openstack.org/load-balancer-id -> lb.cloudadapter.dev/id: lb-7 and lb.cloudadapter.dev/adopt: shared and 1 more";
+                loadbalancer.openstack.org/load-balancer-id (new: lb.cloudadapter.dev/id: lb-7 and lb.cloudadapter.dev/adopt: shared) and 1 more";
     world.eventually_events(&[reported]).await;
     world.eventually_ingress_of("web").await;
     let ensure = world.last_ensure();

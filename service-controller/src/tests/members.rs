@@ -44,8 +44,8 @@ async fn added_nodes_above_member_limit_refuse_only_new_ports() {
     world.node("c");
     world.eventually("the new node is a backend", |world| world.backends() == NODES).await;
     let reported = "Warning TooManyMembers web: 2 listeners on 3 nodes make 6 members, above the limit of 5 \
-                (--max-members-per-service). Node changes are still applied, but new ports and node-selector changes \
-                are not. Select fewer nodes";
+                (--max-members-per-service). Node changes are applied, but no new port or wider node-selector. Use fewer \
+                ports or nodes";
     world.eventually_events(&[reported]).await;
 
     world.change("web", add_port);

@@ -223,8 +223,8 @@ async fn text_of_held_removals_has_the_flags() {
 #[tokio::test(start_paused = true)]
 async fn event_of_held_removals_is_short_and_has_the_flags() {
     let held = |why| Held { removals: unasked(7), why }.note();
-    assert_snapshot!(held(Why::NoNodes), @"Removal is held for 7 routes whose nodes are no longer listed, and no other node is listed. If they are gone for good, set --route-removal-max-share=100");
-    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"Removal is held for 7 routes whose nodes were deleted; the limit is 3 per 5 min. If they are gone for good, set --route-removal-max-share=100 --route-removal-max-number=7");
+    assert_snapshot!(held(Why::NoNodes), @"Removal is held for 7 routes whose nodes are no longer listed, and no other node is listed. If the nodes are gone for good, set --route-removal-max-share=100");
+    assert_snapshot!(held(Why::Deleted { allowance: 3, window: WINDOW }), @"Removal is held for 7 routes whose nodes were deleted; the limit is 3 per 5 min. If the nodes are gone for good, set --route-removal-max-share=100 --route-removal-max-number=7");
     for (n, allowance) in [(1, 1), (40, 30), (5000, 1500)] {
         let removals: Vec<_> = unasked(1).into_iter().cycle().take(n).collect();
         let note = Held { removals, why: Why::Missing { allowance, window: WINDOW } }.note();
