@@ -67,7 +67,8 @@ fn shortened(text: &str, shown: &str) -> String {
     match (fits(&with_command), fits(cause)) {
         (true, _) => with_command,
         (false, true) => cause.to_owned(),
-        (false, false) => ended(cause, &shown.replacen(": ", " ", 1)),
+        (false, false) if shown.is_empty() => bounded(cause, NOTE_MAX),
+        (false, false) => ended(cause, " (cloudctl explain)"),
     }
 }
 
@@ -308,7 +309,7 @@ mod tests {
         for (cause, want) in [
             (100, format!("{}{shown}", "c".repeat(100))),
             (190, "c".repeat(190)),
-            (300, format!("{}… cloudctl explain service a/b", "c".repeat(170))),
+            (300, format!("{}… (cloudctl explain)", "c".repeat(180))),
         ] {
             assert_eq!(shortened(&format!("{}{next}", "c".repeat(cause)), shown), want, "{cause}");
         }
@@ -336,7 +337,7 @@ mod tests {
         Warning SyncLoadBalancerFailed: Error syncing load balancer: create load balancer default/web failed (503, OUTCOME_UNKNOWN): CreateLoadBalancer: out of order; next try in about 20 s, after a check whether the write was made
         Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…; next try in about 20 s, after a check whether the write was made
         Warning SyncLoadBalancerFailed: Error syncing load balancer: spec.ports: a and 2 more: cloudctl explain service default/web
-        Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… cloudctl explain service default/web
+        Warning SyncLoadBalancerFailed: Error syncing load balancer: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (cloudctl explain)
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02] [node names limited, total number of nodes: 3], error: no quota
         Warning UpdateLoadBalancerFailed: Error updating load balancer with new hosts [n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n10 n11 n12 n13 n14 n15 n16 n17 n18 n19 <3 more>] [node names limited, total number of nodes: 23], error: no quota
         Warning DeleteLoadBalancerFailed: Error deleting load balancer: token expired
