@@ -111,8 +111,8 @@ async fn without_endpoints(bed: &Bed) {
 
     publish_endpoint(&bed.client(), "web", true).await.unwrap();
     explained("Service default/web: in sync\n", 0).await;
-    let nobody = kubeconfig_of(bed, "cloud-service-controller").await;
-    let said = cloudctl_as(bed, &nobody, &["explain", "svc/web"]).await;
+    let unprivileged = kubeconfig_of(bed, "cloud-service-controller").await;
+    let said = cloudctl_as(bed, &unprivileged, &["explain", "svc/web"]).await;
     assert!(
         said.code == 1 && said.out.contains("  endpointslices: endpointslices.discovery.k8s.io is forbidden")
     );
