@@ -89,7 +89,7 @@ impl Progress for Terminal {
 
     fn begin(&mut self, tool: Tool, total: Duration) {
         let text =
-            format!("Building {tool} {} from Go modules (once, about {})", tool.version(), clock(total));
+            format!("Building {tool} {} from Go modules (once, usually about {})", tool.version(), clock(total));
         let bar = std::io::stderr().is_terminal().then(|| spinner(text.clone()));
         if bar.is_none() {
             self.line(&text);
@@ -103,7 +103,7 @@ impl Progress for Terminal {
             bar.tick();
         } else if elapsed.saturating_sub(build.last_line) >= LINE_EVERY {
             build.last_line = elapsed;
-            let text = format!("  ... {} for {} of about {}", build.tool, clock(elapsed), clock(build.total));
+            let text = format!("  ... {} for {} (usually about {})", build.tool, clock(elapsed), clock(build.total));
             self.line(&text);
         }
     }

@@ -36,6 +36,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "cloud-controllers.podMetadata" -}}
 labels:
   {{- include "cloud-controllers.selectorLabels" . | nindent 2 }}
+  app.kubernetes.io/part-of: {{ .root.Chart.Name }}
   {{- with merge (dict) .values.podLabels .root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
