@@ -47,7 +47,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         ),
         Refusal::Foreign => {
             format!(
-                "Ignoring the node until it changes: the cloud adapter says that {looked_for} \
+                "Ignoring the node until its provider ID changes: the cloud adapter says that {looked_for} \
                  belongs to another cloud or region"
             )
         }
@@ -58,8 +58,8 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         Refusal::Away { link } => format!("Waiting for the cloud adapter, {link}"),
         Refusal::Elsewhere { why } => {
             format!(
-                "Waiting: the controller looks up no instance by node name, because the {why}. \
-                 `cloudctl status` has the remedy"
+                "Waiting: instances are not looked up by node name, because the {why}. \
+                 `cloudctl status` says what to do"
             )
         }
         Refusal::NoProviderId => {
@@ -73,7 +73,7 @@ pub(crate) fn refused(node: &Node, refusal: &Refusal) -> Notice {
         }
         Refusal::ProvidedNodeIp { error } => {
             format!(
-                "Waiting because the controller cannot apply annotation alpha.kubernetes.io/provided-node-ip: {error}"
+                "Waiting because annotation alpha.kubernetes.io/provided-node-ip cannot be satisfied: {error}"
             )
         }
     };

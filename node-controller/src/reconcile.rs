@@ -104,7 +104,7 @@ impl Reconciler {
         if error.refused() {
             self.recorder.emit(&events::about(node), notice);
         } else if error.is_stale() {
-            debug!(%error, cause, "Conflict with another client's write; reconciling again");
+            debug!(%error, cause, "Another client changed the node at the same time; reconciling again");
         } else {
             warn!(%error, cause, "Reconcile failed; retrying");
         }

@@ -192,15 +192,15 @@ fn orphaned(ids: &str) -> Notice {
 fn release_refused(given: &str, owner: &ServiceId) -> Notice {
     let uid = &owner.uid;
     let note = format!(
-        "Key {uid} in ConfigMap {RELEASES} names \"{given}\", but the load balancer belongs to \
-        {owner} and is kept. Correct the value or remove the key"
+        "The load balancer of {owner} is kept, because key {uid} of ConfigMap {RELEASES} names \"{given}\". \
+        Correct the value or remove the key"
     );
     warning("ReleaseRefused", "Sweep", note)
 }
 
 fn of_another(ids: &str) -> Notice {
     let note = format!(
-        "loadBalancerClass is not this controller's, but load balancer {ids} in the status is. \
+        "This controller manages load balancer {ids}, but not the Service's loadBalancerClass. \
         Restore the class, or restart the controller with the new --load-balancer-class"
     );
     warning("LoadBalancerClassChanged", "Sync", note)
@@ -344,8 +344,8 @@ mod tests {
         Warning OrphanedLoadBalancer: No Service uses load balancer lb-1 any more. Delete it with `cloudctl orphans --delete`, or start service-controller with --orphans=delete
         Warning OrphanHeld: 12 of 20 load balancers have no Service. The limit is 6 deletions at once, so none is deleted. Delete the unneeded load balancers in the cloud
         Normal OrphanReleased: Deleting load balancer lb-1: no Service uses it, and ConfigMap cloud-controllers-orphans permits its deletion
-        Warning ReleaseRefused: Key u-1 in ConfigMap cloud-controllers-orphans names "default/api", but the load balancer belongs to default/web and is kept. Correct the value or remove the key
-        Warning LoadBalancerClassChanged: loadBalancerClass is not this controller's, but load balancer lb-1 in the status is. Restore the class, or restart the controller with the new --load-balancer-class
+        Warning ReleaseRefused: The load balancer of default/web is kept, because key u-1 of ConfigMap cloud-controllers-orphans names "default/api". Correct the value or remove the key
+        Warning LoadBalancerClassChanged: This controller manages load balancer lb-1, but not the Service's loadBalancerClass. Restore the class, or restart the controller with the new --load-balancer-class
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by a or b. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Warning HeldByAnother: Deletion is blocked by finalizer service.kubernetes.io/load-balancer-cleanup, set by an unknown controller. If that controller is gone, check for leftover load balancers, then remove the finalizer
         Normal CompatibleAnnotations: Deprecated annotations are in effect; replace or remove them: loadbalancer.openstack.org/hostname (new: lb.cloudadapter.dev/hostname: shop.example.com)

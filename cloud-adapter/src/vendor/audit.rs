@@ -23,9 +23,9 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
     let (request_id, vendor_request_id) = (shown(&job.purpose.request_id), vendor_request_id.map(shown));
     if !write {
         match error {
-            None => tracing::debug!(%family, call = name, code, request_id, "Vendor read"),
+            None => tracing::debug!(%family, call = name, code, request_id, "Read through the vendor's API"),
             Some(error) => {
-                tracing::debug!(%family, call = name, code, request_id, %error, "Vendor read failed");
+                tracing::debug!(%family, call = name, code, request_id, %error, "Cannot read through the vendor's API");
             }
         }
         return;
@@ -43,10 +43,10 @@ pub(super) fn answer(job: &Job, code: u16, error: Option<&VendorError>, vendor_r
         code,
         outcome = outcome(error),
         cost = 1,
-        "Vendor write"
+        "Wrote through the vendor's API"
     );
     if let Some(error) = error {
-        tracing::warn!(%family, call = name, code, request_id, %error, "Vendor write failed");
+        tracing::warn!(%family, call = name, code, request_id, %error, "Cannot write through the vendor's API");
     }
 }
 

@@ -171,7 +171,7 @@ impl Refusal {
         if self.lasts(now) && self.logged.is_none_or(|at| now.duration_since(at) >= REMIND) {
             self.logged = Some(now);
             let waited_seconds = now.duration_since(self.since).as_secs();
-            warn!(call, %error, waited_seconds, "The cloud adapter refuses this call for every object");
+            warn!(call, %error, waited_seconds, "The cloud adapter rejects each call of this kind, whatever the object");
         }
     }
 

@@ -30,7 +30,7 @@ where
                 match events.next().await {
                     Some(Ok(found)) => {
                         if std::mem::take(&mut broken) {
-                            info!(kind = %kind, name, "The object can be read again");
+                            info!(kind = %kind, name, "The object can be watched again");
                         }
                         observe(found);
                     }

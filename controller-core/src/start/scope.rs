@@ -64,7 +64,7 @@ impl Keeper {
             if let Some(note) = moved.as_ref().filter(|note| reported.as_ref() != Some(*note)) {
                 self.recorder.emit(&self.shards.regarding(), notice(note.clone()));
             } else if reported.is_some() && moved.is_none() {
-                info!("The cloud adapter uses the controller's scope again");
+                info!("The scope of the adapter's credentials is again the one stored on the Lease");
             }
             let waits = failed.is_err() || moved.is_some();
             reported = moved;

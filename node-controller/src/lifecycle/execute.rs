@@ -88,7 +88,7 @@ impl Executor {
         loop {
             match self.try_taint(node, change).await {
                 Err(error) if error.is_stale() && tries < TRIES => {
-                    debug!(%error, "Conflict with another client's write of the node");
+                    debug!(%error, "Another client changed the node at the same time; retrying");
                 }
                 Err(error) if error.is_not_found() => return Ok(()),
                 ended => return ended,

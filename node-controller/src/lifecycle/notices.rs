@@ -100,8 +100,8 @@ impl Notices {
     /// The scheme of the node's provider ID differs from the scheme of this cloud.
     pub(super) fn of_another_cloud(&mut self, node: &Node, scheme: &str) {
         let (id, command) = (id(node), delete(node));
-        let front = format!("Ignoring the node: instance {id} does not belong to cloud {scheme}://.");
-        let note = with_command(&front, "To delete", &command);
+        let front = format!("Ignoring the node: {id} does not belong to cloud {scheme}://.");
+        let note = with_command(&front, "If it is gone", &command);
         self.warn(node, ANOTHER, note.clone(), note);
     }
 
@@ -149,7 +149,7 @@ impl Notices {
             names.push("...");
         }
         let (n_held, names, window) = (held.len(), names.join(", "), words(window));
-        let command = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID");
+        let command = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=NODE_UID");
         let whole = format!(
             "All node deletions are held: {n_held} of {n_nodes} nodes do not exist in the cloud provider \
             any more ({names}); the limit is {allowance} per {window}. Check the cloud adapter's \
@@ -381,7 +381,7 @@ mod tests {
         let node = named(40, 47);
         let release = format!("kubectl annotate node {} {DELETE_DESPITE_BRAKE}={}", node.name, node.uid);
         let delete = format!("kubectl delete node {}", node.name);
-        let all = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=UID");
+        let all = format!("kubectl annotate node NAME {DELETE_DESPITE_BRAKE}=NODE_UID");
         let examples = examples(&node);
         let with = |reason| {
             let (_, front, command) = examples.iter().map(parts).find(|it| it.0 == reason).unwrap();
@@ -415,7 +415,7 @@ mod tests {
             for notice in all.iter().filter(|notice| !notice.reason.starts_with("DeletingNode")) {
                 prop_assert!(notice.note.chars().count() <= NOTE_MAX, "{notice:?}");
                 let command = notice.note.find("kubectl ").map(|at| notice.note.split_at(at).1);
-                let ends = [node.name.as_str(), node.uid.as_str(), "=UID"];
+                let ends = [node.name.as_str(), node.uid.as_str(), "=NODE_UID"];
                 prop_assert!(command.is_none_or(|it| ends.iter().any(|end| it.ends_with(end))), "{notice:?}");
             }
         }

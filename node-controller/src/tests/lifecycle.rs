@@ -190,8 +190,8 @@ async fn initialised_node_of_another_cloud_is_reported_once() {
         world.kube.put::<Node>(node(name).provider_id(id).ready(ready));
     }
     world.start();
-    let words = "Ignoring the node: instance aws:///z/i-1 does not belong to cloud sim://. \
-                 To delete: kubectl delete node aws";
+    let words = "Ignoring the node: aws:///z/i-1 does not belong to cloud sim://. \
+                 If it is gone: kubectl delete node aws";
     eventually("the Event is emitted", || world.has_event("InstanceOfAnotherCloud", words)).await;
     sleep(Duration::from_hours(26)).await;
     let events = world.kube.events();

@@ -171,8 +171,8 @@ async fn released_load_balancer_with_service_is_kept() {
 async fn release_with_wrong_name_is_refused_and_reported_once() {
     let world = orphaned(World::new()).await;
     world.release(&[("uid-web", "default/api"), ("uid-other", "default/web")]);
-    let refused = "Warning ReleaseRefused web: Key uid-web in ConfigMap cloud-controllers-orphans \
-                   names \"default/api\", but the load balancer belongs to default/web and is kept. Correct the value or \
+    let refused = "Warning ReleaseRefused web: The load balancer of default/web is kept, because key uid-web of ConfigMap cloud-controllers-orphans \
+                   names \"default/api\". Correct the value or \
                    remove the key";
     world.eventually_events(&[refused]).await;
     for _ in 0..3 {

@@ -114,7 +114,7 @@ impl<D: Driver> Executor<D> {
         }
         if let Err(error) = &result {
             let owner_uid = self.key.owner_uid.as_str();
-            tracing::warn!(owner_uid, reason = %error.reason, %error, "Cannot converge the load balancer");
+            tracing::warn!(owner_uid, reason = %error.reason, %error, "Cannot bring the load balancer to its desired state");
             Span::current().record("error.type", error.reason.word()).record("otel.status_code", "ERROR");
         }
         if !result.as_ref().is_err_and(is_tried_again) {
