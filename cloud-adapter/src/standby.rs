@@ -3,11 +3,15 @@
 //! Modules:
 //!
 //! - `election`: converts verdicts on the Lease to duties, and limits how long vendor calls may be sent.
-//! - `work`: the background work of each duty.
+//! - `duties`: does the work of the current duty, until this replica shuts down.
+//! - `work`: the background work of the leader, and the state that all duties share.
+//! - `peer`: the connection to the leader.
 //! - `feed`: follows the leader as a standby. Makes no vendor calls.
 
+mod duties;
 mod election;
 mod feed;
+mod peer;
 mod work;
 
 pub(crate) use self::{

@@ -7,7 +7,6 @@ mod audit;
 mod classify;
 mod dispatch;
 mod error;
-mod flight;
 mod headers;
 mod job;
 mod meter;
@@ -21,7 +20,6 @@ mod trace;
 mod translate;
 pub(crate) mod urgency;
 mod waiters;
-mod wire;
 mod writes;
 
 use std::{
@@ -51,12 +49,10 @@ pub use self::{
     meter::Meter,
 };
 use self::{
-    dispatch::{Dispatcher, Permit, Waiting},
-    flight::Flight,
+    dispatch::{Dispatcher, Flight, Transport, Waiting, Wire},
     job::Job,
     priority::{PriorityChange, RaisedPriority},
     trace::Sent,
-    wire::{Transport, Wire},
     writes::Writes,
 };
 pub use crate::operation::{Family, Operation};

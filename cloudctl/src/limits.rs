@@ -8,7 +8,8 @@
 //! - `world`: the scheduler, a vendor that answers after a fixed time, and the clock between them;
 //! - `cluster`: shared listings, load balancers that converge, and routes in batches, modelled on the adapter;
 //! - `scenarios`: the simulated events; `tally`: the counters;
-//! - `cases`: decides which events take too long; `advice`: what to write to which key, and why; [`Report`] and its text, in `table`.
+//! - `results`: what the events cost; `cases`: decides which events take too long; `advice`: what to write to which key, and why;
+//! - [`Report`] and its text, in `table`.
 //!
 //! The model vendor answers a read after 200 ms and a write after 500 ms, and each write is visible in the next read. The model never
 //! throttles, because only the real vendor knows which rates it allows.
@@ -20,6 +21,7 @@ mod cloud;
 mod cluster;
 mod quantiles;
 mod report;
+mod results;
 mod scenarios;
 mod table;
 mod tally;
@@ -34,7 +36,8 @@ use self::{
     args::{Question, SimulateArgs},
     cloud::Cloud,
     quantiles::Quantiles,
-    report::{Report, Scenario, Steady},
+    report::Report,
+    results::{Scenario, Steady},
     scenarios::simulate,
 };
 use crate::session::Usage;

@@ -39,7 +39,7 @@ pub use self::{
     scope::ScopeGuard,
 };
 use self::{delay::Delays, pending::PendingCalls};
-use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics};
+use crate::{Clock, config::Cluster, leadership::Shards, metrics::AdapterMetrics, retry::is_message_limit};
 
 /// Deadline of a verb. The adapter answers PENDING long before this deadline.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -431,15 +431,6 @@ pub(crate) fn typed(status: &Status) -> AdapterError {
         error.message = format!("no answer from the cloud adapter: {why}");
     }
     error
-}
-
-/// Whether a message was larger than gRPC allows, which is a bug in the sender. Throttling has the same gRPC code, but also a reason from
-/// the contract, or at least (from a newer adapter) a delay. Source: contract, section 4.
-#[must_use]
-pub fn is_message_limit(error: &AdapterError) -> bool {
-    error.reason == Reason::Unspecified
-        && error.code == Code::ResourceExhausted
-        && error.retry_after.is_none()
 }
 
 /// Whether the adapter did not answer. An adapter that reports its vendor as unavailable has answered, and its error names a delay.

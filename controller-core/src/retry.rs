@@ -7,8 +7,6 @@ use std::{fmt, time::Duration};
 use cloud_api_proto::{AdapterError, Reason};
 use tonic::Code;
 
-use crate::adapter::is_message_limit;
-
 /// When a key is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
@@ -93,6 +91,15 @@ impl Again {
             (Self::Done, Self::Done) => Self::Done,
         }
     }
+}
+
+/// Whether a message was larger than gRPC allows, which is a bug in the sender. Throttling has the same gRPC code, but also a reason from
+/// the contract, or at least (from a newer adapter) a delay. Source: contract, section 4.
+#[must_use]
+pub fn is_message_limit(error: &AdapterError) -> bool {
+    error.reason == Reason::Unspecified
+        && error.code == Code::ResourceExhausted
+        && error.retry_after.is_none()
 }
 
 /// Completes the sentence «retried …».

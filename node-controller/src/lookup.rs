@@ -19,9 +19,10 @@ use cloud_api_proto::{
 };
 use controller_core::{
     Again,
-    adapter::{Adapter, Call, concerns_all, is_message_limit},
+    adapter::{Adapter, Call, concerns_all},
     mirror::ObjectName,
     queue::Queue,
+    retry::is_message_limit,
     start::Process,
 };
 use telemetry::traces::{self, Origin};

@@ -5,7 +5,6 @@
 pub(crate) mod addresses;
 pub(crate) mod labels;
 mod pairs;
-mod provided_node_ip;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use crate::{
     BucketConfig, BucketReport, Hint, Ticket, Time,
     adaptive::Follower,
+    fair_queueing::{LeafId, StartTags},
     gcra::{Gcra, whole},
-    queue::LeafId,
-    turns::Turns,
 };
 
 /// One bucket of the tree of buckets.
@@ -21,7 +20,7 @@ pub(crate) struct Bucket {
     reserve_filled: bool,
     /// The call in flight that tests whether a pause was long enough.
     probe: Option<Ticket>,
-    turns: Turns,
+    start_tags: StartTags,
     demand: Demand,
     calls: u64,
     throttled: u64,
@@ -59,7 +58,7 @@ impl Bucket {
             follower: Follower::new(config.limit.rate, config.adaptive),
             reserve_filled: true,
             probe: None,
-            turns: Turns::default(),
+            start_tags: StartTags::default(),
             demand: Demand::default(),
             calls: 0,
             throttled: 0,
@@ -152,14 +151,14 @@ impl Bucket {
         &mut self.demand
     }
 
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
+    pub(crate) fn start_tags(&self) -> &StartTags {
+        &self.start_tags
     }
 
     /// Takes the tokens for a call that is served.
     pub(crate) fn take(&mut self, now: Time, leaf: LeafId, cost: u64, weight: u32) {
         self.gcra.take(now, cost);
-        self.turns.served(leaf, cost, weight);
+        self.start_tags.served(leaf, cost, weight);
     }
 
     /// Starts to keep the reserve if enough tokens have accumulated.

@@ -65,6 +65,7 @@ mod call_result;
 mod chance;
 mod config;
 mod decision;
+mod fair_queueing;
 mod families;
 mod forecast;
 mod gcra;
@@ -74,7 +75,6 @@ mod report;
 mod scheduler;
 mod time;
 mod tree;
-mod turns;
 mod wait;
 
 pub use self::{

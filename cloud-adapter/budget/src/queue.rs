@@ -12,16 +12,12 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
 };
 
+pub(crate) use self::lane::{Head, LaneKey, QueueHead};
 use self::leaf::Leaf;
-pub(crate) use self::leaf::{Head, LaneKey, QueueHead};
-use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, tree::PathId};
+use crate::{Call, Class, LeafReport, QueueLimits, Ticket, Time, fair_queueing::LeafId, tree::PathId};
 
 /// Identifies a leaf by its class and its controller.
 pub(crate) type LeafKey = (Class, &'static str);
-
-/// Index of a leaf. Leaves are never removed: their number is bounded by the classes and controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LeafId(pub(crate) usize);
 
 /// All queued calls.
 #[derive(Clone, Debug, Default)]

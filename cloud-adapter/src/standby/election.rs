@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::feed::Peer;
+use super::peer::Peer;
 use crate::{config::Options, rpc::Rpc, wrong_usage::WrongUsage};
 
 /// This replica's part in the election. Sends no request before `run`.

@@ -6,7 +6,6 @@ mod protocol;
 
 use std::time::Duration;
 
-use adapter_client::{ChannelSecurity, Connection, Target};
 use cloud_api_proto::{
     AdapterError, Reason,
     v1alpha1::{
@@ -17,13 +16,15 @@ use cloud_api_proto::{
 use tonic::Streaming;
 
 use self::protocol::{Event, Follower, Message, Violation};
-use super::Work;
+use super::{
+    Work,
+    peer::{self, Peer},
+};
 use crate::{
     driver::{Driver, Item},
     leadership::STANDBY,
     rpc::Rpc,
     snapshot::Snapshot,
-    wrong_usage::WrongUsage,
 };
 
 /// Delay before a broken watch is opened again. The delay may be long, because standbys do not need the data urgently.
@@ -35,19 +36,11 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(90);
 /// CIDRs that overlap all routes, so that the watch includes the routes of all clusters.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// The connection to other replicas.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    security: ChannelSecurity,
-}
-
 /// Why a watch of the leader ended.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("invalid leader address {address:?}")]
-    Address { address: String, source: adapter_client::TargetError },
-    #[error("cannot connect to the leader: {0}")]
-    Unsafe(String),
+    #[error(transparent)]
+    Peer(#[from] peer::Error),
     #[error("cannot connect to the leader")]
     Open(#[from] adapter_client::OpenError),
     #[error(transparent)]
@@ -73,72 +66,46 @@ impl Trouble {
         let text = error.to_string();
         self.times = if text == self.last { self.times.saturating_add(1) } else { 1 };
         self.last = text;
-        let refused = matches!(error, Error::Unsafe(_))
+        let refused = matches!(error, Error::Peer(peer::Error::Unsafe(_)))
             || matches!(error, Error::Refused(why) if matches!(why.reason, Reason::CallerUnauthenticated | Reason::CallerForbidden));
         self.times == if refused { 1 } else { LASTING }
     }
 }
 
-impl Peer {
-    /// Checks the security settings for connections to other replicas by creating a client for this replica itself. `identity` contains the
-    /// replica's address.
-    ///
-    /// # Errors
-    /// Returns all invalid settings as [`WrongUsage`].
-    pub(crate) fn new(security: ChannelSecurity, identity: &str) -> anyhow::Result<Self> {
-        let this = Self { security };
-        this.connection(identity).map_err(|error| WrongUsage(error.to_string()))?;
-        Ok(this)
-    }
+/// Updates the snapshots from the leader's watches. Never ends; the caller stops it when the leader changes.
+pub(super) async fn follow<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) {
+    let about = work.driver.describe();
+    let instances = async {
+        let mut trouble = Trouble::default();
+        while about.can("instances") {
+            let ended = instances(peer, leader, work).await;
+            rest(leader, Instance::COLLECTION, ended, &mut trouble).await;
+        }
+    };
+    let routes = async {
+        let mut trouble = Trouble::default();
+        while about.can("routes") {
+            let ended = routes(peer, leader, work).await;
+            rest(leader, Route::COLLECTION, ended, &mut trouble).await;
+        }
+    };
+    tokio::join!(instances, routes);
+}
 
-    /// Updates the snapshots from the leader's watches. Never ends; the caller stops it when the leader changes.
-    pub(super) async fn follow<D: Driver>(&self, leader: &str, work: &Work<D>) {
-        let about = work.driver.describe();
-        let instances = async {
-            let mut trouble = Trouble::default();
-            while about.can("instances") {
-                let ended = self.instances(leader, work).await;
-                rest(leader, Instance::COLLECTION, ended, &mut trouble).await;
-            }
-        };
-        let routes = async {
-            let mut trouble = Trouble::default();
-            while about.can("routes") {
-                let ended = self.routes(leader, work).await;
-                rest(leader, Route::COLLECTION, ended, &mut trouble).await;
-            }
-        };
-        tokio::join!(instances, routes);
-    }
+async fn instances<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) -> Result<(), Error> {
+    let mut client = InstanceServiceClient::new(peer.connection(leader)?.open()?);
+    let request = WatchInstancesRequest { context: Some(context(&work.rpc)), ..Default::default() };
+    let stream = client.watch_instances(request).await.map_err(AdapterError::from)?;
+    pump(stream.into_inner(), &work.snapshots.instances, work).await
+}
 
-    async fn instances<D: Driver>(&self, leader: &str, work: &Work<D>) -> Result<(), Error> {
-        let mut client = InstanceServiceClient::new(self.connection(leader)?.open()?);
-        let request = WatchInstancesRequest { context: Some(context(&work.rpc)), ..Default::default() };
-        let stream = client.watch_instances(request).await.map_err(AdapterError::from)?;
-        pump(stream.into_inner(), &work.snapshots.instances, work).await
-    }
-
-    async fn routes<D: Driver>(&self, leader: &str, work: &Work<D>) -> Result<(), Error> {
-        let mut client = RouteServiceClient::new(self.connection(leader)?.open()?);
-        let cluster_cidrs = EVERYWHERE.map(str::to_owned).to_vec();
-        let request =
-            WatchRoutesRequest { context: Some(context(&work.rpc)), cluster_cidrs, ..Default::default() };
-        let stream = client.watch_routes(request).await.map_err(AdapterError::from)?;
-        pump(stream.into_inner(), &work.snapshots.routes, work).await
-    }
-
-    /// Creates a client for the replica that holds the Lease with this identity: `<instance id>@<advertised address>`.
-    fn connection(&self, holder: &str) -> Result<Connection, Error> {
-        let address = holder.rsplit_once('@').map_or("", |(_id, address)| address);
-        let scheme = if self.security.ca.is_some() { "https" } else { "http" };
-        let target: Target = format!("{scheme}://{address}")
-            .parse()
-            .map_err(|source| Error::Address { address: address.to_owned(), source })?;
-        Connection::new(target, &self.security).map_err(|faults| {
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            Error::Unsafe(faults.join("; "))
-        })
-    }
+async fn routes<D: Driver>(peer: &Peer, leader: &str, work: &Work<D>) -> Result<(), Error> {
+    let mut client = RouteServiceClient::new(peer.connection(leader)?.open()?);
+    let cluster_cidrs = EVERYWHERE.map(str::to_owned).to_vec();
+    let request =
+        WatchRoutesRequest { context: Some(context(&work.rpc)), cluster_cidrs, ..Default::default() };
+    let stream = client.watch_routes(request).await.map_err(AdapterError::from)?;
+    pump(stream.into_inner(), &work.snapshots.routes, work).await
 }
 
 /// Follows one watch until it ends, which is always an error.

@@ -1,4 +1,5 @@
-//! The background work of each duty: the leader checks its credentials and refreshes the listings; a standby follows the leader.
+//! The background work of the leader, which checks the credentials and refreshes the listings. A standby follows the leader instead: see
+//! `feed`.
 
 use std::sync::Arc;
 
@@ -10,13 +11,11 @@ use tokio::sync::watch;
 use tonic::server::NamedService as _;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use super::feed::Peer;
+use super::peer::Peer;
 use crate::{
     credentials::Untried,
     driver::{Collection, Driver, Fault, Item, VendorError},
-    instances,
-    leadership::Duty,
-    load_balancers, routes,
+    instances, load_balancers, routes,
     rpc::Rpc,
     self_check,
     snapshot::Snapshot,
@@ -39,33 +38,8 @@ pub(crate) struct Work<D: Driver> {
 }
 
 impl<D: Driver> Work<D> {
-    /// Does the work of the current duty, until this replica shuts down.
-    pub(crate) async fn run(self) {
-        let mut duty = self.rpc.replica.subscribe();
-        loop {
-            let now = duty.borrow_and_update().clone();
-            match now {
-                Duty::Leading { .. } => {
-                    tokio::select! {
-                        () = self.lead() => (),
-                        _ = duty.changed() => (),
-                    }
-                    self.tell_health(ServingStatus::NotServing).await;
-                }
-                Duty::Standby { leader } => {
-                    self.tell_health(ServingStatus::NotServing).await;
-                    tokio::select! {
-                        () = self.follow(leader.as_deref()) => (),
-                        _ = duty.changed() => (),
-                    }
-                }
-                Duty::Draining => return,
-            }
-        }
-    }
-
     /// The work of one term. Never ends by itself.
-    async fn lead(&self) {
+    pub(super) async fn lead(&self) {
         self.health.send_replace(Some(VendorError::new(
             Fault::Unavailable,
             "the adapter has not called the cloud yet",
@@ -89,14 +63,6 @@ impl<D: Driver> Work<D> {
             self.keep_fresh(&self.snapshots.load_balancers),
             self.keep_fresh(&self.snapshots.routes),
         );
-    }
-
-    /// Updates the snapshots from the leader's watches. Never ends by itself.
-    async fn follow(&self, leader: Option<&str>) {
-        if let (Some(peer), Some(leader)) = (&self.peer, leader) {
-            peer.follow(leader, self).await;
-        }
-        std::future::pending::<()>().await;
     }
 
     /// Records the scope of the credentials. Drops the observations of another scope, because an object that is missing in one scope may
@@ -135,7 +101,7 @@ impl<D: Driver> Work<D> {
     }
 
     /// Sets the `grpc.health.v1` status of all services of the contract.
-    async fn tell_health(&self, status: ServingStatus) {
+    pub(super) async fn tell_health(&self, status: ServingStatus) {
         for service in services::<D>() {
             self.reporter.set_service_status(service, status).await;
         }

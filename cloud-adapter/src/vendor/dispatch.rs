@@ -3,6 +3,9 @@
 //! The dispatcher reads the answer of each sent call, even without waiters, because the answer has information about the vendor's limits. A
 //! queued call is removed when its last waiter has gone.
 
+mod flight;
+mod wire;
+
 use std::{
     collections::{BTreeMap, HashMap},
     panic::AssertUnwindSafe,
@@ -22,15 +25,16 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::error::VendorError;
-use super::{
-    Purpose, VendorResponse,
-    flight::{Flight, Landed},
-    job::Job,
-    trace, translate,
+use self::flight::Landed;
+pub(super) use self::{
+    flight::Flight,
+    wire::{Transport, Wire},
 };
+use super::error::VendorError;
+use super::{Purpose, VendorResponse, job::Job, trace, translate};
 
-/// The permission to send one request. Only the dispatcher creates it, once per decision of the scheduler.
+/// The permission to send one request. Only the dispatcher creates it, once per decision of the scheduler, so that no other module can send a
+/// request.
 #[derive(Debug)]
 pub(super) struct Permit(());
 

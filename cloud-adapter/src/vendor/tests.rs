@@ -10,8 +10,8 @@ use std::{collections::VecDeque, sync::Mutex, time::Duration};
 use cloud_budget::{BucketConfig, Mode, RateLimit};
 use futures::{FutureExt as _, future::BoxFuture};
 
-use super::Fault;
 use super::*;
+use super::{Fault, dispatch::Permit};
 
 const READ: Operation = Operation::read(Family::Compute, "ListInstances");
 const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");

@@ -13,7 +13,7 @@ use crate::limits::{
     Question, Steady,
     cases::Case,
     quantiles::{rounded, span},
-    report::{Listed, bucket_key},
+    results::{Listed, bucket_key},
 };
 
 /// If listings use more than this share of a family's rate, too little is left for changes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits::{
     Question, Scenario,
-    report::{Bound, BucketUse},
+    results::{Bound, BucketUse},
 };
 
 /// A case that takes longer gets advice.

@@ -11,7 +11,8 @@ use crate::limits::{
     cloud::{Collection, Stock},
     cluster::{Cluster, LONGEST, Setup, settings},
     quantiles::{Quantiles, rounded},
-    report::{FamilyShare, Listed, Report, Scenario, Steady, Users},
+    report::Report,
+    results::{FamilyShare, Listed, Scenario, Steady, Users},
 };
 
 /// Duration that is long enough for listings in progress at its end not to matter.

@@ -1,14 +1,14 @@
 //! Decides which addresses a node should list.
 
+mod provided_node_ip;
+
 use std::collections::BTreeSet;
 
 use controller_core::node::HOSTNAME;
 use serde::Serialize;
 
-use super::{
-    Instance, Node, Pairs,
-    provided_node_ip::{self, Error},
-};
+use self::provided_node_ip::Error;
+use super::{Instance, Node, Pairs};
 
 /// One entry of `status.addresses`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

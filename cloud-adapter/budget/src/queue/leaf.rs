@@ -9,31 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{LeafKey, lane::Lane};
+use super::{
+    LeafKey,
+    lane::{Head, Lane, LaneKey, QueueHead},
+};
 use crate::{Call, Ticket, tree::PathId};
-
-/// Calls with the same requirements: if the first call of a lane may not be sent, no other call of the lane may be sent either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneKey {
-    pub(crate) path: PathId,
-    pub(crate) reserve: bool,
-    pub(crate) self_check: bool,
-}
-
-/// The part of a call that decides its place in the queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) ticket: Ticket,
-    pub(crate) cost: u64,
-    pub(crate) lane: LaneKey,
-}
-
-/// Position in the round robin: the smallest is next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct QueueHead {
-    pub(super) namespace: i64,
-    pub(super) object: i64,
-}
 
 /// One queue of the fair scheduler.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Chooses the next call: of all calls that may be sent now, the call with the smallest start tag (see `turns`).
+//! Chooses the next call: of all calls that may be sent now, the call with the smallest start tag (see `fair_queueing`).
 
 use std::cmp::Reverse;
 
@@ -122,7 +122,7 @@ impl Scheduler {
 
     /// The order of candidates: tag, then the more urgent class, then the turn in the leaf.
     fn order(&self, candidate: &Candidate, bucket: &Bucket) -> (u64, Reverse<Class>, QueueHead) {
-        (bucket.turns().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
+        (bucket.start_tags().start(candidate.leaf), Reverse(candidate.class), candidate.turn)
     }
 
     /// Time at which all buckets and circuit breakers admit the call, if the fraction `kept` of each burst must remain. `None`: after

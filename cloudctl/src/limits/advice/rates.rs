@@ -9,7 +9,7 @@ use crate::limits::{
     Question,
     cases::{Case, Kind, PATIENCE, USERS},
     quantiles::{in_words, span},
-    report::{bucket_key, most_in_flight},
+    results::{bucket_key, most_in_flight},
     world::WRITE,
 };
 

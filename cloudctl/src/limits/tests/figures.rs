@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Parser;
 
 use crate::{
-    limits::{Cloud, LimitsArgs, Question, Report, Scenario, report::CallCount, simulate},
+    limits::{Cloud, LimitsArgs, Question, Report, Scenario, results::CallCount, simulate},
     session::Usage,
 };
 

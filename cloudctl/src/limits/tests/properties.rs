@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::limits::{Cloud, Question, Report, report::CallCount, simulate};
+use crate::limits::{Cloud, Question, Report, results::CallCount, simulate};
 
 fn report((nodes, services): (u32, u32), cloud: Cloud, rate: f64, burst: u32) -> Report {
     let families = ["compute", "network", "loadbalancer", "identity"];

@@ -5,8 +5,11 @@ use std::{fmt, time::Duration};
 use bytes::BytesMut;
 use futures::{FutureExt as _, future::BoxFuture};
 
-use super::error::{Fault, VendorError};
-use super::{Operation, Permit, VendorRequest, VendorResponse};
+use super::Permit;
+use crate::vendor::{
+    Operation, VendorRequest, VendorResponse,
+    error::{Fault, VendorError},
+};
 
 /// Timeout of a vendor call. Drivers set no timeouts.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -15,7 +18,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
 /// Sends requests to the vendor.
-pub(super) trait Transport: fmt::Debug + Send + Sync {
+pub(in crate::vendor) trait Transport: fmt::Debug + Send + Sync {
     /// Sends one request and reads the whole answer.
     ///
     /// # Errors
@@ -30,7 +33,7 @@ pub(super) trait Transport: fmt::Debug + Send + Sync {
 
 /// Connections to the vendor.
 #[derive(Debug)]
-pub(super) struct Wire(reqwest::Client);
+pub(in crate::vendor) struct Wire(reqwest::Client);
 
 impl Wire {
     /// Creates the client. Opens no connection yet. The PEM certificates `ca` are trusted in place of the system's CAs.
@@ -38,7 +41,7 @@ impl Wire {
     /// # Errors
     /// Returns an error if the TLS library cannot be set up, or a certificate cannot be read.
     #[expect(clippy::disallowed_methods, reason = "the only client, behind the permit")]
-    pub(super) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {
+    pub(in crate::vendor) fn new(ca: Option<&[u8]>) -> Result<Self, reqwest::Error> {
         // Redirects, retries or a proxy from the environment would cause calls that the budget does not count.
         let mut client = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)

@@ -5,13 +5,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use cloud_budget::{CallResult, Outcome};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    Operation, Permit, VendorRequest, VendorResponse, audit, job::Job, scrub, trace::Sent, translate,
-    wire::Transport, writes::Writes,
-};
+use super::{Permit, wire::Transport};
 use crate::{
     metrics::{Metrics, VendorCall},
-    vendor::{Classify, Fault, VendorError},
+    vendor::{
+        Classify, Fault, Operation, VendorError, VendorRequest, VendorResponse, audit, job::Job, scrub,
+        trace::Sent, translate, writes::Writes,
+    },
 };
 
 /// The result of a request that was sent.
@@ -26,14 +26,14 @@ pub(super) struct Landed {
 }
 
 /// Everything that is needed to send requests.
-pub(super) struct Flight {
-    pub(super) wire: Box<dyn Transport>,
-    pub(super) classify: Arc<dyn Classify>,
-    pub(super) metrics: Metrics,
+pub(in crate::vendor) struct Flight {
+    pub(in crate::vendor) wire: Box<dyn Transport>,
+    pub(in crate::vendor) classify: Arc<dyn Classify>,
+    pub(in crate::vendor) metrics: Metrics,
     /// Notified when the vendor rejects the credentials.
-    pub(super) rejected: Arc<Notify>,
+    pub(in crate::vendor) rejected: Arc<Notify>,
     /// The last writes, for the status page.
-    pub(super) writes: Writes,
+    pub(in crate::vendor) writes: Writes,
 }
 
 impl fmt::Debug for Flight {

@@ -5,21 +5,23 @@
 //!
 //! Source: Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996.
 
-use crate::queue::LeafId;
-
 /// Tag units per token at weight 1.
 const TOKEN: u64 = 1 << 20;
 
+/// Index of a leaf. Leaves are never removed: their number is bounded by the classes and controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeafId(pub(crate) usize);
+
 /// The tags of the leaves at one bucket.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct StartTags {
     /// V: start tag of the last served call.
     virtual_time: u64,
     /// F: finish tag by leaf.
     finish: Vec<u64>,
 }
 
-impl Turns {
+impl StartTags {
     /// S: start tag of the next call of a leaf.
     pub(crate) fn start(&self, LeafId(leaf): LeafId) -> u64 {
         self.finish.get(leaf).map_or(self.virtual_time, |finish| self.virtual_time.max(*finish))
