@@ -1,7 +1,8 @@
 //! Checks that modules of one folder do not import each other in a circle.
 //!
 //! A module includes all modules below it. Imports between a module and its parent or child are not a circle: `snapshot.rs` and
-//! `snapshot/state.rs` are one subject. Tests are left out.
+//! `snapshot/state.rs` are one subject. An item that a module re-exports counts as an import of the module that defines it: a parent
+//! cannot hide a circle of its children. Tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,36 +13,24 @@ use anyhow::{Context as _, ensure};
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 use syn::visit::Visit;
-use syn::{Attribute, ItemMod, ItemUse, UseTree};
+use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 
 use crate::{cargo, git};
-
-/// Folders that still have a circle: the folder of the package, and the path of the module.
-const EXCEPTIONS: [(&str, &str); 2] = [("cloud-adapter/budget", "crate"), ("cloud-adapter/budget", "queue")];
 
 /// Path of a module from the root of its crate.
 type Module = Vec<String>;
 
-/// Fails with each circle, and with each exception that is not needed any more.
+/// Fails with each circle.
 pub(crate) fn none_exist() -> anyhow::Result<()> {
     let root = cargo::root();
     let crates = git::output(["ls-files", "*/src/lib.rs", "*/src/main.rs"])?;
     let packages: BTreeSet<&str> = crates.lines().filter_map(|path| path.split("/src/").next()).collect();
     let mut faults = Vec::new();
-    let mut unused: BTreeSet<(&str, &str)> = EXCEPTIONS.into();
     for package in packages {
-        let modules = read(&root.join(package).join("src"))?;
-        for (folder, members) in circles(&modules) {
-            let is_exception =
-                EXCEPTIONS.iter().find(|&&(of, within)| of == package && within == folder.as_str());
-            match is_exception {
-                Some(exception) => drop(unused.remove(exception)),
-                None => faults.push(format!("{package}: in {folder}: {}", members.join(", "))),
-            }
+        for (folder, members) in circles(&read(&root.join(package).join("src"))?) {
+            faults.push(format!("{package}: in {folder}: {}", members.join(", ")));
         }
     }
-    faults
-        .extend(unused.iter().map(|(package, folder)| format!("{package}: {folder} has no circle any more")));
     ensure!(faults.is_empty(), "{} circles of imports:\n  {}", faults.len(), faults.join("\n  "));
     Ok(())
 }
@@ -64,18 +53,25 @@ fn read(src: &Path) -> anyhow::Result<BTreeMap<Module, Imports>> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let file = syn::parse_file(&fs::read_to_string(&path)?);
                 let file = file.with_context(|| format!("cannot parse {}", path.display()))?;
-                let mut imports = Imports::default();
-                imports.visit_file(&file);
-                modules.insert(below, imports);
+                modules.insert(below, Imports::of(&file));
             }
         }
     }
     Ok(modules)
 }
 
-/// The paths that a module names, as written.
+/// What a module names.
 #[derive(Debug, Default)]
-struct Imports(BTreeSet<Vec<String>>);
+struct Imports {
+    /// All paths, as written.
+    paths: BTreeSet<Vec<String>>,
+    /// The path of each name that a `use` of the module brings in: modules below can use these names, and others if they are re-exported.
+    names: BTreeMap<String, Vec<String>>,
+    /// The modules whose names are all brought in.
+    globs: Vec<Vec<String>>,
+    /// The names of the items that the module defines.
+    items: BTreeSet<String>,
+}
 
 impl<'ast> Visit<'ast> for Imports {
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
@@ -86,33 +82,78 @@ impl<'ast> Visit<'ast> for Imports {
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         if !item.attrs.iter().any(is_for_tests) {
-            self.add(&item.tree, &mut Vec::new());
+            self.paths.extend(brought_in(item).into_iter().map(|(_, path)| path));
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.0.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         syn::visit::visit_path(self, path);
     }
 }
 
 impl Imports {
-    fn add(&mut self, tree: &UseTree, before: &mut Vec<String>) {
-        match tree {
-            UseTree::Path(path) => {
-                before.push(path.ident.to_string());
-                self.add(&path.tree, before);
-                before.pop();
+    fn of(file: &syn::File) -> Self {
+        let mut imports = Self::default();
+        imports.visit_file(file);
+        for item in &file.items {
+            let Item::Use(item) = item else {
+                imports.items.extend(name(item).map(ToString::to_string));
+                continue;
+            };
+            if item.attrs.iter().any(is_for_tests) {
+                continue;
             }
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add(tree, before)),
-            UseTree::Name(syn::UseName { ident }) | UseTree::Rename(syn::UseRename { ident, .. }) => {
-                self.0.insert([before.as_slice(), &[ident.to_string()]].concat());
-            }
-            UseTree::Glob(_) => {
-                self.0.insert(before.clone());
+            for (name, path) in brought_in(item) {
+                match name {
+                    Some(name) => drop(imports.names.insert(name, path)),
+                    None => imports.globs.push(path),
+                }
             }
         }
+        imports
     }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.contains_key(name) || self.items.contains(name)
+    }
+}
+
+fn name(item: &Item) -> Option<&syn::Ident> {
+    match item {
+        Item::Const(syn::ItemConst { ident, .. })
+        | Item::Enum(syn::ItemEnum { ident, .. })
+        | Item::Static(syn::ItemStatic { ident, .. })
+        | Item::Struct(syn::ItemStruct { ident, .. })
+        | Item::Trait(syn::ItemTrait { ident, .. })
+        | Item::Type(syn::ItemType { ident, .. })
+        | Item::Union(syn::ItemUnion { ident, .. }) => Some(ident),
+        Item::Fn(function) => Some(&function.sig.ident),
+        Item::ExternCrate(_) | Item::ForeignMod(_) | Item::Impl(_) | Item::Macro(_) | Item::Mod(_) | _ => {
+            None
+        }
+    }
+}
+
+/// Returns the names that a `use` brings in, each with its path. `None`: all names of the module with this path.
+fn brought_in(item: &ItemUse) -> Vec<(Option<String>, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut trees = vec![(Vec::new(), &item.tree)];
+    while let Some((before, tree)) = trees.pop() {
+        let with = |ident: &syn::Ident| [before.as_slice(), &[ident.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => trees.push((with(&path.ident), &path.tree)),
+            UseTree::Group(group) => trees.extend(group.items.iter().map(|tree| (before.clone(), tree))),
+            UseTree::Name(name) if name.ident == "self" => found.push((before.last().cloned(), before)),
+            UseTree::Rename(rename) if rename.ident == "self" => {
+                found.push((Some(rename.rename.to_string()), before));
+            }
+            UseTree::Name(name) => found.push((Some(name.ident.to_string()), with(&name.ident))),
+            UseTree::Rename(rename) => found.push((Some(rename.rename.to_string()), with(&rename.ident))),
+            UseTree::Glob(_) => found.push((None, before)),
+        }
+    }
+    found
 }
 
 fn is_for_tests(attribute: &Attribute) -> bool {
@@ -124,7 +165,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
 fn circles(modules: &BTreeMap<Module, Imports>) -> Vec<(String, Vec<String>)> {
     let mut edges = BTreeMap::<Module, DiGraphMap<&str, (), RandomState>>::new();
     for (from, imports) in modules {
-        for to in imports.0.iter().filter_map(|path| resolve(modules, from, path)) {
+        for to in imports.paths.iter().filter_map(|path| resolve(modules, from, path, &mut BTreeSet::new())) {
             let shared = from.iter().zip(to).take_while(|(a, b)| a == b).count();
             if let (Some(a), Some(b)) = (from.get(shared), to.get(shared)) {
                 let folder = from.iter().take(shared).cloned().collect();
@@ -143,36 +184,53 @@ fn circles(modules: &BTreeMap<Module, Imports>) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Returns the module that a path of `from` leads into. `None`: the path leads to another crate, or to an item without a module.
-fn resolve<'a>(modules: &'a BTreeMap<Module, Imports>, from: &Module, path: &[String]) -> Option<&'a Module> {
-    let mut at = from.clone();
-    let mut path = path;
-    match path.split_first() {
-        Some((first, rest)) if first == "crate" => (at, path) = (Module::new(), rest),
-        Some((first, rest)) if first == "self" => path = rest,
-        Some((first, _)) if first == "super" => {
-            let up = path.iter().take_while(|segment| *segment == "super").count();
-            at.truncate(at.len().saturating_sub(up));
-            path = path.get(up..)?;
+/// Returns the module that defines the item with this path of `from`. An item of another crate counts as an item of the module that names it.
+///
+/// `followed` has the re-exports on the way, because a `use` of another crate can have the name of that crate.
+fn resolve<'a>(
+    modules: &'a BTreeMap<Module, Imports>,
+    from: &Module,
+    path: &[String],
+    followed: &mut BTreeSet<(Module, String)>,
+) -> Option<&'a Module> {
+    let (mut at, mut path) = start(from, path);
+    while let Some((first, rest)) = path.split_first() {
+        at.push(first.clone());
+        if modules.contains_key(&at) {
+            path = rest;
+            continue;
         }
-        Some((first, _)) => {
-            at.push(first.clone());
-            let is_child = modules.contains_key(&at);
-            at.pop();
-            if !is_child {
-                return None;
+        at.pop();
+        let Imports { names, globs, .. } = modules.get(&at)?;
+        let target = names.get(first).map(|target| [target, rest].concat()).or_else(|| {
+            let brings_in = |glob: &&Vec<String>| {
+                let module = resolve(modules, &at, glob, &mut followed.clone());
+                module.and_then(|module| modules.get(module)).is_some_and(|imports| imports.has(first))
+            };
+            globs.iter().find(brings_in).map(|glob| [glob, path].concat())
+        });
+        match target {
+            Some(target) if followed.insert((at.clone(), first.clone())) => {
+                return resolve(modules, &at, &target, followed);
             }
-        }
-        None => return None,
-    }
-    for segment in path {
-        at.push(segment.clone());
-        if !modules.contains_key(&at) {
-            at.pop();
-            break;
+            Some(_) | None => break,
         }
     }
     modules.get_key_value(&at).map(|(module, _)| module)
+}
+
+/// Returns the module at which a path of `from` begins, and the rest of the path.
+fn start<'a>(from: &Module, path: &'a [String]) -> (Module, &'a [String]) {
+    match path.split_first() {
+        Some((first, rest)) if first == "crate" => (Module::new(), rest),
+        Some((first, rest)) if first == "self" => (from.clone(), rest),
+        Some((first, _)) if first == "super" => {
+            let up = path.iter().take_while(|segment| *segment == "super").count();
+            let depth = from.len().saturating_sub(up);
+            (from.iter().take(depth).cloned().collect(), path.get(up..).unwrap_or_default())
+        }
+        Some(_) | None => (from.clone(), path),
+    }
 }
 
 #[cfg(test)]
@@ -232,5 +290,43 @@ mod tests {
             ("b.rs", "use crate::a::A; use std::fmt;"),
         ]);
         assert_eq!(found, []);
+    }
+
+    #[test]
+    fn a_circle_through_a_reexport_is_found() {
+        let circle = [("a".to_owned(), vec!["x".to_owned(), "y".to_owned()])];
+        for reexport in ["pub(crate) use x::X;", "pub use self::x::{X as X};", "use crate::a::x::*;"] {
+            let found = crate_of(&[
+                ("lib.rs", "mod a;"),
+                ("a.rs", &format!("mod x; mod y; {reexport}")),
+                ("a/x.rs", "use super::y::Y; pub struct X;"),
+                ("a/y.rs", "use crate::a::X;"),
+            ]);
+            assert_eq!(found, circle, "{reexport}");
+        }
+        let qualified = crate_of(&[
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod x; mod y; pub use x::X;"),
+            ("a/x.rs", "use super::y::Y; pub struct X;"),
+            ("a/y.rs", "use crate::a; fn f() { a::X::new() }"),
+        ]);
+        assert_eq!(qualified, circle);
+    }
+
+    #[test]
+    fn a_reexport_is_an_import_of_the_module_that_defines_the_item() {
+        let found = crate_of(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "pub use crate::b::B; use crate::c::C;"),
+            ("b.rs", "pub struct B;"),
+            ("c.rs", "use crate::a::B;"),
+        ]);
+        assert_eq!(found, []);
+        let of_another_crate = crate_of(&[
+            ("lib.rs", "mod a; mod b; pub use http::{self, Uri};"),
+            ("a.rs", "use crate::{Uri, http}; use crate::b::B;"),
+            ("b.rs", "use crate::http;"),
+        ]);
+        assert_eq!(of_another_crate, []);
     }
 }
