@@ -21,7 +21,7 @@ pub use cloud_budget::Hint;
 
 pub use self::{
     cursor::Cursor,
-    desired::{DesiredLoadBalancer, Heir, Heritage, Inheritance, RouteChanges, WantedRoute},
+    desired::{Adopter, DesiredLoadBalancer, Heritage, Inheritance, RouteChanges, WantedRoute},
     fence_tag::{read_fence, write_fence},
     item::{Item, LoadBalancerRecord, Lookup, Namespaces, Origin, Page},
     limit::VendorLimit,
@@ -130,10 +130,10 @@ pub trait Driver:
     /// Default: recognises none.
     ///
     /// The names of cluster, namespace and Service identify these load balancers, but another cluster may use the same names. Therefore a
-    /// caller gets such a load balancer only if it belongs to the heir alone and the caller requests adoption `IF_UNOWNED`. A load balancer
+    /// caller gets such a load balancer only if it belongs to the adopter alone and the caller requests adoption `IF_UNOWNED`. A load balancer
     /// that others use, too, stays unchanged, even if the caller passes its ID.
-    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
-        let _none = heir;
+    fn heritage(&self, adopter: &Adopter) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
+        let _none = adopter;
         |_: &LoadBalancerRecord<Self::Detail>| Heritage::Unrelated
     }
 
@@ -160,10 +160,10 @@ pub trait Driver:
         false
     }
 
-    /// The vendor's names of the resources that a load balancer already uses for its heir: subnets, networks, address pools, certificates,
-    /// addresses. The heir needs no grant for these. Pure function. Default: unknown.
-    fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
-        let _own = (heir, observed);
+    /// The vendor's names of the resources that a load balancer already uses for its adopter: subnets, networks, address pools, certificates,
+    /// addresses. The adopter needs no grant for these. Pure function. Default: unknown.
+    fn uses(&self, adopter: &Adopter, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+        let _own = (adopter, observed);
         BTreeSet::new()
     }
 

@@ -2,10 +2,10 @@
 
 mod absence;
 mod existence;
-mod jury;
 mod lookups;
 mod response;
 mod service;
+mod witnesses;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -19,9 +19,9 @@ pub(crate) use self::service::{Service, shared};
 use self::{
     absence::{Absent, Memory},
     existence::{Facts, Proof, Seen},
-    jury::Jury,
     lookups::{FlightResults, LookUps, LookupResult, Wanted},
     response::Verdict,
+    witnesses::Witnesses,
 };
 use crate::{
     clock::Clock,
@@ -126,9 +126,9 @@ impl<D: Driver> Finder<D> {
         let asked = Instant::now();
         let targets: Vec<Target> = refs.into_iter().enumerate().map(|(at, one)| self.read(at, one)).collect();
         let view = self.listed(&targets, bound, session).await?;
-        let sights = self.sights(&targets, bound);
-        let answers = self.look_up(&targets, &sights, bound, session).await?;
-        let known = targets.iter().zip(sights).map(|(target, sight)| match sight {
+        let observed = self.observed(&targets, bound);
+        let answers = self.look_up(&targets, &observed, bound, session).await?;
+        let known = targets.iter().zip(observed).map(|(target, one)| match one {
             Some((instance, seen)) => Known::Found(instance, seen),
             None => self.known(target, bound, view.as_ref(), &answers),
         });
@@ -205,14 +205,14 @@ impl<D: Driver> Finder<D> {
     async fn look_up(
         &self,
         targets: &[Target],
-        sights: &[Option<ObservedAt<Instance>>],
+        observed: &[Option<ObservedAt<Instance>>],
         bound: Option<Instant>,
         session: &Session,
     ) -> Result<Vec<Arc<FlightResults>>, VendorError> {
         let mut wanted = Wanted::new();
-        for (target, sight) in targets.iter().zip(sights) {
+        for (target, one) in targets.iter().zip(observed) {
             if let Target::Id { provider_id, vendor_id } = target
-                && sight.is_none()
+                && one.is_none()
                 && self.recall(provider_id, bound).is_none()
             {
                 wanted.insert(provider_id.clone(), vendor_id.clone());
@@ -228,14 +228,14 @@ impl<D: Driver> Finder<D> {
     }
 
     /// For each target with an ID, returns the instance if it was observed at `bound` or later.
-    fn sights(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<ObservedAt<Instance>>> {
+    fn observed(&self, targets: &[Target], bound: Option<Instant>) -> Vec<Option<ObservedAt<Instance>>> {
         let ids = targets.iter().map(|target| match target {
             Target::Id { provider_id, .. } => Some(provider_id.as_str()),
             Target::Name(_) | Target::Foreign | Target::Bad(_) => None,
         });
-        let sights = self.snapshot.sights(ids, bound);
-        self.seen(sights.iter().flatten().map(|(instance, _)| instance.provider_id.as_str()));
-        sights
+        let observed = self.snapshot.observed_items(ids, bound);
+        self.seen(observed.iter().flatten().map(|(instance, _)| instance.provider_id.as_str()));
+        observed
     }
 
     fn known(
@@ -282,8 +282,8 @@ impl<D: Driver> Finder<D> {
     }
 
     fn remembered(&self, provider_id: &str, bound: Option<Instant>) -> Known {
-        let sight = self.snapshot.sight(provider_id);
-        if let Some((instance, seen)) = sight.filter(|(_, seen)| bound.is_none_or(|bound| *seen >= bound)) {
+        let one = self.snapshot.observed_item(provider_id);
+        if let Some((instance, seen)) = one.filter(|(_, seen)| bound.is_none_or(|bound| *seen >= bound)) {
             self.seen([provider_id]);
             return Known::Found(instance, seen);
         }
@@ -296,7 +296,7 @@ impl<D: Driver> Finder<D> {
 
     /// Records that these instances of the cluster exist.
     fn seen<'a>(&self, provider_ids: impl IntoIterator<Item = &'a str>) {
-        self.memory.seen(provider_ids, |id| self.snapshot.sight(id).is_some());
+        self.memory.seen(provider_ids, |id| self.snapshot.observed_item(id).is_some());
     }
 
     /// Records that an instance was missing. If the snapshot has seen the instance since the absence began, the absence is over.
@@ -312,7 +312,7 @@ impl<D: Driver> Finder<D> {
 
     /// The proof of each absence, if any. The credentials are checked only if that check can be a proof.
     async fn prove(&self, known: &[Known], session: &Session) -> Vec<Option<Proof>> {
-        let mut juries = BTreeMap::new();
+        let mut by_request = BTreeMap::new();
         let mut passed = None;
         let mut proofs = Vec::with_capacity(known.len());
         for one in known {
@@ -320,13 +320,13 @@ impl<D: Driver> Finder<D> {
                 proofs.push(one.proof());
                 continue;
             };
-            let jury = juries.entry(asked).or_insert_with(|| self.jury(asked));
+            let witnesses = by_request.entry(asked).or_insert_with(|| self.witnesses(asked));
             let (witnesses, can_check) = match one {
                 Known::Missing(id, _) => {
                     let departed = self.snapshot.departed(id);
-                    (jury.witnesses(departed.map(|one| one.last_seen)), jury::alone(departed))
+                    (witnesses.count(departed.map(|one| one.last_seen)), witnesses::alone(departed))
                 }
-                Known::Found(..) | Known::Plain(..) => (jury.others(), true),
+                Known::Found(..) | Known::Plain(..) => (witnesses.others(), true),
             };
             let mut proof = (witnesses > 0).then_some(Proof::Witnesses(witnesses));
             if proof.is_none() && can_check {
@@ -340,8 +340,8 @@ impl<D: Driver> Finder<D> {
         proofs
     }
 
-    fn jury(&self, asked: Instant) -> Jury {
-        Jury::of(self.snapshot.seen_since(asked), |id| self.memory.is_member(id))
+    fn witnesses(&self, asked: Instant) -> Witnesses {
+        Witnesses::of(self.snapshot.seen_since(asked), |id| self.memory.is_member(id))
     }
 
     /// Whether the credentials have the scope of the snapshot. Cost: one vendor call.

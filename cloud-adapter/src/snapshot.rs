@@ -268,20 +268,20 @@ impl<T: Item> Snapshot<T> {
     }
 
     /// An item, if it exists, and the time at which the read that showed it began.
-    pub(crate) fn sight(&self, key: &str) -> Option<ObservedAt<T>> {
-        self.with(|state| state.sight(key))
+    pub(crate) fn observed_item(&self, key: &str) -> Option<ObservedAt<T>> {
+        self.with(|state| state.observed_item(key))
     }
 
     /// For each key, the item if it exists and was observed at `bound` or later. The result is consistent: all items are taken at one
     /// moment.
-    pub(crate) fn sights<'a>(
+    pub(crate) fn observed_items<'a>(
         &self,
         keys: impl IntoIterator<Item = Option<&'a str>>,
         bound: Option<Instant>,
     ) -> Vec<Option<ObservedAt<T>>> {
         self.with(|state| {
             let fresh = |(_, seen): &ObservedAt<T>| bound.is_none_or(|bound| *seen >= bound);
-            keys.into_iter().map(|key| state.sight(key?).filter(fresh)).collect()
+            keys.into_iter().map(|key| state.observed_item(key?).filter(fresh)).collect()
         })
     }
 
@@ -313,7 +313,7 @@ impl<T: Item> Snapshot<T> {
 
     /// The last read that showed an item, even if the item has disappeared.
     pub(crate) fn last_seen(&self, key: &str) -> Option<Instant> {
-        self.sight(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
+        self.observed_item(key).map(|(_, seen)| seen).or_else(|| self.departed(key).map(|one| one.last_seen))
     }
 
     /// The error of the last attempt, if the attempt began at `bound` or later.

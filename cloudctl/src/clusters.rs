@@ -7,7 +7,7 @@ use telemetry::report::{AdapterStatus, ClusterObjects};
 use crate::{
     missing::Missing,
     options::{Common, Component},
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     session::{Page, Session, Usage},
 };
 
@@ -43,7 +43,7 @@ fn report(now: Timestamp, pages: Vec<Page<AdapterStatus>>) -> ClustersReport {
 }
 
 impl Report for ClustersReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         if self.clusters.is_empty() {
             if self.missing.is_empty() {
                 paper.line("No objects of any cluster are listed.");
@@ -53,8 +53,8 @@ impl Report for ClustersReport {
         let mut table = Table::new(&["CLUSTER ID", "OWNER", "LOAD BALANCERS", "ROUTES"]);
         for it in &self.clusters {
             let whose = match (it.own, it.cluster_id.is_empty()) {
-                (true, _) => Cell::new(Tone::Good, "this cluster"),
-                (false, true) => Cell::new(Tone::Dim, "without tags"),
+                (true, _) => Cell::new(TextStyle::Good, "this cluster"),
+                (false, true) => Cell::new(TextStyle::Dim, "without tags"),
                 (false, false) => "another".into(),
             };
             let id = if it.cluster_id.is_empty() { crate::words::NOTHING } else { &it.cluster_id };

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
-pub(crate) use self::table::{Cell, Table, Tone};
+pub(crate) use self::table::{Cell, Table, TextStyle};
 use self::visible::escaped;
 use crate::missing::Missing;
 
@@ -55,7 +55,7 @@ impl Color {
 /// The result of a command.
 pub(crate) trait Report: Serialize {
     /// Writes the human-readable form. The list of missing things is added automatically.
-    fn show(&self, paper: &mut Paper);
+    fn show(&self, paper: &mut TextOutput);
 
     /// The names for `-o name`, as `explain` or another command accepts them.
     fn names(&self) -> Vec<String> {
@@ -71,25 +71,25 @@ pub(crate) trait Report: Serialize {
 
 /// The human-readable text under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Paper {
+pub(crate) struct TextOutput {
     text: String,
     color: bool,
     /// Whether the user wants to see everything that was read.
     pub(crate) wide: bool,
 }
 
-impl Paper {
+impl TextOutput {
     pub(crate) fn new(color: bool) -> Self {
         Self { color, ..Self::default() }
     }
 
     /// Adds a line.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
-        self.toned(Tone::Plain, text.as_ref());
+        self.toned(TextStyle::Plain, text.as_ref());
     }
 
     /// Adds a coloured line.
-    pub(crate) fn toned(&mut self, tone: Tone, text: &str) {
+    pub(crate) fn toned(&mut self, tone: TextStyle, text: &str) {
         self.text.push_str(&tone.paint(text, self.color));
         self.text.push('\n');
     }
@@ -97,7 +97,7 @@ impl Paper {
     /// Adds a heading, after an empty line.
     pub(crate) fn heading(&mut self, text: &str) {
         self.gap();
-        self.toned(Tone::Title, text);
+        self.toned(TextStyle::Title, text);
     }
 
     /// Adds an empty line, unless the text is empty.
@@ -113,7 +113,7 @@ impl Paper {
     }
 
     /// Adds a list under a heading, for example of missing things. Adds nothing if the list is empty.
-    pub(crate) fn list(&mut self, title: &str, tone: Tone, lines: impl IntoIterator<Item = String>) {
+    pub(crate) fn list(&mut self, title: &str, tone: TextStyle, lines: impl IntoIterator<Item = String>) {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_none() {
             return;
@@ -134,13 +134,13 @@ impl Paper {
 pub(crate) fn written(report: &impl Report, format: Format, color: bool) -> anyhow::Result<String> {
     match format {
         Format::Table | Format::Wide => {
-            let mut paper = Paper { wide: format == Format::Wide, ..Paper::new(color) };
+            let mut paper = TextOutput { wide: format == Format::Wide, ..TextOutput::new(color) };
             report.show(&mut paper);
-            paper.list("Missing", Tone::Bad, lacks(report));
+            paper.list("Missing", TextStyle::Bad, lacks(report));
             Ok(paper.text())
         }
         Format::Name => {
-            let mut paper = Paper::default();
+            let mut paper = TextOutput::default();
             report.names().iter().for_each(|name| paper.line(name));
             lacks(report).for_each(|line| say(&format!("error: {line}")));
             Ok(paper.text())
@@ -188,7 +188,7 @@ mod tests {
     }
 
     impl Report for Evil {
-        fn show(&self, paper: &mut Paper) {
+        fn show(&self, paper: &mut TextOutput) {
             paper.heading(EVIL);
             paper.line(EVIL);
         }

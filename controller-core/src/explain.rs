@@ -30,7 +30,7 @@ use telemetry::report::{
 };
 use tokio::{runtime::Handle, time::Instant};
 
-use self::rehearse::Lately;
+use self::rehearse::RecentRehearsals;
 pub(crate) use self::{endpoints::routes, metrics::register};
 pub use self::{
     ledger::{Finding, Ledger, Object, Waits},
@@ -278,7 +278,7 @@ struct Inner {
     identity: OnceLock<Identity>,
     sources: OnceLock<Sources>,
     brakes: Brakes,
-    lately: Lately,
+    lately: RecentRehearsals,
 }
 
 /// The deletions that the brakes hold. Cloning gives another handle.

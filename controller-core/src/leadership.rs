@@ -6,6 +6,6 @@ mod term;
 
 pub(crate) use self::election::{Candidate, host};
 pub use self::{
-    shards::{Gains, Holdings, ShardPass, Shards, Share},
+    shards::{Holdings, ShardAcquisitions, ShardPass, Shards, Share},
     term::Term,
 };

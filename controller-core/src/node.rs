@@ -1,12 +1,12 @@
 //! The fields of a Node that several controllers read, and their well-known names.
 
-mod lean;
+mod trimmed;
 
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, Taint};
 
-pub use self::lean::LeanNode;
+pub use self::trimmed::TrimmedNode;
 use crate::provider_id::{self, ProviderId};
 
 /// Taint: set by the kubelet, removed by the node-controller when the node is initialised. Value and effect do not matter.

@@ -6,10 +6,9 @@
 
 mod cluster_id;
 mod metrics;
-mod pulse;
-mod scope;
 mod tasks;
 mod thread;
+mod watchdog;
 
 use std::{
     fmt, future::Future, io::Write as _, path::PathBuf, pin::Pin, process::ExitCode, sync::Arc,
@@ -30,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use self::{pulse::Pulse, scope::Keeper, tasks::Tasks};
+use self::{stored_scope::StoredScope, tasks::Tasks, watchdog::Watchdog};
 use crate::{
     Clock,
     adapter::Adapter,
@@ -45,7 +44,7 @@ use crate::{
 
 /// Silences kube's client, which logs each failed attempt as an error. The mirrors already log outages. A user's directive comes later and
 /// takes precedence.
-const QUIETER: &str = "kube_client::client::builder=off";
+const KUBE_CLIENT_LOG_OFF: &str = "kube_client::client::builder=off";
 /// Time limit for work in progress after a stop.
 const GRACE: Duration = Duration::from_secs(20);
 /// Additional time limits: first for Events and pages, then for the Lease. All limits together, with a second for the last traces, are
@@ -165,10 +164,10 @@ impl Process {
     /// Adds a task that reacts to `stop` itself and finishes its work in progress, such as a queue's task. If the task ends earlier, the
     /// process ends with an error.
     pub fn task(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let pulse = Pulse::default();
-        let watched = pulse.clone();
-        self.health.alive_if(name, move || watched.judge());
-        self.tasks.push((name, Box::pin(pulse.of(task))));
+        let watchdog = Watchdog::default();
+        let watched = watchdog.clone();
+        self.health.alive_if(name, move || watched.check());
+        self.tasks.push((name, Box::pin(watchdog.of(task))));
     }
 
     /// Serves the pages, writes Events, and starts the tasks when the term begins. After `stop`, waits until the tasks have finished their
@@ -229,10 +228,10 @@ impl Process {
     /// Blocks changes in the cloud until the adapter is known to work in the same part of the cloud as before.
     fn keep_scope(&mut self) {
         let guard = self.adapter.scope().clone();
-        let keeper = Keeper::new(&self.shards, &self.kube, &self.recorder, &guard);
+        let keeper = StoredScope::new(&self.shards, &self.kube, &self.recorder, &guard);
         let readiness = guard.clone();
         self.health.ready_if("scope", move || readiness.readiness());
-        self.metrics().register_collector(Box::new(scope::Moved(guard)));
+        self.metrics().register_collector(Box::new(stored_scope::Moved(guard)));
         self.background("scope", async move { match keeper.run().await {} });
     }
 }
@@ -265,7 +264,7 @@ where
     F: FnOnce(Process) -> R,
     R: Future<Output = anyhow::Result<()>>,
 {
-    let filter = format!("{QUIETER},{}", config.log_level);
+    let filter = format!("{KUBE_CLIENT_LOG_OFF},{}", config.log_level);
     let traces = Logging { format: config.log_format, filter, flat: true }.start(names.controller);
     let code = match serve(names, config, controller) {
         Ok(()) => ExitCode::SUCCESS,
@@ -404,5 +403,6 @@ fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output 
 
 #[cfg(test)]
 mod reference;
+mod stored_scope;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 //! instead of sockets: on paused time, a runtime that waits for a socket would jump to the next timer.
 
 mod cloud;
+mod fake_shards;
 mod instance;
 mod kube;
 mod node;
-mod seats;
 mod service;
 
 use jiff::Timestamp;
@@ -15,10 +15,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 pub use self::{
     cloud::FakeCloud,
+    fake_shards::FakeShards,
     instance::{InstanceBuilder, instance},
     kube::{FakeKube, Fault, Verb, Write},
     node::{NodeBuilder, node},
-    seats::Seats,
     service::{ServiceBuilder, service},
 };
 use crate::{
@@ -44,9 +44,14 @@ pub fn process(names: Names, kube: &FakeKube, cloud: &FakeCloud) -> Process {
 
 /// Creates a process that uses both fakes and holds some of several shards.
 #[must_use]
-pub fn process_of_shards(names: Names, kube: &FakeKube, cloud: &FakeCloud, seats: &Seats) -> Process {
-    let shards = seats.shards();
-    kube.put::<Lease>(seats.first_lease());
+pub fn process_of_shards(
+    names: Names,
+    kube: &FakeKube,
+    cloud: &FakeCloud,
+    fake_shards: &FakeShards,
+) -> Process {
+    let shards = fake_shards.shards();
+    kube.put::<Lease>(fake_shards.first_lease());
     let kube = kube.client_through(&Requests::new(shards.clone(), None));
     let adapter = cloud.adapter().writing_in(shards.clone());
     let mut process = Process::new(names, kube, adapter, cloud.clock());

@@ -136,7 +136,7 @@ impl Simcloud {
     }
 
     /// Creates a route without owner tags, as another client would. The cloud counts this call like all others.
-    pub async fn lay_route(&self, destination: &str, instance: &str) -> anyhow::Result<()> {
+    pub async fn create_route(&self, destination: &str, instance: &str) -> anyhow::Result<()> {
         let order = json!({ "add": [{ "destination": destination, "next_hop_instance": instance }] });
         let done: Value = self.call(Method::POST, "/v1/routes:batch", Some(&order)).await?;
         ensure!(done.pointer("/added/0/error").is_none(), "the cloud refused the route: {done}");

@@ -14,8 +14,8 @@ use crate::{
     candidate::{Action, Candidate},
     member::{Act, Member},
     record::{self, Acquisition, Notes, Record},
-    seat::Leadership,
     settings::{Settings, SettingsError},
+    shard_handle::Leadership,
 };
 
 /// Takes part in the election for one Lease.
@@ -34,7 +34,7 @@ pub struct Elector {
     wall: (Timestamp, Instant),
     /// The last failure that was logged.
     trouble: Option<String>,
-    /// The seat's part in dividing the Leases, if the process shares several Leases with other replicas.
+    /// The shard's part in dividing the Leases, if the process shares several Leases with other replicas.
     member: Option<Member>,
 }
 
@@ -118,14 +118,14 @@ impl Elector {
                 }
                 Act::RenewWith { version, notes } => self.renew(&version, &notes).await,
                 Act::Note { version, notes } => self.note(&version, &notes).await,
-                Act::GiveBack { why } => self.give_back(why).await,
+                Act::Release { why } => self.release_for(why).await,
             }
             self.publish();
         }
         self.release().await;
     }
 
-    /// Waits until `until`, until a Lease held by another process changes, or until observations of other seats change the next action.
+    /// Waits until `until`, until a Lease held by another process changes, or until observations of other shards change the next action.
     async fn wait(&mut self, until: Instant) {
         let idle = self.candidate.term().is_some();
         let woken = OptionFuture::from(self.member.as_ref().map(Member::woken));
@@ -236,7 +236,7 @@ impl Elector {
     }
 
     /// Releases the lease and continues as a standby.
-    async fn give_back(&mut self, why: &'static str) {
+    async fn release_for(&mut self, why: &'static str) {
         let lease = self.lease();
         self.resign();
         self.publish();
@@ -302,7 +302,7 @@ impl Elector {
         }
     }
 
-    /// Ends the term and informs the other seats of this process.
+    /// Ends the term and informs the other shards of this process.
     fn resign(&mut self) {
         self.candidate.resign();
         if let Some(member) = &mut self.member {

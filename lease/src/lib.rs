@@ -15,7 +15,7 @@
 //! leader causes two leaders for a moment.
 //!
 //! [`ShardElector`] does the same for divided work: it has a Lease for each shard, gives each replica a fair share of the shards, and
-//! provides a [`Seat`] for each shard, which shows what the process may do there.
+//! provides a [`ShardHandle`] for each shard, which shows what the process may do there.
 
 mod api;
 mod candidate;
@@ -24,8 +24,8 @@ mod elector;
 mod layout;
 mod member;
 mod record;
-mod seat;
 mod settings;
+mod shard_handle;
 mod shards;
 mod share;
 
@@ -34,7 +34,7 @@ pub use self::{
     causes::{causes, without_secrets},
     elector::Elector,
     record::{Acquisition, Record},
-    seat::{Leadership, Seat, Visit},
     settings::{Settings, SettingsError, Timing},
+    shard_handle::{Leadership, ShardHandle, Visit},
     shards::ShardElector,
 };

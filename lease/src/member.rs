@@ -1,5 +1,5 @@
-//! The part of one seat in dividing the Leases between replicas: derives the next action of the seat's candidate from the observations of
-//! all seats of this process. A seat is a shard with its Lease.
+//! The part of one shard in dividing the Leases between replicas: derives the next action of the shard's candidate from the observations of
+//! all shards of this process.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +12,12 @@ use crate::{
     candidate::{Action, Candidate},
     layout::{self, Division, LeaseState, Opening, Run},
     record::{self, BEFORE, Notes, Record, SHARDS, WANTED_BY},
-    seat::Gate,
     settings::{Settings, Timing},
+    shard_handle::Gate,
     share::{DRAIN, Shares, Take, View},
 };
 
-/// State shared by all seats of a process.
+/// State shared by all shards of a process.
 #[derive(Debug)]
 pub(crate) struct Board {
     table: Mutex<Table>,
@@ -92,8 +92,8 @@ impl Table {
     }
 
     fn shares(&self) -> Shares<'_> {
-        let seats = self.leases.iter().take(self.ours()).map(|lease| &lease.view).collect();
-        Shares { me: &self.me, timing: self.timing, seats, refused: &self.refused }
+        let shards = self.leases.iter().take(self.ours()).map(|lease| &lease.view).collect();
+        Shares { me: &self.me, timing: self.timing, shards, refused: &self.refused }
     }
 
     fn division(&self) -> Division {
@@ -179,7 +179,7 @@ impl Table {
     }
 }
 
-/// The new view of a seat, after the candidate's latest observation.
+/// The new view of a shard, after the candidate's latest observation.
 fn view(last: &View, candidate: &Candidate, now: Instant) -> View {
     let record = candidate.record();
     let holder = candidate.holder().map(str::to_owned);
@@ -219,12 +219,12 @@ pub(crate) enum Act {
         notes: Notes,
     },
     /// Release the lease, because no more work may be done.
-    GiveBack {
+    Release {
         why: &'static str,
     },
 }
 
-/// The state of one seat of this process.
+/// The state of one shard of this process.
 #[derive(Debug)]
 pub(crate) struct Member {
     at: usize,
@@ -232,15 +232,15 @@ pub(crate) struct Member {
     changes: watch::Receiver<()>,
     gate: Gate,
     held: Option<Held>,
-    /// While this process holds this seat: epoch of the first shard's Lease when the division was last confirmed.
+    /// While this process holds this shard: epoch of the first shard's Lease when the division was last confirmed.
     divided_in: Option<u64>,
-    /// Epoch of the first term of this seat since which no process used another division.
+    /// Epoch of the first term of this shard since which no process used another division.
     since: u64,
     /// Number of Leases of another division that an acquisition must record.
     before: Option<u16>,
     /// Earliest time of the next write on a Lease of another process.
     write_from: Instant,
-    /// Earliest time of the next read requested by other seats.
+    /// Earliest time of the next read requested by other shards.
     read_from: Instant,
 }
 
@@ -273,7 +273,7 @@ impl Member {
         }
     }
 
-    /// Returns when observations of other seats may have changed the next action of this seat.
+    /// Returns when observations of other shards may have changed the next action of this shard.
     pub(crate) fn woken(&self) -> impl Future<Output = ()> + Send + use<> {
         let (mut changes, gate) = (self.changes.clone(), self.gate.clone());
         let closes = self.held.is_some_and(|held| held.closes.is_some() || held.leaving);
@@ -285,7 +285,7 @@ impl Member {
         }
     }
 
-    /// Whether work may begin in a seat held by this process.
+    /// Whether work may begin in a shard held by this process.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.held.is_some_and(|held| held.confirmed)
     }
@@ -313,7 +313,7 @@ impl Member {
         self.board.with(|table| table.publish(self.at, candidate, Instant::now()));
     }
 
-    /// Returns the epoch of the first term of this seat since which no process used another division. The terms of this Lease do not show
+    /// Returns the epoch of the first term of this shard since which no process used another division. The terms of this Lease do not show
     /// that, because a process with another division works without this Lease.
     pub(crate) fn since(&self) -> u64 {
         self.since
@@ -359,18 +359,18 @@ impl Member {
         };
         let mine = table.shards;
         if self.at > 0 && self.is_divided_again(table, held.taken, now) {
-            return Act::GiveBack { why: "a different number of shards is in effect" };
+            return Act::Release { why: "a different number of shards is in effect" };
         }
         if table.leaving {
             self.gate.set_closed(true);
             held.leaving = true;
-            // A replica that asked for the seat gets it as soon as no work is in progress, so this case needs no deadline.
+            // A replica that asked for the shard gets it as soon as no work is in progress, so this case needs no deadline.
             held.closes = None;
             self.held = Some(held);
             // No work has begun before the confirmation.
             let over = !held.confirmed || self.gate.is_empty();
             return if over {
-                Act::GiveBack { why: "this replica is shutting down" }
+                Act::Release { why: "this replica is shutting down" }
             } else {
                 Act::Step(step)
             };
@@ -447,7 +447,7 @@ impl Member {
         let to = if closing.is_some() && closing.as_deref() == wish {
             closing
         } else {
-            // If another replica asks for the seat now, the work in progress has already had its time to finish.
+            // If another replica asks for the shard now, the work in progress has already had its time to finish.
             table.set_closing(self.at, None);
             table.shares().grant(self.at, now).map(str::to_owned)
         };
@@ -456,7 +456,7 @@ impl Member {
         table.set_closing(self.at, to);
         self.held = Some(held);
         if held.closes.is_some_and(|at| now >= at || self.gate.is_empty()) {
-            Act::GiveBack { why: "a replica with fewer shards requested the Lease" }
+            Act::Release { why: "a replica with fewer shards requested the Lease" }
         } else {
             Act::Step(step)
         }
@@ -512,7 +512,7 @@ impl Member {
         }
     }
 
-    /// Asks the holder to hand this seat over, or withdraws that request.
+    /// Asks the holder to hand this shard over, or withdraws that request.
     fn ask(&mut self, table: &mut Table, candidate: &Candidate, now: Instant) -> Option<Act> {
         let view = table.leases.get(self.at).map(|lease| &lease.view)?;
         let version = candidate.version().filter(|_| candidate.is_current() && now >= self.write_from)?;

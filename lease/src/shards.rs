@@ -13,8 +13,8 @@ use crate::{
     layout::{self, LeaseState},
     member::{Board, Member},
     record::{self, MOST_SHARDS},
-    seat::{Gate, Seat},
     settings::{Settings, SettingsError},
+    shard_handle::{Gate, ShardHandle},
 };
 
 /// Takes part in the elections for all shards, and ensures that each replica holds its fair share of them.
@@ -42,7 +42,7 @@ impl ShardElector {
         settings: Settings,
         shards: NonZeroU16,
         wall: Timestamp,
-    ) -> Result<(Self, Vec<Seat>), SettingsError> {
+    ) -> Result<(Self, Vec<ShardHandle>), SettingsError> {
         let shards = shards.get();
         if shards > MOST_SHARDS {
             let fix = format!(
@@ -58,19 +58,19 @@ impl ShardElector {
         let gates: Vec<_> = (0..shards).map(|_| Gate::default()).collect();
         let electors = Vec::new();
         let mut this = Self { client, settings, wall: (wall, now), board, electors, gates: gates.clone() };
-        let (electors, seats) = (0..shards).zip(gates).map(|(at, gate)| this.elector(at, gate)).unzip();
+        let (electors, handles) = (0..shards).zip(gates).map(|(at, gate)| this.elector(at, gate)).unzip();
         this.electors = electors;
-        Ok((this, seats))
+        Ok((this, handles))
     }
 
-    fn elector(&self, at: u16, gate: Gate) -> (Elector, Seat) {
+    fn elector(&self, at: u16, gate: Gate) -> (Elector, ShardHandle) {
         let now = Instant::now();
         let settings = of_shard(&self.settings, at);
         let name = settings.name.clone();
         let member = Member::new(at.into(), &self.board, gate.clone(), now);
         let (elector, leadership) = Elector::of(self.client.clone(), settings, self.wall(now), Some(member));
-        let seat = Seat::behind(gate, &name, leadership, elector.beats());
-        (elector, seat)
+        let handle = ShardHandle::behind(gate, &name, leadership, elector.beats());
+        (elector, handle)
     }
 
     fn wall(&self, now: Instant) -> Timestamp {
@@ -78,11 +78,11 @@ impl ShardElector {
         wall.checked_add(now.duration_since(since)).unwrap_or(wall)
     }
 
-    /// Takes part in the elections until `leaving` is cancelled. From then on this process takes no Lease, and its seats admit no work.
+    /// Takes part in the elections until `leaving` is cancelled. From then on this process takes no Lease, and its shards admit no work.
     /// Each Lease is released as soon as no work is in progress in its shard. When `release` is cancelled, the remaining Leases are
     /// released at once.
     ///
-    /// Cost: the cost of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a seat.
+    /// Cost: the cost of one [`Elector`] for each shard, plus one read per acquisition and one write per request for a shard.
     pub async fn run(mut self, leaving: CancellationToken, release: CancellationToken) {
         let mut changes = self.board.changes();
         let electors = std::mem::take(&mut self.electors);

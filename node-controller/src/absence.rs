@@ -24,7 +24,7 @@ const RENEW: Duration = Duration::from_mins(5);
 /// Interval after which the controller asks again about instances of another cloud, in case the adapter's region was changed.
 const FOREIGN: Duration = Duration::from_hours(1);
 /// How long the controller ignores a deleted node, because the cache may still show the node.
-const LINGER: Duration = Duration::from_mins(1);
+const DELETED_KEPT: Duration = Duration::from_mins(1);
 /// Backoff after an answer that does not report the instance as gone. The backoff is reset when the cloud's listing ceases to show the
 /// instance, because the next answer may differ.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
@@ -195,7 +195,11 @@ impl Ledger {
     /// Records the deletion of a node. The controller ignores the node for a while, since a lagging cache may still show it.
     pub(crate) fn deleted(&mut self, subject: &Subject, now: Instant) {
         if let Some(case) = self.cases.get_mut(subject) {
-            *case = Case { conclusion: Conclusion::Deleted, due: now + LINGER, ..Case::new(case.shown, now) };
+            *case = Case {
+                conclusion: Conclusion::Deleted,
+                due: now + DELETED_KEPT,
+                ..Case::new(case.shown, now)
+            };
         }
     }
 

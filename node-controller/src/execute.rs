@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Maximum wait for a permit to write addresses. The limit frees the worker for other nodes while every write hangs.
-const TURN: Duration = Duration::from_mins(1);
+const ADDRESS_PERMIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
 pub(crate) struct Executor {
@@ -82,7 +82,7 @@ impl Executor {
     /// be rewritten in each reconcile.
     async fn set_addresses(&self, node: &Node, addresses: &[Address]) -> Result<(), Error> {
         let patch = json!({ "metadata": { "uid": node.uid }, "status": { "addresses": addresses } });
-        let Ok(_turn) = timeout(TURN, self.address_permits.acquire()).await else {
+        let Ok(_permit) = timeout(ADDRESS_PERMIT_TIMEOUT, self.address_permits.acquire()).await else {
             return Err(Error::Addresses { source: kube_api::Error::Timeout });
         };
         let written = within(self.api.patch_status(&node.name, &patch_params(), &Patch::Merge(&patch))).await;

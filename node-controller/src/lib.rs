@@ -98,9 +98,9 @@ async fn controller(mut process: Process, settings: Settings) -> anyhow::Result<
     let (all, wakes, shards) = (mirrors.clone(), queue.clone(), process.shards.clone());
     let known = ledger;
     process.background("new shards", async move {
-        let mut gains = shards.gains();
+        let mut acquisitions = shards.acquisitions();
         loop {
-            let gained = gains.next().await;
+            let gained = acquisitions.next().await;
             // Another replica may have reconciled these nodes before.
             known.forget_where(|uid| gained.contains(&shards.of(uid)));
             all.queue_all(&wakes);

@@ -43,7 +43,7 @@ use telemetry::traces::{self, Origin};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, debug, warn};
 
-pub(crate) use self::notices::GOES;
+pub(crate) use self::notices::DELETE_GONE_NODE;
 use self::{
     execute::{Ended, Executor},
     gate::{BrakeInput, Gate, Judgement},

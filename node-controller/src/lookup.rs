@@ -228,7 +228,7 @@ impl Lookup {
     fn begin(&self, mirrors: &Mirrors, queue: &Queue<ObjectName>) -> Vec<Arc<Node>> {
         let mut state = self.state();
         for (asker, node) in mem::take(&mut state.wanted) {
-            match mirrors.sight(&node) {
+            match mirrors.cached_instance(&node) {
                 Found::Nothing if state.under_way.len() < BATCH => drop(state.under_way.insert(asker, node)),
                 Found::Nothing => drop(state.wanted.insert(asker, node)),
                 Found::One(_) | Found::Many(_) => {

@@ -13,7 +13,7 @@ use controller_core::{
     Link,
     adapter::ScopeGuard,
     mirror::{self, Change, Mirror, ObjectName, cloud::Instances},
-    node::{self, LeanNode},
+    node::{self, TrimmedNode},
     queue::Queue,
     start::Process,
 };
@@ -68,10 +68,10 @@ pub(crate) fn start(process: &mut Process, queue: &Queue<ObjectName>, signs: &Si
     process.health.needs(&mirrors.instances);
 
     let (this, wakes) = (mirrors.clone(), queue.clone());
-    let (api, listing): (Api<LeanNode>, _) = (Api::all(process.kube.clone()), process.listing);
+    let (api, listing): (Api<TrimmedNode>, _) = (Api::all(process.kube.clone()), process.listing);
     process.background("node cache", async move {
         let wake = |change: Change<ObjectName, Node>| this.node_changed(change, &wakes);
-        this.nodes.follow_kubernetes(api, listing, |LeanNode(node)| Some(trim_node(&node)), wake).await;
+        this.nodes.follow_kubernetes(api, listing, |TrimmedNode(node)| Some(trim_node(&node)), wake).await;
     });
     let (this, wakes, adapter) = (mirrors.clone(), queue.clone(), process.adapter.clone());
     process.background("instance cache", async move {
@@ -91,7 +91,7 @@ impl Mirrors {
     /// another instance of that name, and `spec.providerID` cannot be changed.
     ///
     /// This controller has not yet written labels to an uninitialised node, so earlier label values of its instance are forgotten here.
-    pub(crate) fn sight(&self, node: &Node) -> Found {
+    pub(crate) fn cached_instance(&self, node: &Node) -> Found {
         let found = self.find(node);
         match found {
             Found::One(instance) if node.is_uninitialised() => {
@@ -104,7 +104,7 @@ impl Mirrors {
         }
     }
 
-    /// Like [`sight`](Self::sight), but keeps the earlier label values.
+    /// Like [`cached_instance`](Self::cached_instance), but keeps the earlier label values.
     pub(crate) fn find(&self, node: &Node) -> Found {
         if let Some(id) = &node.provider_id {
             return self.instance(id).map_or(Found::Nothing, Found::One);

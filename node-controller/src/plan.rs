@@ -35,7 +35,7 @@ const REMIND: Duration = Duration::from_mins(5);
 const ANSWER: Duration = Duration::from_mins(1);
 
 /// Time after which the adapter's scope, or the listing of that scope, is probably known.
-const PLACED: Duration = Duration::from_secs(1);
+const SCOPE_RETRY: Duration = Duration::from_secs(1);
 
 /// The fields of a Node that this controller uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -293,7 +293,7 @@ fn wait(sighting: &Sighting<'_>) -> Plan {
         Sighting::Failed { reason, error, again } => refuse(Refusal::Failed { reason, error }, again),
         Sighting::Away { link } => refuse(Refusal::Away { link }, Again::After(REMIND)),
         Sighting::Elsewhere { why } => refuse(Refusal::Elsewhere { why }, Again::After(REMIND)),
-        Sighting::Unplaced => Plan { again: Again::After(PLACED), ..done(Vec::new()) },
+        Sighting::Unplaced => Plan { again: Again::After(SCOPE_RETRY), ..done(Vec::new()) },
     }
 }
 

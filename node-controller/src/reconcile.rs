@@ -112,7 +112,7 @@ impl Reconciler {
 
     /// Plans for a node. `answer` decides whether the cloud's answer is consumed.
     pub(crate) fn plan(&self, node: &Node, answer: fn(&Lookup, &Node) -> Option<LookupResult>) -> Plan {
-        let found = match self.mirrors.sight(node) {
+        let found = match self.mirrors.cached_instance(node) {
             Found::One(instance) => Ok(instance),
             Found::Many(provider_ids) => Err(Sighting::Ambiguous { provider_ids }),
             Found::Nothing => match self.mirrors.elsewhere(node) {

@@ -13,9 +13,9 @@ use controller_core::Again;
 use self::attempts::Outcome;
 
 /// Retry delay after a start, until the adapter's scope and its routes are known. The delay is short, since nodes wait for their routes.
-const UNPLACED: Duration = Duration::from_millis(100);
+const UNKNOWN_SCOPE_RETRY: Duration = Duration::from_millis(100);
 /// Retry delay while the adapter works in another scope. A retry makes no call.
-const ELSEWHERE: Duration = Duration::from_secs(5);
+const OTHER_SCOPE_RETRY: Duration = Duration::from_secs(5);
 
 /// Why a pass ended early. The text does not include the cause, which is the error's source.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +75,10 @@ impl Error {
                 Again::After(delay) => Again::After(delay),
                 Again::Done | Again::OnChange | Again::Backoff => Again::Backoff,
             },
-            Self::Elsewhere { source } if source.reason == Reason::NotLeader => Again::After(UNPLACED),
-            Self::Elsewhere { .. } => Again::After(ELSEWHERE),
+            Self::Elsewhere { source } if source.reason == Reason::NotLeader => {
+                Again::After(UNKNOWN_SCOPE_RETRY)
+            }
+            Self::Elsewhere { .. } => Again::After(OTHER_SCOPE_RETRY),
             Self::Superseded { .. } => Again::OnChange,
             Self::Conditions { .. } | Self::Record { .. } => Again::Backoff,
         }

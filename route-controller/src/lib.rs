@@ -66,9 +66,9 @@ async fn control(mut process: Process, config: Config) -> anyhow::Result<()> {
     process.background("routes", async move { follower.follow_routes(&adapter, &waker).await });
     let (shards, waker, known) = (process.shards.clone(), trigger.clone(), reconciler.ledger.clone());
     process.background("new shards", async move {
-        let mut gains = shards.gains();
+        let mut acquisitions = shards.acquisitions();
         loop {
-            let gained = gains.next().await;
+            let gained = acquisitions.next().await;
             // Another replica may have reconciled these nodes before.
             known.forget_where(|uid| gained.contains(&shards.of(uid)));
             waker.wake();

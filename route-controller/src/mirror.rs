@@ -14,7 +14,7 @@ use controller_core::adapter::{Adapter, ScopeGuard};
 use controller_core::config::Listing;
 use controller_core::mirror::cloud::Routes as RouteSource;
 use controller_core::mirror::{Change, Mirror, ObjectName};
-use controller_core::node::LeanNode;
+use controller_core::node::TrimmedNode;
 use controller_core::queue::{Backoff, Queue};
 use kube::Api;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use self::ability::{Ability, NO_ROUTES};
 use self::nodes::NodeChange;
-use crate::plan::condition::{Change as Said, Judged, Network, changes};
+use crate::plan::condition::{Change as Said, Network, NetworkByNode, changes};
 use crate::plan::node::Node;
 use crate::plan::route::Route;
 
@@ -35,7 +35,7 @@ const GAP: Duration = Duration::from_secs(1);
 
 /// Delay before this controller overwrites the condition of another controller. If both controllers keep overwriting the condition, each of
 /// them writes once in that time. Source: the period of the route controller of k8s.io/cloud-provider.
-const PEACE: Duration = Duration::from_secs(10);
+const CONDITION_OVERWRITE_DELAY: Duration = Duration::from_secs(10);
 
 /// Backoff while the adapter or the API server is unavailable.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
@@ -64,15 +64,15 @@ pub(crate) struct Mirrors {
     scope: ScopeGuard,
     deleted: Deleted,
     /// The conclusions of the last pass about the nodes.
-    judged: Arc<Mutex<Judged>>,
+    judged: Arc<Mutex<NetworkByNode>>,
 }
 
 /// Nodes whose deletion was observed. Nodes that are merely absent from a listing are not included.
 #[derive(Clone, Debug, Default)]
-struct Deleted(Arc<Mutex<Tombs>>);
+struct Deleted(Arc<Mutex<Tombstones>>);
 
 #[derive(Debug, Default)]
-struct Tombs {
+struct Tombstones {
     /// Time of the deletion, by UID.
     at: BTreeMap<String, Instant>,
     /// UIDs that are kept because the last pass saw a route to their nodes.
@@ -100,7 +100,7 @@ impl Mirrors {
     }
 
     /// Keeps the cache of Nodes in sync with the API server. Never ends; drop it to stop.
-    pub(crate) async fn follow_nodes(&self, api: Api<LeanNode>, listing: Listing, trigger: &Trigger) {
+    pub(crate) async fn follow_nodes(&self, api: Api<TrimmedNode>, listing: Listing, trigger: &Trigger) {
         let wake = |change: Change<ObjectName, Node>| {
             self.deleted.note(&change);
             let kind = match (&change.old, &change.new) {
@@ -109,11 +109,11 @@ impl Mirrors {
             };
             match kind {
                 NodeChange::Plan => trigger.wake(),
-                NodeChange::Condition => trigger.wake_after(PEACE),
+                NodeChange::Condition => trigger.wake_after(CONDITION_OVERWRITE_DELAY),
                 NodeChange::Nothing => (),
             }
         };
-        self.nodes.follow_kubernetes(api, listing, |LeanNode(node)| nodes::trim(&node), wake).await;
+        self.nodes.follow_kubernetes(api, listing, |TrimmedNode(node)| nodes::trim(&node), wake).await;
     }
 
     /// Keeps the cache of routes in sync with the adapter, as long as the adapter has routes. Never ends; drop it to stop.
@@ -142,7 +142,7 @@ impl Mirrors {
     ///
     /// Compares with the current nodes: before the first pass has ended, a condition that another controller writes does not trigger a
     /// pass, since there are no conclusions yet.
-    pub(crate) fn judge(&self, judged: &Judged) -> Vec<Said> {
+    pub(crate) fn judge(&self, judged: &NetworkByNode) -> Vec<Said> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone_from(judged);
         self.nodes.read(|content| changes(content.values().map(Arc::as_ref), judged))
     }
@@ -154,10 +154,10 @@ impl Mirrors {
 
     /// Returns when nodes were deleted, by UID. Forgets them after a while, except the nodes to which a route still leads (`reached`).
     pub(crate) fn deleted(&self, reached: BTreeSet<String>) -> BTreeMap<String, Instant> {
-        let mut tombs = self.deleted.tombs();
-        tombs.reached = reached;
-        tombs.forget();
-        tombs.at.clone()
+        let mut tombstones = self.deleted.tombstones();
+        tombstones.reached = reached;
+        tombstones.forget();
+        tombstones.at.clone()
     }
 
     /// Wakes the key when both caches are complete, and whenever one of them connects or disconnects. Drop it to stop.
@@ -245,23 +245,23 @@ impl Mirrors {
 impl Deleted {
     /// Records a deletion, which the API server reports, or a new node of the same name implies.
     fn note(&self, change: &Change<ObjectName, Node>) {
-        let mut tombs = self.tombs();
+        let mut tombstones = self.tombstones();
         match (&change.old, &change.new) {
-            (Some(old), None) if change.reported => tombs.put(&old.uid),
-            (Some(old), Some(new)) if old.uid != new.uid => tombs.put(&old.uid),
+            (Some(old), None) if change.reported => tombstones.put(&old.uid),
+            (Some(old), Some(new)) if old.uid != new.uid => tombstones.put(&old.uid),
             _ => (),
         }
         if let Some(new) = &change.new {
-            tombs.at.remove(&new.uid);
+            tombstones.at.remove(&new.uid);
         }
     }
 
-    fn tombs(&self) -> MutexGuard<'_, Tombs> {
+    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Tombs {
+impl Tombstones {
     /// Adds the node with this UID. Also forgets old entries, since no pass runs while the adapter is unavailable or has no routes.
     fn put(&mut self, uid: &str) {
         self.forget();
@@ -332,9 +332,14 @@ mod tests {
             mirrors.deleted.note(&goes(&n.to_string()));
             tokio::time::advance(Duration::from_mins(1)).await;
         }
-        let tombs = mirrors.deleted.tombs();
-        assert_eq!(tombs.at.len(), 11, "those of the last ten minutes and one more: {:?}", tombs.at.keys());
-        assert!(tombs.at.contains_key("reached"));
+        let tombstones = mirrors.deleted.tombstones();
+        assert_eq!(
+            tombstones.at.len(),
+            11,
+            "those of the last ten minutes and one more: {:?}",
+            tombstones.at.keys()
+        );
+        assert!(tombstones.at.contains_key("reached"));
     }
 
     // Behaviour: P20
@@ -390,7 +395,7 @@ mod tests {
         wait(60).await;
         assert_eq!(adds(&trigger), "1", "the node was created");
 
-        let judged = mirrors.judge(&Judged::from([("uid-a".to_owned(), Network::Available)]));
+        let judged = mirrors.judge(&NetworkByNode::from([("uid-a".to_owned(), Network::Available)]));
         assert_eq!(judged.len(), 1, "it is not written yet");
         says("RouteCreated");
         wait(60).await;

@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     /// The UIDs of nodes to which routes of this cluster lead.
     pub(crate) reached: BTreeSet<String>,
     /// By the vendor's ID, the node that a route serves if the route was created for another node.
-    pub(crate) heirs: BTreeMap<String, String>,
+    pub(crate) successors: BTreeMap<String, String>,
     /// Number of routes owned by this cluster.
     pub(crate) n_ours: usize,
     /// Routes of other owners that overlap the cluster's CIDRs or a pod CIDR.
@@ -175,7 +175,7 @@ impl Plan {
         if let Some(good) = Known::that_serves(known, node, &via) {
             self.route_states.insert(claim, good.route_state());
             if good.holder.is_some_and(|holder| holder != node.uid) {
-                self.heirs.insert(good.route.vendor_id.clone(), node.uid.clone());
+                self.successors.insert(good.route.vendor_id.clone(), node.uid.clone());
             }
             // Only routes that were created for other nodes are removed. A second route for the same node stays: both have the same key, so
             // a removal by key would be ambiguous.

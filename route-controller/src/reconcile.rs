@@ -324,7 +324,7 @@ impl Reconciler {
 
     /// Drops the removals from the plan that are not allowed yet.
     fn guarded(&self, memory: &mut Memory, mut plan: Plan, n_listed: usize) -> (Plan, Judgement) {
-        let reached = plan.reached.iter().chain(memory.guard.heirs()).cloned().collect();
+        let reached = plan.reached.iter().chain(memory.guard.successors()).cloned().collect();
         let deleted = self.mirrors.deleted(reached);
         let judgement = memory.guard.judge(&mut plan, Nodes { n_listed, deleted: &deleted }, Instant::now());
         (plan, judgement)

@@ -223,11 +223,11 @@ fn bounds(args: &Args, faults: &mut Faults) -> Bounds {
 fn defaults(pairs: &[String], bounds: Bounds, faults: &mut Faults) -> Defaults {
     let mut defaults = Defaults::default().within(bounds);
     for pair in pairs {
-        let judged = match pair.split_once('=') {
+        let validated = match pair.split_once('=') {
             Some((key, value)) => add_default(&mut defaults, key, value),
             None => Err("write it as idle-timeout=5m".to_owned()),
         };
-        faults.check("--service-default <KEY=VALUE>", pair, judged);
+        faults.check("--service-default <KEY=VALUE>", pair, validated);
     }
     defaults
 }

@@ -66,19 +66,19 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
 
 /// Runs caches, queue and workers until the process is asked to stop.
 async fn controller(mut process: Process, work: Work) -> anyhow::Result<()> {
-    let rooms = Rooms::build(&mut process, work);
-    rooms.work(process).await
+    let components = Components::build(&mut process, work);
+    components.work(process).await
 }
 
 /// The parts of the controller.
-struct Rooms {
+struct Components {
     queue: Queue<ServiceId>,
     mirrors: Mirrors,
     reconciler: Arc<Reconciler>,
     workers: usize,
 }
 
-impl Rooms {
+impl Components {
     /// Builds all parts and starts none of them.
     fn build(process: &mut Process, work: Work) -> Self {
         let Work { workers, reading, orphans } = work;
@@ -111,11 +111,11 @@ impl Rooms {
         let (all, shards, sweeper) = (mirrors.clone(), process.shards.clone(), Arc::clone(&reconciler));
         process.background("reminders", reconciler.reminders.clone().run());
         process.background("gained shards", async move {
-            let mut gains = shards.gains();
+            let mut acquisitions = shards.acquisitions();
             loop {
-                sweeper.shards_come();
-                gains.next().await;
-                all.look_at_all();
+                sweeper.on_shards_acquired();
+                acquisitions.next().await;
+                all.requeue_all();
             }
         });
         let (removes_all, removed) = (mirrors.reading.none_wanted, CancellationToken::new());

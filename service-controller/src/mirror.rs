@@ -15,7 +15,7 @@ use controller_core::{
     adapter::Adapter,
     config::Listing,
     mirror::{Change, Mirror, ObjectName},
-    node::LeanNode,
+    node::TrimmedNode,
     queue::Queue,
 };
 use k8s_openapi::api::core::v1::Service as KubeService;
@@ -123,9 +123,9 @@ impl Mirrors {
                 |change| self.service_changed(&change),
             ),
             self.nodes.follow_kubernetes(
-                Api::<LeanNode>::all(client.clone()),
+                Api::<TrimmedNode>::all(client.clone()),
                 listing,
-                |LeanNode(object)| kubernetes::node(&object),
+                |TrimmedNode(object)| kubernetes::node(&object),
                 |change| self.node_changed(&change),
             ),
             self.follow_balancers(adapter),
@@ -222,7 +222,7 @@ impl Mirrors {
     }
 
     /// Requeues all Services and the owners of all load balancers, because this replica acquired shards.
-    pub(crate) fn look_at_all(&self) {
+    pub(crate) fn requeue_all(&self) {
         self.wake_all();
         let items = self.cloud.items();
         items.iter().for_each(|(_, item)| self.queue.add_with_all(self.owner(item)));

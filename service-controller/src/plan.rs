@@ -14,7 +14,6 @@ pub(crate) mod families;
 pub(crate) mod features;
 pub(crate) mod foreign;
 mod health_check;
-pub(crate) mod judged;
 pub(crate) mod left_over;
 pub(crate) mod listeners;
 pub(crate) mod members;
@@ -29,6 +28,7 @@ pub(crate) mod spec;
 pub(crate) mod stale_id;
 mod status;
 pub(crate) mod targets;
+pub(crate) mod validated;
 pub(crate) mod verdict;
 pub(crate) mod wanted;
 
@@ -40,12 +40,12 @@ use self::{
     annotations::{selector::Selector, settings::Defaults},
     cloud::{Balancer, State, WriteFailure},
     features::{Features, name},
-    judged::Judged,
     members::Members,
     memory::Memory,
     service::{Class, Holder, Ingress, Role, Service, ServiceId, same_ingress},
     spec::Takeover,
     targets::{Hosts, Targets},
+    validated::Validated,
     wanted::Wanted,
 };
 
@@ -53,7 +53,7 @@ use self::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     /// The settings that should be in force.
-    pub(crate) judged: &'a Judged,
+    pub(crate) validated: &'a Validated,
     /// The nodes, shared by all Services that select the same nodes.
     pub(crate) targets: &'a Targets,
     /// Defaults of the cluster for Services without a setting of their own.
@@ -252,9 +252,9 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The plan waits for the adapter. Nothing seems to be out of sync, so no Event is emitted.
-    Quietly,
+    Unreported,
     /// The plan waits for the adapter, with work left to do. An Event is emitted.
-    Aloud,
+    Reported,
     /// The plan waits for nodes: an ensure would remove the last nodes from a load balancer, and there is no proof that these nodes are
     /// gone.
     ForNodes,
@@ -286,8 +286,8 @@ impl fmt::Display for Plan {
             writeln!(f, "refuse {refusal}")?;
         }
         match self.waits {
-            Some(Wait::Quietly) => writeln!(f, "wait for the adapter (not reported)")?,
-            Some(Wait::Aloud) => writeln!(f, "wait for the adapter (reported)")?,
+            Some(Wait::Unreported) => writeln!(f, "wait for the adapter (not reported)")?,
+            Some(Wait::Reported) => writeln!(f, "wait for the adapter (reported)")?,
             Some(Wait::ForNodes) => writeln!(f, "wait for nodes")?,
             Some(Wait::ForBalancers) => writeln!(f, "wait for an adapter with load balancers")?,
             Some(Wait::ForAnother) => writeln!(f, "wait for another controller")?,
@@ -319,7 +319,7 @@ pub(crate) fn plan(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Pla
 }
 
 fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
-    let Judged { wanted, refusals, .. } = facts.judged;
+    let Validated { wanted, refusals, .. } = facts.validated;
     let refusals = refusals.clone();
     let Some(wanted) = wanted else {
         // A deletion that has begun proceeds although the Service is invalid now, because the load balancer may target node ports that the
@@ -330,10 +330,10 @@ fn wanted(service: &Service, memory: &Memory, facts: &Facts<'_>) -> Plan {
         let undone = !service.finalizer || service.ingress.is_empty();
         let waits = match facts.features {
             None if !refusals.is_empty() => None,
-            None if undone => Some(Wait::Aloud),
-            None => Some(Wait::Quietly),
+            None if undone => Some(Wait::Reported),
+            None => Some(Wait::Unreported),
             // The settings are allowed only if the load balancer exists already, so the plan waits for the listing.
-            Some(_) if facts.judged.awaits_listing => Some(Wait::Quietly),
+            Some(_) if facts.validated.awaits_listing => Some(Wait::Unreported),
             // Waiting does not help: the settings are invalid, or the adapter has no load balancers.
             Some(_) => None,
         };
@@ -395,7 +395,7 @@ fn removal(takeover: Takeover, then: Action, memory: &Memory, facts: &Facts<'_>)
         return Plan { actions: vec![then], ..Plan::default() };
     }
     let waits = match facts.features {
-        None => Wait::Aloud,
+        None => Wait::Reported,
         Some(features) if features.has(name::LOAD_BALANCERS) => {
             return Plan { actions: vec![Action::Delete(takeover)], ..Plan::default() };
         }
@@ -448,7 +448,7 @@ fn ask(service: &Service, wanted: &Arc<Wanted>, why: Why, facts: &Facts<'_>) -> 
     Ask {
         spec: wanted.shape.with_targets(&facts.targets.id),
         wanted: Arc::clone(wanted),
-        stands_in: facts.judged.stands_in,
+        stands_in: facts.validated.stands_in,
         why,
         recreate: if service.ingress.is_empty() { Recreate::IfError } else { Recreate::Never },
         hosts: facts.targets.hosts.clone(),

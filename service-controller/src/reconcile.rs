@@ -31,7 +31,6 @@ use crate::{
     plan::{
         Action, Fact, Plan, Wait,
         conditions::Conditions,
-        judged::Judged,
         left_over::Orphans,
         members::Present,
         memory::{Event, Memory, NextPass, Write},
@@ -39,6 +38,7 @@ use crate::{
         service::{Role, Service, ServiceId},
         stale_id::without,
         targets::Targets,
+        validated::Validated,
         verdict::Verdict,
     },
 };
@@ -186,7 +186,7 @@ impl Reconciler {
     }
 
     /// Called when this process acquired or lost shards.
-    pub(crate) fn shards_come(&self) {
+    pub(crate) fn on_shards_acquired(&self) {
         self.begin_sweep(Instant::now());
     }
 
@@ -222,7 +222,7 @@ impl Reconciler {
         }
         let mut job = self.observe(service, memory, Purpose::Execute);
         let plan = job.plan();
-        self.remark(&mut job, plan.builds());
+        self.emit_informational_events(&mut job, plan.builds());
         let verdict = Verdict::of(&plan, self.dry_run);
         if verdict != Verdict::InSync {
             self.executor.ledger.record_plan(&id.object(), &plan);
@@ -265,20 +265,20 @@ impl Reconciler {
         memory.observe(&service, seen.as_deref(), now);
         let features = self.mirrors.features();
         memory.settings.widen(&service, features.as_deref());
-        let targets_of = |judged: &Judged| match purpose {
-            Purpose::Execute => self.mirrors.targets_of(&service.id, judged.selector()),
-            Purpose::Rehearse => self.mirrors.targets(judged.selector()),
+        let targets_of = |validated: &Validated| match purpose {
+            Purpose::Execute => self.mirrors.targets_of(&service.id, validated.selector()),
+            Purpose::Rehearse => self.mirrors.targets(validated.selector()),
         };
-        let judged = Judged::of(&service, memory, defaults, features.as_deref(), now);
-        let (selector, mut targets) = (judged.selector().cloned(), targets_of(&judged));
+        let validated = Validated::of(&service, memory, defaults, features.as_deref(), now);
+        let (selector, mut targets) = (validated.selector().cloned(), targets_of(&validated));
         let (nodes, accepted) = (targets.0.len(), memory.settings.accepted.as_ref());
         let present = Present { nodes, accepted, seen: seen.as_deref() };
-        let judged = judged.bounded(&service, defaults, &present);
-        if judged.selector() != selector.as_ref() {
-            targets = targets_of(&judged);
+        let validated = validated.bounded(&service, defaults, &present);
+        if validated.selector() != selector.as_ref() {
+            targets = targets_of(&validated);
         }
         let (targets, targets_since): (Arc<Targets>, Instant) = targets;
-        Job { service, memory, judged, targets, targets_since, defaults, features, seen, now }
+        Job { service, memory, validated, targets, targets_since, defaults, features, seen, now }
     }
 
     /// Executes the actions of a plan that are due.
@@ -302,7 +302,7 @@ impl Reconciler {
 
     /// Records that nothing is left to do.
     fn in_sync(&self, job: &mut Job<'_>) {
-        let (object, as_requested) = (job.service.id.object(), !job.judged.stands_in);
+        let (object, as_requested) = (job.service.id.object(), !job.validated.stands_in);
         job.memory.on(Event::InSync { as_requested });
         if job.is_ready() {
             job.memory.readiness = Some(Readiness::Ready);
@@ -318,9 +318,9 @@ impl Reconciler {
     /// The error that blocks the whole plan, if that error must be reported.
     fn blocked(&self, wait: Wait) -> Option<Error> {
         match wait {
-            Wait::Aloud => Some(Error::AdapterAway(self.mirrors.adapter_link())),
+            Wait::Reported => Some(Error::AdapterAway(self.mirrors.adapter_link())),
             Wait::ForBalancers => Some(Error::WithoutLoadBalancers),
-            Wait::Quietly | Wait::ForNodes | Wait::ForAnother => None,
+            Wait::Unreported | Wait::ForNodes | Wait::ForAnother => None,
         }
     }
 
@@ -328,8 +328,8 @@ impl Reconciler {
     fn wait(&self, wait: Wait, job: &mut Job<'_>) -> Option<NextPass> {
         let id = &job.service.id;
         match wait {
-            Wait::Aloud | Wait::ForBalancers => (),
-            Wait::Quietly => {
+            Wait::Reported | Wait::ForBalancers => (),
+            Wait::Unreported => {
                 let away = Error::AdapterAway(self.mirrors.adapter_link());
                 self.executor.ledger.record_wait(&id.object(), &explain::failing(&away, false));
             }
@@ -360,12 +360,12 @@ impl Reconciler {
     }
 
     /// Emits the informational Events of a Service that this adapter serves.
-    fn remark(&self, job: &mut Job<'_>, builds: bool) {
+    fn emit_informational_events(&self, job: &mut Job<'_>, builds: bool) {
         if job.service.role() == Role::Wanted && self.mirrors.has_load_balancers() == Some(true) {
             let reported = &mut job.memory.reported;
-            let unnamed = job.judged.wanted.as_ref().map(|wanted| wanted.unnamed);
-            let mut facts = reported.remarks(&job.service.foreign, unnamed, builds);
-            facts.extend(reported.report_members(job.judged.grown, job.now));
+            let unnamed = job.validated.wanted.as_ref().map(|wanted| wanted.unnamed);
+            let mut facts = reported.informational_facts(&job.service.foreign, unnamed, builds);
+            facts.extend(reported.report_members(job.validated.grown, job.now));
             self.executor.emit(&job.service.id, &facts);
         }
     }

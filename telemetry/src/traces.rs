@@ -34,7 +34,7 @@ use tracing_subscriber::{Layer, filter::FilterFn, registry::LookupSpan};
 pub use tracing::trace_span as tracing_span;
 
 pub use self::span::{Origin, child, hand_over, part, take_over};
-use self::{exporter::Telling, settings::Setting};
+use self::{exporter::LoggingExporter, settings::Setting};
 pub use crate::span;
 
 /// The target of the spans of traces, and of nothing else. Log lines of this crate have another target.
@@ -118,7 +118,10 @@ impl Traces {
 pub(crate) type TraceLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
 fn provider(exporter: SpanExporter, resource: Resource) -> SdkTracerProvider {
-    SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(Telling::new(exporter)).build()
+    SdkTracerProvider::builder()
+        .with_resource(resource)
+        .with_batch_exporter(LoggingExporter::new(exporter))
+        .build()
 }
 
 fn layer<S>(provider: &SdkTracerProvider) -> TraceLayer<S>

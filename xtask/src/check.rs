@@ -15,7 +15,7 @@ use crate::chart;
 use crate::codegen;
 use crate::python;
 use crate::reference;
-use crate::step::{Outcome, Step, Summary};
+use crate::step::{NamedCommand, Outcome, Summary};
 use crate::tool::Tool;
 
 #[derive(Debug, clap::Args)]
@@ -177,7 +177,7 @@ impl Check {
             How::Program(tool, args) => match tool.get() {
                 Ok(program) => {
                     let args = args.iter().map(|&arg| arg.to_owned()).collect();
-                    Step { name: self.name, program: program.into(), args, repair: self.repair }.run()
+                    NamedCommand { name: self.name, program: program.into(), args, repair: self.repair }.run()
                 }
                 Err(error) => Outcome::Failed(format!("{error:#}")),
             },

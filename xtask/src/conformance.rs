@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::step::{Outcome, Step, Summary};
+use crate::step::{NamedCommand, Outcome, Summary};
 
 const BUILD: [&str; 8] = [
     "build",
@@ -35,8 +35,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut summary = Summary::default();
-    let build =
-        Step::cargo("build the suite", BUILD.map(str::to_owned).to_vec(), "fix what cargo reports above");
+    let build = NamedCommand::cargo(
+        "build the suite",
+        BUILD.map(str::to_owned).to_vec(),
+        "fix what cargo reports above",
+    );
     let built = summary.run(build.name, || build.run());
     if args.python {
         let right = summary.run("types and tests of the adapter", || outcome(crate::python::check()));

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 
 use self::name::Name;
 use crate::cargo;
-use crate::step::{Outcome, Step, say};
+use crate::step::{NamedCommand, Outcome, say};
 
 const SKELETON: &str = "adapters/skeleton";
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // The new code needs formatting, because a name of another length changes the wrapping and order of lines.
     let fmt = ["fmt", "--package", &name.package()].map(str::to_owned).into();
     if let Outcome::Failed(why) | Outcome::Skipped(why) =
-        Step::cargo("fmt", fmt, "fix the errors that cargo reports").run()
+        NamedCommand::cargo("fmt", fmt, "fix the errors that cargo reports").run()
     {
         bail!(why);
     }

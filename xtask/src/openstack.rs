@@ -9,7 +9,7 @@ use clap::Subcommand;
 
 use crate::cargo;
 use crate::conformance::with_junit;
-use crate::step::{Outcome, Step};
+use crate::step::{NamedCommand, Outcome};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Builds everything, including the adapter and the suite, and replaces this process with the script that runs them. `flags` are for the
 /// suite.
 pub(crate) fn test(flags: &[String]) -> anyhow::Result<()> {
-    let build = Step::cargo("build", cargo::build_all(), "fix what cargo reports above");
+    let build = NamedCommand::cargo("build", cargo::build_all(), "fix what cargo reports above");
     if let Outcome::Failed(why) = build.run() {
         bail!("the adapter or the suite does not build: {why}");
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::cargo;
-use crate::tool::{Tool, quietly};
+use crate::tool::{Tool, run_captured};
 
 const FOLDER: &str = "examples/python-adapter";
 const REQUIREMENTS: [&str; 2] = ["requirements.txt", "requirements-dev.txt"];
@@ -56,14 +56,14 @@ impl Python {
     fn install(&self, venv: &Path) -> anyhow::Result<()> {
         let mut make = Command::new("python3");
         make.args(["-m", "venv", "--clear"]).arg(venv);
-        quietly(&mut make, "install Python 3.11 or newer with its module venv")?;
+        run_captured(&mut make, "install Python 3.11 or newer with its module venv")?;
         let mut pip = Command::new(&self.program);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]);
         pip.args(["--only-binary", ":all:"]).current_dir(folder());
         for file in REQUIREMENTS {
             pip.args(["-r", file]);
         }
-        quietly(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
+        run_captured(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
     }
 
     /// Generates the code of the contract each time, because the contract may have changed.
@@ -71,7 +71,7 @@ impl Python {
         let mut script = Command::new(folder().join("generate.sh"));
         script.arg(cargo::root().join("cloud-api-proto/proto")).arg(&self.generated);
         script.env("PATH", self.path()?);
-        quietly(&mut script, "see the output of protoc above")
+        run_captured(&mut script, "see the output of protoc above")
     }
 
     /// The environment's programs come first in PATH, so that protoc finds its plugins.
@@ -119,7 +119,7 @@ pub(crate) fn chart() -> anyhow::Result<()> {
         bail!("the chart passes no flags to the adapter");
     }
     let mut parse = Python::get()?.command(&["-c", "from mem_adapter.__main__ import parse; parse()"]);
-    quietly(parse.args(flags), "the chart passes flags that the adapter does not know")
+    run_captured(parse.args(flags), "the chart passes flags that the adapter does not know")
 }
 
 fn folder() -> PathBuf {

@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 use self::page::{Family, Program};
 use crate::cargo;
-use crate::step::{Outcome, Step, say};
+use crate::step::{NamedCommand, Outcome, say};
 
 const PAGE: &str = "docs/reference/flags.md";
 
@@ -52,7 +52,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 /// Builds the programs, as the tests do, and runs them with `--help`.
 fn fresh() -> anyhow::Result<String> {
     let repair = "fix what cargo reports above";
-    let build = Step::cargo("build", cargo::build_all(), repair);
+    let build = NamedCommand::cargo("build", cargo::build_all(), repair);
     if let Outcome::Failed(why) | Outcome::Skipped(why) = build.run() {
         bail!(why);
     }

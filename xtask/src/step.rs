@@ -15,7 +15,7 @@ pub(crate) const FAILURES: &str = "XTASK_FAILURES";
 
 /// A program to run in the root of the repository.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct NamedCommand {
     /// The name of the step, which is printed and selects the step on the command line.
     pub(crate) name: &'static str,
     pub(crate) program: OsString,
@@ -24,7 +24,7 @@ pub(crate) struct Step {
     pub(crate) repair: &'static str,
 }
 
-impl Step {
+impl NamedCommand {
     /// A step that calls cargo.
     pub(crate) fn cargo(name: &'static str, args: Vec<String>, repair: &'static str) -> Self {
         Self { name, program: cargo::program(), args, repair }

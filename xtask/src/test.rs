@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use self::nextest::Run;
 use self::since::Affected;
 use crate::images::Linked;
-use crate::step::{Outcome, Step, Summary, say};
+use crate::step::{NamedCommand, Outcome, Summary, say};
 use crate::{cargo, openstack, tools};
 
 const REPAIR_OPENSTACK_E2E: &str = "see the failure above, which names the logs; to repeat one test: \
@@ -152,7 +152,7 @@ fn all_of(expressions: [Option<&str>; 3]) -> Option<String> {
 /// Builds everything, then runs tests.
 fn programs_and_tests(summary: &mut Summary, run: &Run<'_>) {
     const TESTS: &str = "tests";
-    let build = Step::cargo("build", cargo::build_all(), "fix what cargo reports above");
+    let build = NamedCommand::cargo("build", cargo::build_all(), "fix what cargo reports above");
     let built = summary.run(build.name, || build.run());
     let got = !run.scenarios || get_tools(summary);
     if built && got {
@@ -191,7 +191,7 @@ fn deep(args: &[String]) -> anyhow::Result<()> {
 fn ourselves(words: &[&str]) -> Outcome {
     let args = words.iter().map(|&word| word.to_owned()).collect();
     let program = cargo::built("xtask").into();
-    let step = Step { name: "xtask", program, args, repair: "see the failure above" };
+    let step = NamedCommand { name: "xtask", program, args, repair: "see the failure above" };
     match step.run() {
         Outcome::Failed(why) => {
             Outcome::Failed(format!("{why}; to repeat: `cargo xtask {}`", words.join(" ")))
@@ -208,7 +208,7 @@ fn openstack_e2e(args: &[String]) -> anyhow::Result<()> {
             return Outcome::Skipped("the tools are required".to_owned());
         }
         match programs::build("openstack") {
-            Ok(program) => Step {
+            Ok(program) => NamedCommand {
                 name: "end-to-end tests on OpenStack",
                 program: openstack::script("run.sh").get_program().to_owned(),
                 args: [&[program.to_string_lossy().into_owned()], args].concat(),

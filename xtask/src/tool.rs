@@ -114,7 +114,7 @@ fn cargo_install(wanted: &Install<'_>, features: &[&str]) -> anyhow::Result<()> 
         .args(features)
         .arg("--root")
         .arg(wanted.dir);
-    quietly(&mut command, "see cargo's output above; the build needs crates.io and a C compiler")
+    run_captured(&mut command, "see cargo's output above; the build needs crates.io and a C compiler")
 }
 
 /// Installs from [`REBUILT`] in seconds, or from crates.io in minutes if [`REBUILT`] has no build for this platform.
@@ -129,12 +129,15 @@ fn wheel_or_compiled(wanted: &Install<'_>) -> anyhow::Result<()> {
 fn wheel(wanted: &Install<'_>, package: &str) -> anyhow::Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(wanted.dir);
-    quietly(&mut venv, "install Python 3 with its module venv (Debian: `apt-get install python3-venv`)")?;
+    run_captured(
+        &mut venv,
+        "install Python 3 with its module venv (Debian: `apt-get install python3-venv`)",
+    )?;
     let package = format!("{package}=={}", wanted.version);
     let mut pip = Command::new(wanted.dir.join("bin").join("python3"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(["--no-deps", "--only-binary", ":all:", &package]);
-    quietly(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
+    run_captured(&mut pip, "pip needs PyPI, or a mirror named by PIP_INDEX_URL")
 }
 
 /// Installs with npm, which checks the digests of the lock file. Skips the installation if it was made for the same lock file.
@@ -148,7 +151,7 @@ fn buf() -> anyhow::Result<PathBuf> {
     }
     let mut npm = Command::new("npm");
     npm.args(["ci", "--ignore-scripts", "--loglevel=error"]).current_dir(&root);
-    quietly(
+    run_captured(
         &mut npm,
         "install Node.js 18 or newer with npm; npm needs its registry, or a mirror named in ~/.npmrc",
     )?;
@@ -157,7 +160,7 @@ fn buf() -> anyhow::Result<PathBuf> {
 }
 
 /// Runs the command and shows its output only if it fails.
-pub(crate) fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()> {
+pub(crate) fn run_captured(command: &mut Command, repair: &str) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let answer = match command.stdin(Stdio::null()).output() {
         Ok(answer) => answer,
@@ -177,11 +180,12 @@ pub(crate) fn quietly(command: &mut Command, repair: &str) -> anyhow::Result<()>
 mod tests {
     use std::process::Command;
 
-    use super::quietly;
+    use super::run_captured;
 
     #[test]
     fn missing_program_is_reported_with_its_repair() {
-        let error = quietly(&mut Command::new("no-such-program"), "install it").expect_err("not installed");
+        let error =
+            run_captured(&mut Command::new("no-such-program"), "install it").expect_err("not installed");
         assert_eq!(error.to_string(), "`no-such-program` is not installed: install it");
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Fault, Heir,
+        Adopter, Classify, CredentialsFile, Deduplication, Description, DesiredLoadBalancer, Driver, Fault,
         Heritage, LoadBalancerRecord, Location, Outcome, RouteChanges, VendorError, VendorLimit,
     },
     kit::{self, Part, created},
@@ -281,8 +281,8 @@ impl Driver for OpenStackDriver {
         kit::names_of(key)
     }
 
-    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
-        let (names, key) = (GoNames::of(heir), heir.key.clone());
+    fn heritage(&self, adopter: &Adopter) -> impl Fn(&LoadBalancerRecord<Detail>) -> Heritage {
+        let (names, key) = (GoNames::of(adopter), adopter.key.clone());
         move |record| match &record.detail.balancer {
             Some(balancer)
                 if !ownership::is_given_up(&balancer.tags)
@@ -309,8 +309,8 @@ impl Driver for OpenStackDriver {
         })
     }
 
-    fn uses(&self, heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
-        load_balancers::uses(heir, observed)
+    fn uses(&self, adopter: &Adopter, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+        load_balancers::uses(adopter, observed)
     }
 
     fn plan_routes(&self, changes: &RouteChanges) -> Vec<Step> {

@@ -24,7 +24,7 @@ use std::{
 };
 
 use cloud_adapter::{
-    driver::{Collection, Cursor, Fault, Heir, LoadBalancerRecord, Page, VendorError},
+    driver::{Adopter, Collection, Cursor, Fault, LoadBalancerRecord, Page, VendorError},
     vendor::Session,
 };
 
@@ -53,16 +53,16 @@ use crate::{
     port::Transport,
 };
 
-/// Returns IDs and names of the objects that a load balancer uses for its heir, the Service that owns it or may take it over: networks,
+/// Returns IDs and names of the objects that a load balancer uses for its adopter, the Service that owns it or may take it over: networks,
 /// subnets, address pools, certificates and addresses.
-pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
+pub(crate) fn uses(adopter: &Adopter, observed: &LoadBalancerRecord<Detail>) -> BTreeSet<String> {
     let Detail { balancer, listeners, pools, floating_ips } = &observed.detail;
     let Some(balancer) = balancer else { return BTreeSet::new() };
-    let go = GoNames::of(heir);
-    let owns =
-        ownership::owner(&balancer.tags).map_or_else(|| go.made(&balancer.name), |(key, _)| key == heir.key);
+    let go = GoNames::of(adopter);
+    let owns = ownership::owner(&balancer.tags)
+        .map_or_else(|| go.made(&balancer.name), |(key, _)| key == adopter.key);
     let is_own = |name: &str, tags: &[String]| {
-        let of = |balancer: &str| ownership::is_part_of(&heir.key, balancer, (name, tags));
+        let of = |balancer: &str| ownership::is_part_of(&adopter.key, balancer, (name, tags));
         of(go.proven().unwrap_or_default()) || (owns && of(&balancer.name))
     };
     let listeners = listeners.iter().filter(|one| is_own(&one.name, &one.tags));
@@ -72,7 +72,7 @@ pub(crate) fn uses(heir: &Heir, observed: &LoadBalancerRecord<Detail>) -> BTreeS
     let members = pools.filter_map(|tree| tree.members.as_ref()).flat_map(|all| all.iter());
     let leads_here = |ip: &&FloatingIp| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id;
     let made_for =
-        |ip: &FloatingIp| Description::read(&ip.description).filter(|there| there.key() == heir.key);
+        |ip: &FloatingIp| Description::read(&ip.description).filter(|there| there.key() == adopter.key);
     let addresses: Vec<&FloatingIp> =
         floating_ips.iter().filter(|ip| leads_here(ip) || made_for(ip).is_some()).collect();
     let made_from = addresses.iter().filter_map(|ip| made_for(ip)).map(|there| there.pool);

@@ -66,7 +66,7 @@ pub(crate) fn plan(
             let mut wanted = Wanted::read(desired, site)?;
             let fixed = wanted.vip.fixed(&desired.spec, &wanted.parameters, balancer)?;
             let is_strange = ownership::owner(&balancer.tags).is_none()
-                && !GoNames::of(&desired.heir()).made(&balancer.name)
+                && !GoNames::of(&desired.adopter()).made(&balancer.name)
                 && !kit::names_of(&desired.key)(&balancer.name);
             let unmarked = if is_strange || ownership::is_adopted(&balancer.tags) {
                 wanted.tags.extend(ownership::adopting(&balancer.tags));
@@ -181,7 +181,7 @@ impl<'a> Goal<'a> {
             Some(there) => ownership::new_name(desired, &there.name).unwrap_or_else(|| there.name.clone()),
         };
         let of_go = ownership::is_of_go(&name);
-        let also_of_go = of_go.then(|| GoNames::of(&desired.heir()).name);
+        let also_of_go = of_go.then(|| GoNames::of(&desired.adopter()).name);
         let pool_tags = vec![ownership::part_tag(&desired.key)];
         let listener_tags = pool_tags.iter().cloned().chain(also_of_go).collect();
         Self { desired, fence, wanted, site, pool_tags, listener_tags }
@@ -334,7 +334,7 @@ impl<'a> Goal<'a> {
     fn removals(&self, role: Role, balancer: &Balancer, tree: &Detail, used: &BTreeSet<&str>) -> Vec<Step> {
         let go = match role {
             Role::Owner => balancer.name.clone(),
-            Role::Sharer => GoNames::of(&self.desired.heir()).proven().unwrap_or_default().to_owned(),
+            Role::Sharer => GoNames::of(&self.desired.adopter()).proven().unwrap_or_default().to_owned(),
         };
         let is_ours =
             |name: &str, tags: &[String]| ownership::is_part_of(&self.desired.key, &go, (name, tags));

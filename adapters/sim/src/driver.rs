@@ -8,9 +8,9 @@ use std::{
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
-        Driver, Fault, Heir, Heritage, InstanceLookup, LoadBalancerRecord, Location, Lookup, Outcome, Page,
-        RouteChanges, VendorError, VendorLimit,
+        Adopter, Classify, Collection, CredentialsFile, Cursor, Deduplication, Description,
+        DesiredLoadBalancer, Driver, Fault, Heritage, InstanceLookup, LoadBalancerRecord, Location, Lookup,
+        Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     kit::{self, Region},
     vendor::{Operation, Session, VendorResponse},
@@ -310,8 +310,8 @@ impl Driver for SimDriver {
         kit::names_of(key)
     }
 
-    fn heritage(&self, heir: &Heir) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
-        let of_name = heritage::of(heir);
+    fn heritage(&self, adopter: &Adopter) -> impl Fn(&LoadBalancerRecord<Self::Detail>) -> Heritage {
+        let of_name = heritage::of(adopter);
         move |record: &LoadBalancerRecord<Self::Detail>| of_name(&record.detail.name)
     }
 
@@ -323,7 +323,7 @@ impl Driver for SimDriver {
         plan::plan_release(&observed.detail)
     }
 
-    fn uses(&self, _heir: &Heir, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
+    fn uses(&self, _heir: &Adopter, observed: &LoadBalancerRecord<Self::Detail>) -> BTreeSet<String> {
         let responses::LoadBalancer { placement, listeners, .. } = &observed.detail;
         let certificates =
             listeners.iter().filter_map(|one| one.traffic.known()).flat_map(|traffic| &traffic.certificates);

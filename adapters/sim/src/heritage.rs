@@ -1,14 +1,14 @@
 //! Load balancers of a cloud controller manager in Go. Their names come from `DefaultLoadBalancerName` of `k8s.io/cloud-provider`, as in
 //! `e2e/peer`. Pure functions.
 
-use cloud_adapter::driver::{Heir, Heritage};
+use cloud_adapter::driver::{Adopter, Heritage};
 
 /// Maximum length of the name of a load balancer, in bytes.
 const NAME_MAX: usize = 32;
 
 /// Compares the name of a load balancer without owner tags with the name for this Service.
-pub(crate) fn of(heir: &Heir) -> impl Fn(&str) -> Heritage + use<> {
-    let own = name(&heir.key.owner_uid);
+pub(crate) fn of(adopter: &Adopter) -> impl Fn(&str) -> Heritage + use<> {
+    let own = name(&adopter.key.owner_uid);
     move |there| {
         if there == own {
             // The name contains the Service's UID, so it matches only this Service.
@@ -47,21 +47,21 @@ mod tests {
             cluster_id: "c-1".into(),
             owner_uid: "7c1ff02e-0c8b-4c6e-9c39-b1b1a0d0c001".into(),
         };
-        let of_heir = of(&Heir {
+        let of_adopter = of(&Adopter {
             key,
             owner: Owner::default(),
             cluster_name: "prod".into(),
             inheritance: cloud_adapter::driver::Inheritance::ByName,
         });
-        assert_eq!(of_heir("a7c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Sole);
-        assert!(matches!(of_heir("a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Others(_)));
+        assert_eq!(of_adopter("a7c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Sole);
+        assert!(matches!(of_adopter("a8c1ff02e0c8b4c6e9c39b1b1a0d0c00"), Heritage::Others(_)));
         for unrelated in [
             "a7c1ff02e0c8b4c6e9c39b1b1a0d0c001",
             "prod-shop-web-0123456789",
             "a-name-of-thirty-two-letters-ab-",
             "",
         ] {
-            assert_eq!(of_heir(unrelated), Heritage::Unrelated, "{unrelated}");
+            assert_eq!(of_adopter(unrelated), Heritage::Unrelated, "{unrelated}");
         }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn plan(
         Some(record) => {
             let there = &record.detail;
             let is_strange = ownership::balancer_owner(&there.tags).is_none()
-                && heritage::of(&desired.heir())(&there.name) != Heritage::Sole
+                && heritage::of(&desired.adopter())(&there.name) != Heritage::Sole
                 && !kit::names_of(&desired.key)(&there.name);
             if is_strange || ownership::is_adopted(&there.tags) {
                 wanted.tags.extend([ownership::adopted()]);

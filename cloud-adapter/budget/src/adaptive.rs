@@ -45,7 +45,7 @@ pub(crate) struct Follower {
     rate: f64,
     /// The rate at which the vendor last throttled.
     knee: Option<f64>,
-    climb: Climb,
+    climb: RatePhase,
     /// Duration of the next plateau.
     plateau: Duration,
     pass: Pass,
@@ -58,7 +58,7 @@ pub(crate) struct Follower {
 
 /// Phase of the rate's change over time.
 #[derive(Clone, Copy, Debug)]
-enum Climb {
+enum RatePhase {
     /// The rate is at the ceiling and does not change.
     Done,
     /// The rate returns to just below the knee.
@@ -84,7 +84,7 @@ impl Follower {
             adaptive,
             rate: ceiling,
             knee: None,
-            climb: Climb::Done,
+            climb: RatePhase::Done,
             plateau: PLATEAU_FIRST,
             pass: Pass::Open,
             throttles: 0,
@@ -193,7 +193,7 @@ impl Follower {
     pub(crate) fn configure(&mut self, ceiling: f64, adaptive: Option<Adaptive>) {
         self.ceiling = ceiling;
         self.adaptive = adaptive;
-        let above = matches!(self.climb, Climb::Done) || self.rate >= ceiling;
+        let above = matches!(self.climb, RatePhase::Done) || self.rate >= ceiling;
         if above || adaptive.is_none() {
             self.forget();
         }
@@ -202,12 +202,12 @@ impl Follower {
     /// Lowers the rate at the first throttle of an episode.
     fn slow_down(&mut self) {
         let Some(adaptive) = self.adaptive else { return };
-        if matches!(self.climb, Climb::Exploring) {
+        if matches!(self.climb, RatePhase::Exploring) {
             self.plateau = (self.plateau * 2).min(PLATEAU_MAX);
         }
         self.knee = Some(self.knee.map_or(self.rate, |knee| f64::midpoint(knee, self.rate)));
         self.rate = (self.rate * adaptive.decrease).max(adaptive.floor).min(self.ceiling);
-        self.climb = Climb::Recovering;
+        self.climb = RatePhase::Recovering;
     }
 
     fn pause(&mut self, now: Time, retry_after: Option<Duration>, jitter: f64) {
@@ -221,25 +221,25 @@ impl Follower {
     fn climb(&mut self, mut from: Time, now: Time) {
         while from < now {
             match self.climb {
-                Climb::Done => return,
-                Climb::Recovering => {
+                RatePhase::Done => return,
+                RatePhase::Recovering => {
                     let target = self.knee.map_or(self.ceiling, |knee| (knee * PLATEAU).min(self.ceiling));
                     from = self.raise(RECOVERY, target, from, now);
                     if self.rate >= target {
-                        self.climb = Climb::Plateau { until: from + self.plateau };
+                        self.climb = RatePhase::Plateau { until: from + self.plateau };
                     }
                 }
-                Climb::Plateau { until } if until > now => return,
-                Climb::Plateau { until } => {
+                RatePhase::Plateau { until } if until > now => return,
+                RatePhase::Plateau { until } => {
                     from = until;
-                    self.climb = Climb::Exploring;
+                    self.climb = RatePhase::Exploring;
                 }
-                Climb::Exploring => {
+                RatePhase::Exploring => {
                     let target = self.knee.map_or(self.ceiling, |knee| (knee * DISPROVED).min(self.ceiling));
                     from = self.raise(EXPLORATION, target, from, now);
                     if self.rate >= target {
                         self.knee = None;
-                        self.climb = Climb::Recovering;
+                        self.climb = RatePhase::Recovering;
                     }
                 }
             }
@@ -265,7 +265,7 @@ impl Follower {
     fn forget(&mut self) {
         self.rate = self.ceiling;
         self.knee = None;
-        self.climb = Climb::Done;
+        self.climb = RatePhase::Done;
         self.plateau = PLATEAU_FIRST;
     }
 }

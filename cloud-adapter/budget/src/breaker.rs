@@ -81,7 +81,7 @@ impl Breaker {
 
     /// Records that a call returned. Failures are 5xx statuses, timeouts and failed connections; a vendor that throttles or refuses is
     /// reachable.
-    pub(crate) fn came_back(&mut self, now: Time, failed: bool) {
+    pub(crate) fn record_result(&mut self, now: Time, failed: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match &mut self.state {
             State::Closed { slots } => {

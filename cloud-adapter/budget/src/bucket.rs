@@ -175,7 +175,7 @@ impl Bucket {
     }
 
     /// Records that a call returned, with any result.
-    pub(crate) fn came_back(&mut self, ticket: Ticket) {
+    pub(crate) fn record_result(&mut self, ticket: Ticket) {
         if self.probe == Some(ticket) {
             self.probe = None;
         }

@@ -74,10 +74,10 @@ impl Families {
     }
 
     /// Records that a call returned. `failed`: with a 5xx status, a timeout or a failed connection.
-    pub(crate) fn came_back(&mut self, now: Time, name: &str, failed: bool) {
+    pub(crate) fn record_result(&mut self, now: Time, name: &str, failed: bool) {
         if let Some(family) = self.0.get_mut(name) {
             family.in_flight = family.in_flight.saturating_sub(1);
-            family.breaker.came_back(now, failed);
+            family.breaker.record_result(now, failed);
         }
     }
 

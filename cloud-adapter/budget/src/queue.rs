@@ -99,16 +99,16 @@ impl Queue {
     /// calls in the leaf. Therefore no namespace can block others, however many calls it submits.
     pub(crate) fn capacity(&self, call: &Call, limits: &QueueLimits) -> Capacity {
         let leaf = self.leaf((call.class, call.controller));
-        let crowd = || leaf.and_then(|leaf| leaf.crowd(&call.namespace));
+        let shed_candidate = || leaf.and_then(|leaf| leaf.shed_candidate(&call.namespace));
         let or_none = |ticket: Option<Ticket>| ticket.map_or(Capacity::None, Capacity::Of);
         if leaf.is_some_and(|leaf| leaf.len_of(call) >= limits.per_object) {
             return Capacity::None;
         }
         if leaf.is_some_and(|leaf| leaf.len() >= limits.per_leaf) {
-            return or_none(crowd());
+            return or_none(shed_candidate());
         }
         if self.len() >= limits.total {
-            return or_none(self.least_urgent(call.class).or_else(crowd));
+            return or_none(self.least_urgent(call.class).or_else(shed_candidate));
         }
         Capacity::Free
     }

@@ -169,8 +169,8 @@ impl Scheduler {
     pub fn answered(&mut self, now: Time, ticket: Ticket, answer: CallResult) -> AfterCall {
         let Some(flight) = self.flights.remove(&ticket) else { return AfterCall::Done };
         self.tree.tick(now, self.config.reserve);
-        self.families.came_back(now, flight.call.family, answer.outcome == Outcome::Failed);
-        self.tree.each(flight.path, |bucket| bucket.came_back(ticket));
+        self.families.record_result(now, flight.call.family, answer.outcome == Outcome::Failed);
+        self.tree.each(flight.path, |bucket| bucket.record_result(ticket));
         let CallResult { outcome, latency, hint } = answer;
         if let Some(hint) = hint {
             self.take_hint(now, flight.path, &hint);

@@ -58,7 +58,7 @@ impl BodyMemory {
     }
 
     /// Releases the memory of a body of this size.
-    fn give_back(&self, body: usize) {
+    fn release(&self, body: usize) {
         let (beginning, beyond) = parts(body);
         self.beginnings.fetch_add(beginning, Ordering::AcqRel);
         self.beyond.fetch_add(beyond, Ordering::AcqRel);
@@ -102,7 +102,7 @@ where
 
 impl<B> Drop for Bounded<B> {
     fn drop(&mut self) {
-        self.room.give_back(self.taken);
+        self.room.release(self.taken);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(large, BEYOND / (4 * 1024 * 1024 - BEGINNING));
         assert!(room.grow(0, 100) && room.grow(100, BEGINNING - 100), "a beginning");
         assert!(!room.grow(BEGINNING, 1024 * 1024), "no memory beyond the first part");
-        room.give_back(4 * 1024 * 1024);
+        room.release(4 * 1024 * 1024);
         assert!(room.grow(BEGINNING, 1024 * 1024));
     }
 
@@ -171,7 +171,7 @@ mod tests {
             assert!(room.grow(body, bytes));
             body += bytes;
         }
-        room.give_back(body);
+        room.release(body);
         assert_eq!(room.beginnings.into_inner(), BEGINNINGS);
         assert_eq!(room.beyond.into_inner(), BEYOND);
     }

@@ -63,29 +63,29 @@ impl Default for Times {
 pub(crate) struct Peer {
     /// The ServiceAccount in the client certificate, or the reason why the certificate names none. `None`: there is no certificate.
     pub(crate) account: Option<Result<ServiceAccount, String>>,
-    newcomer: Arc<Newcomer>,
+    admission: Arc<CallAdmission>,
 }
 
 /// Whether a call has been admitted on a connection, and the signal that closes a connection without an admitted call.
 #[derive(Debug, Default)]
-pub(crate) struct Newcomer {
+pub(crate) struct CallAdmission {
     admitted: AtomicBool,
     out: CancellationToken,
 }
 
-impl Newcomer {
+impl CallAdmission {
     /// Whether a call was admitted on the connection.
     pub(crate) fn is_known(&self) -> bool {
         self.admitted.load(Ordering::Relaxed)
     }
 
     /// Closes the connection if no call was admitted on it.
-    pub(crate) fn make_room(&self) {
+    pub(crate) fn close(&self) {
         self.out.cancel();
     }
 
     /// Completes when the connection must be closed; never completes once a call was admitted.
-    pub(crate) async fn must_go(&self) {
+    pub(crate) async fn closing(&self) {
         self.out.cancelled().await;
         if self.is_known() {
             std::future::pending::<()>().await;
@@ -94,17 +94,17 @@ impl Newcomer {
 }
 
 impl Peer {
-    pub(crate) fn of(account: Option<Result<ServiceAccount, String>>, newcomer: Arc<Newcomer>) -> Self {
-        Self { account, newcomer }
+    pub(crate) fn of(account: Option<Result<ServiceAccount, String>>, admission: Arc<CallAdmission>) -> Self {
+        Self { account, admission }
     }
 
     /// Records that a call was admitted on the connection.
     pub(crate) fn known(&self) {
-        self.newcomer.admitted.store(true, Ordering::Relaxed);
+        self.admission.admitted.store(true, Ordering::Relaxed);
     }
 
     fn is_known(&self) -> bool {
-        self.newcomer.is_known()
+        self.admission.is_known()
     }
 }
 

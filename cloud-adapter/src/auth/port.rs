@@ -26,7 +26,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::auth::{
-    connection::{self, Newcomer, Peer, Times},
+    connection::{self, CallAdmission, Peer, Times},
     metrics::{Ended, Metrics},
     spiffe,
 };
@@ -36,7 +36,7 @@ const CONNECTIONS: usize = 512;
 /// Maximum number of connections without an admitted call, including those in their handshake. At this limit, each new connection closes
 /// the oldest connection without an admitted call. So unknown peers cannot use up the connections, and callers need not wait for handshake
 /// timeouts.
-const NEWCOMERS: usize = 128;
+const UNADMITTED_MAX: usize = 128;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Pause after file descriptors or memory ran out: another connection must end first.
@@ -158,20 +158,20 @@ impl Port {
     {
         let tracker = TaskTracker::new();
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut lobby = Lobby::default();
+        let mut unadmitted = UnadmittedConnections::default();
         let accept = async {
             loop {
                 if permits.available_permits() == 0 {
-                    lobby.close_oldest();
+                    unadmitted.close_oldest();
                 }
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 let arrive = || {
                     let (terms, stop) = (terms.clone(), stop.clone());
-                    Arrival { terms, stop, permit, newcomer: lobby.enter() }
+                    NewConnection { terms, stop, permit, admission: unadmitted.enter() }
                 };
                 match self.accept().await {
-                    Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
-                    Ok(Stream::Unix(stream)) => tracker.spawn(arrive().welcome(stream, service.clone())),
+                    Ok(Stream::Tcp(stream)) => tracker.spawn(arrive().serve(stream, service.clone())),
+                    Ok(Stream::Unix(stream)) => tracker.spawn(arrive().serve(stream, service.clone())),
                     Err(error) => {
                         tracing::warn!(%error, "Cannot accept a connection");
                         tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
@@ -209,33 +209,33 @@ enum Stream {
 }
 
 /// A new connection.
-struct Arrival {
+struct NewConnection {
     terms: Terms,
     stop: CancellationToken,
     permit: OwnedSemaphorePermit,
-    newcomer: Arc<Newcomer>,
+    admission: Arc<CallAdmission>,
 }
 
 /// Connections without an admitted call, the oldest first.
 #[derive(Debug, Default)]
-struct Lobby(VecDeque<Weak<Newcomer>>);
+struct UnadmittedConnections(VecDeque<Weak<CallAdmission>>);
 
-impl Lobby {
-    fn enter(&mut self) -> Arc<Newcomer> {
+impl UnadmittedConnections {
+    fn enter(&mut self) -> Arc<CallAdmission> {
         self.forget_others();
-        if self.0.len() >= NEWCOMERS {
+        if self.0.len() >= UNADMITTED_MAX {
             self.close_oldest();
         }
-        let newcomer = Arc::new(Newcomer::default());
-        self.0.push_back(Arc::downgrade(&newcomer));
-        newcomer
+        let admission = Arc::new(CallAdmission::default());
+        self.0.push_back(Arc::downgrade(&admission));
+        admission
     }
 
     /// Closes the oldest connection without an admitted call, if there is one.
     fn close_oldest(&mut self) {
         self.forget_others();
         if let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade()) {
-            oldest.make_room();
+            oldest.close();
         }
     }
 
@@ -245,17 +245,17 @@ impl Lobby {
     }
 }
 
-impl Arrival {
+impl NewConnection {
     /// Serves the connection until it ends, or until a newer connection replaces it because no call was admitted.
-    async fn welcome<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
+    async fn serve<S>(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let (newcomer, metrics) = (Arc::clone(&self.newcomer), self.terms.metrics.clone());
+        let (admission, metrics) = (Arc::clone(&self.admission), self.terms.metrics.clone());
         tokio::select! {
             () = self.served(stream, service) => (),
-            () = newcomer.must_go() => metrics.ended(Ended::Silent),
+            () = admission.closing() => metrics.ended(Ended::Silent),
         }
     }
 
@@ -265,11 +265,11 @@ impl Arrival {
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send,
     {
-        let Self { terms, stop, permit, newcomer } = self;
+        let Self { terms, stop, permit, admission } = self;
         let Terms { tls, trust_domain, times, metrics } = terms;
         let _counted = Counted::one_more(&metrics);
         let ended = match tls.map(|tls| Arc::clone(&tls.borrow())) {
-            None => connection::serve(stream, Peer::of(None, newcomer), service, times, stop).await,
+            None => connection::serve(stream, Peer::of(None, admission), service, times, stop).await,
             Some(config) => match tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream))
                 .await
             {
@@ -277,7 +277,7 @@ impl Arrival {
                     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                     let domain = trust_domain.as_deref();
                     let account = certificate.zip(domain).map(|(der, domain)| spiffe::account(der, domain));
-                    connection::serve(stream, Peer::of(account, newcomer), service, times, stop).await
+                    connection::serve(stream, Peer::of(account, admission), service, times, stop).await
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "TLS handshake failed");

@@ -39,7 +39,7 @@ impl LiveConfig {
         let Some(path) = path else {
             let invalid = |faults| ConfigError::Invalid { path: "the driver's defaults".to_owned(), faults };
             let config = parse("").map_err(invalid)?;
-            tell_assumed(&config);
+            log_assumed(&config);
             return Ok(Self { source: Source::Fixed(watch::Sender::new(Arc::new(config))) });
         };
         let parse: Parse = Box::new(move |contents| {
@@ -52,7 +52,7 @@ impl LiveConfig {
             parse(text)
         });
         let file = Follow::start([path], parse)?;
-        tell_assumed(&file.current().borrow());
+        log_assumed(&file.current().borrow());
         Ok(Self { source: Source::File(file) })
     }
 
@@ -70,7 +70,7 @@ impl LiveConfig {
             match result {
                 Ok(config) => {
                     tracing::info!(revision = config.revision, "Reloaded the configuration");
-                    tell_assumed(config);
+                    log_assumed(config);
                     apply(config);
                 }
                 Err(error) => {
@@ -88,7 +88,7 @@ impl LiveConfig {
 }
 
 /// Warns about default limits: they are too slow for some vendors and too fast for others.
-fn tell_assumed(config: &Config) {
+fn log_assumed(config: &Config) {
     for family in &config.assumed {
         tracing::warn!(
             family,

@@ -24,12 +24,12 @@ pub struct DesiredLoadBalancer {
 }
 
 impl DesiredLoadBalancer {
-    /// The owner of this load balancer as an [`Heir`]: key, owner, cluster name and proof.
+    /// The owner of this load balancer as an [`Adopter`]: key, owner, cluster name and proof.
     #[must_use]
-    pub fn heir(&self) -> Heir {
+    pub fn adopter(&self) -> Adopter {
         let Self { key, owner, cluster_name, inheritance, .. } = self;
         let (key, owner, cluster_name) = (key.clone(), owner.clone(), cluster_name.clone());
-        Heir { key, owner, cluster_name, inheritance: *inheritance }
+        Adopter { key, owner, cluster_name, inheritance: *inheritance }
     }
 
     /// The vendor's ID of the load balancer to share with others. `None`: the key has its own load balancer.
@@ -41,7 +41,7 @@ impl DesiredLoadBalancer {
 
 /// A Service that may take over a load balancer of another controller, with all parts of the names that such controllers generate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heir {
+pub struct Adopter {
     /// The key under which the load balancer is taken over.
     pub key: LoadBalancerKey,
     /// The Service, as the owner of the load balancer.
@@ -65,16 +65,16 @@ pub enum Inheritance {
     ByName,
 }
 
-/// The relation of a load balancer to an heir, according to the names that the vendor's usual cloud controller manager gives.
+/// The relation of a load balancer to an adopter, according to the names that the vendor's usual cloud controller manager gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heritage {
     /// The vendor's usual cloud controller manager did not create the load balancer.
     Unrelated,
-    /// The load balancer belongs to the heir alone.
+    /// The load balancer belongs to the adopter alone.
     Sole,
-    /// The load balancer belongs to the heir and to others. The text says why it stays unchanged, and the fix.
+    /// The load balancer belongs to the adopter and to others. The text says why it stays unchanged, and the fix.
     Shared(String),
-    /// The load balancer has the names of the heir, which are no proof without the operator's grant. The text says why it stays unchanged,
+    /// The load balancer has the names of the adopter, which are no proof without the operator's grant. The text says why it stays unchanged,
     /// and the fix.
     Unproven(String),
     /// The load balancer belongs to another owner. The text names that owner and the fix.

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use cloud_api_proto::v1alpha1::{Fence, Instance, Limits, LoadBalancerKey, Priority, Scope};
 
 use super::{
-    Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, Fault, Heir,
+    Adopter, Classify, Collection, Cursor, Deduplication, Description, DesiredLoadBalancer, Driver, Fault,
     Heritage, InstanceLookup, Item, LoadBalancerRecord, Location, Lookup, Outcome, Page, RouteChanges, Step,
     VendorError,
 };
@@ -154,7 +154,7 @@ impl Driver for WriteOnly {
         |_: &str| false
     }
 
-    fn heritage(&self, _: &Heir) -> impl Fn(&LoadBalancerRecord<()>) -> Heritage {
+    fn heritage(&self, _: &Adopter) -> impl Fn(&LoadBalancerRecord<()>) -> Heritage {
         |record: &LoadBalancerRecord<()>| match record.summary.name.as_str() {
             SOLE => Heritage::Sole,
             SHARED => Heritage::Shared("shared by two".to_owned()),

@@ -38,16 +38,16 @@ pub(super) struct Candidates<D> {
     /// Load balancers without an owner that the vendor's usual controller created for this owner alone.
     inherited: Vec<Shared<D>>,
     /// A load balancer that the vendor's usual controller created for this owner and others.
-    shared: Option<Barred>,
+    shared: Option<Excluded>,
     /// A load balancer without an owner that has the ID in the request, and that the usual controller did not create for this owner alone.
-    known_barred: Option<Barred>,
+    known_barred: Option<Excluded>,
     /// The load balancer to share, whatever its owner.
     pub(super) shareable: Option<Shared<D>>,
 }
 
 /// A load balancer without the adapter's tags that must not be changed, and the reason.
 #[derive(Debug)]
-struct Barred {
+struct Excluded {
     id: String,
     why: String,
 }
@@ -98,7 +98,7 @@ impl<D> Candidates<D> {
         };
         // The check is skipped for requests that do not adopt, because it is expensive with thousands of load balancers.
         if goal.adoption() == Adoption::IfUnowned || found.known.is_some() {
-            found.inherit(driver.heritage(&goal.heir()), removes, items.iter().copied());
+            found.inherit(driver.heritage(&goal.adopter()), removes, items.iter().copied());
         }
         found
     }
@@ -112,7 +112,7 @@ impl<D> Candidates<D> {
     ) where
         D: 'a,
     {
-        let barred = |record: &Shared<D>, why| Barred { id: record.summary.vendor_id.clone(), why };
+        let barred = |record: &Shared<D>, why| Excluded { id: record.summary.vendor_id.clone(), why };
         for record in items.filter(|record| record.summary.key.is_none()) {
             match heritage(record) {
                 Heritage::Sole => self.inherited.push(Arc::clone(record)),
@@ -209,7 +209,7 @@ impl<D> Candidates<D> {
     }
 }
 
-impl Barred {
+impl Excluded {
     fn error(&self) -> AdapterError {
         let text = format!("load balancer {} is left unchanged: {}", self.id, self.why);
         AdapterError::new(Reason::OwnedByOther, text).with("vendor_id", self.id.clone())

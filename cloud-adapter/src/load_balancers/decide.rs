@@ -265,7 +265,7 @@ impl<A: Driver> Wish<'_, A> {
 
     /// Whether the vendor's usual controller created the load balancer for the Service, or allowed the Service to use it.
     fn was_made_for_it(&self, record: &LoadBalancerRecord<A::Detail>) -> bool {
-        let heritage = self.driver.heritage(&self.desired.heir())(record);
+        let heritage = self.driver.heritage(&self.desired.adopter())(record);
         matches!(heritage, Heritage::Sole | Heritage::Shared(_))
     }
 
@@ -280,7 +280,7 @@ impl<A: Driver> Wish<'_, A> {
             return Ok(());
         }
         let parameters = &self.driver.describe().parameters;
-        let there = there.map(|record| (&record.summary, self.driver.uses(&self.desired.heir(), record)));
+        let there = there.map(|record| (&record.summary, self.driver.uses(&self.desired.adopter(), record)));
         consent::Asked { spec, namespace: &owner.namespace, parameters, there }.check(self.grants)
     }
 

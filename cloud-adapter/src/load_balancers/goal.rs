@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_api_proto::v1alpha1::{Adoption, LoadBalancerKey, Recreate};
 
-use crate::driver::{DesiredLoadBalancer, Heir};
+use crate::driver::{Adopter, DesiredLoadBalancer};
 
 /// The goal of a key's task.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub(crate) enum Goal {
     /// The load balancer must match this desired state.
     Present(Arc<DesiredLoadBalancer>, Terms),
     /// The load balancer must not exist. `known`: the vendor's ID, if the caller knows it.
-    Absent { heir: Box<Heir>, adoption: Adoption, known: Option<String> },
+    Absent { adopter: Box<Adopter>, adoption: Adoption, known: Option<String> },
 }
 
 /// What the caller permits in order to reach the desired state.
@@ -28,7 +28,7 @@ impl Goal {
     pub(crate) fn key(&self) -> &LoadBalancerKey {
         match self {
             Self::Present(desired, _) => &desired.key,
-            Self::Absent { heir, .. } => &heir.key,
+            Self::Absent { adopter, .. } => &adopter.key,
         }
     }
 
@@ -42,14 +42,14 @@ impl Goal {
     pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::Present(desired, _) => &desired.owner.namespace,
-            Self::Absent { heir, .. } => &heir.owner.namespace,
+            Self::Absent { adopter, .. } => &adopter.owner.namespace,
         }
     }
 
-    pub(crate) fn heir(&self) -> Heir {
+    pub(crate) fn adopter(&self) -> Adopter {
         match self {
-            Self::Present(desired, _) => desired.heir(),
-            Self::Absent { heir, .. } => (**heir).clone(),
+            Self::Present(desired, _) => desired.adopter(),
+            Self::Absent { adopter, .. } => (**adopter).clone(),
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
     validate,
 };
 use crate::{
-    driver::{DesiredLoadBalancer, Driver, Heir, LoadBalancerRecord},
+    driver::{Adopter, DesiredLoadBalancer, Driver, LoadBalancerRecord},
     grants::Grants,
 };
 
@@ -75,9 +75,9 @@ pub fn next_action<D: Driver>(
             let known = validate::known_id(request.known.as_ref());
             let (key, owner) = validate::identity(cluster_id, request.key.clone(), request.owner.clone())?;
             let inheritance = inheritance(&owner);
-            let heir = Heir { key, owner, cluster_name, inheritance };
+            let adopter = Adopter { key, owner, cluster_name, inheritance };
             (
-                Goal::Absent { heir: heir.into(), adoption: validate::adoption(request)?, known },
+                Goal::Absent { adopter: adopter.into(), adoption: validate::adoption(request)?, known },
                 request.fence.clone(),
             )
         }

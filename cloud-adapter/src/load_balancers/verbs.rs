@@ -23,7 +23,7 @@ use super::{
 use crate::{
     auth::Role,
     context::Context,
-    driver::{DesiredLoadBalancer, Driver, Heir, Item as _, LoadBalancerRecord, planned},
+    driver::{Adopter, DesiredLoadBalancer, Driver, Item as _, LoadBalancerRecord, planned},
     vendor::{Purpose, QueuePosition},
 };
 
@@ -90,8 +90,8 @@ impl<D: Driver> Service<D> {
         let (key, owner) = validate::identity(&context.cluster_id, request.key, request.owner)?;
         let cluster_name = context.cluster_name.clone();
         let inheritance = self.rpc.grants.inheritance(&owner.namespace, &cluster_name);
-        let heir = Heir { key: key.clone(), owner: owner.clone(), cluster_name, inheritance };
-        let goal = Goal::Absent { heir: heir.into(), adoption, known };
+        let adopter = Adopter { key: key.clone(), owner: owner.clone(), cluster_name, inheritance };
+        let goal = Goal::Absent { adopter: adopter.into(), adoption, known };
         if request.dry_run {
             let (next, plan) = self.dry_run(&goal, context).await?;
             return Ok(response::dry_delete(&next, plan, cost(context, Source::Snapshot)));

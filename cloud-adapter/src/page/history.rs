@@ -22,11 +22,11 @@ struct Ring {
     /// Total number of calls at the end of the last step.
     calls: u64,
     /// Steps, the newest first.
-    steps: VecDeque<Past>,
+    steps: VecDeque<StepSample>,
 }
 
 #[derive(Debug)]
-struct Past {
+struct StepSample {
     ended: Time,
     calls: u64,
     queued: u64,
@@ -40,7 +40,8 @@ impl History {
         for BucketReport { name, calls, queued, rate, .. } in buckets {
             let ring = self.0.entry(name.clone()).or_default();
             let before = std::mem::replace(&mut ring.calls, *calls);
-            let past = Past { ended: now, calls: calls.saturating_sub(before), queued: *queued, rate: *rate };
+            let past =
+                StepSample { ended: now, calls: calls.saturating_sub(before), queued: *queued, rate: *rate };
             ring.steps.push_front(past);
             while ring.steps.back().is_some_and(|oldest| now.since(oldest.ended) >= KEPT) {
                 ring.steps.pop_back();
@@ -51,7 +52,7 @@ impl History {
     /// The steps of a bucket, the newest first.
     pub(super) fn of(&self, bucket: &str, now: Time) -> Vec<BucketSample> {
         let Some(ring) = self.0.get(bucket) else { return Vec::new() };
-        let sample = |Past { ended, calls, queued, rate }: &Past| BucketSample {
+        let sample = |StepSample { ended, calls, queued, rate }: &StepSample| BucketSample {
             seconds_ago: now.since(*ended).as_secs(),
             calls: *calls,
             queued: *queued,

@@ -2,11 +2,11 @@
 //!
 //! - `text`: escaping and formatting of numbers.
 //! - `table`: tables that become lists on narrow screens.
-//! - `spark`: small charts.
+//! - `sparkline`: small charts.
 //! - `sections`: the content, in order.
 
 mod sections;
-mod spark;
+mod sparkline;
 mod table;
 #[cfg(test)]
 mod tests;

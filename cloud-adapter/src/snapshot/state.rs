@@ -87,7 +87,7 @@ impl<T: Item> State<T> {
         self.observed.max(entry.looked_up)
     }
 
-    pub(super) fn sight(&self, key: &str) -> Option<ObservedAt<T>> {
+    pub(super) fn observed_item(&self, key: &str) -> Option<ObservedAt<T>> {
         let entry = self.items.get(key)?;
         Some((Arc::clone(&entry.item), self.seen(entry).unwrap_or(entry.since)))
     }

@@ -17,10 +17,10 @@ impl<D: Driver> Work<D> {
                         () = self.lead() => (),
                         _ = duty.changed() => (),
                     }
-                    self.tell_health(ServingStatus::NotServing).await;
+                    self.publish_health(ServingStatus::NotServing).await;
                 }
                 Duty::Standby { leader } => {
-                    self.tell_health(ServingStatus::NotServing).await;
+                    self.publish_health(ServingStatus::NotServing).await;
                     tokio::select! {
                         () = self.follow(leader.as_deref()) => (),
                         _ = duty.changed() => (),

@@ -47,11 +47,11 @@ impl<D: Driver> Work<D> {
         // A standby does not follow load balancers, and the previous leader may have changed them.
         self.snapshots.load_balancers.forget();
         self.untried.none().await;
-        tokio::join!(self.tell_serving(), self.keep_in_step());
+        tokio::join!(self.publish_serving(), self.check_and_refresh());
     }
 
     /// Checks the credentials, then keeps the listings fresh. Never ends by itself.
-    async fn keep_in_step(&self) {
+    async fn check_and_refresh(&self) {
         let Rpc { vendor, .. } = &self.rpc;
         let scope = self_check::pass(&*self.driver, vendor, &self.health, None).await;
         tracing::info!(project = scope.project, region = scope.region, "The credentials are valid");
@@ -89,11 +89,12 @@ impl<D: Driver> Work<D> {
     }
 
     /// Publishes whether this replica answers calls, and each change. Never ends.
-    async fn tell_serving(&self) {
+    async fn publish_serving(&self) {
         let mut health = self.health.subscribe();
         loop {
             let serves = self_check::answers(health.borrow_and_update().as_ref());
-            self.tell_health(if serves { ServingStatus::Serving } else { ServingStatus::NotServing }).await;
+            self.publish_health(if serves { ServingStatus::Serving } else { ServingStatus::NotServing })
+                .await;
             if health.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -101,7 +102,7 @@ impl<D: Driver> Work<D> {
     }
 
     /// Sets the `grpc.health.v1` status of all services of the contract.
-    pub(super) async fn tell_health(&self, status: ServingStatus) {
+    pub(super) async fn publish_health(&self, status: ServingStatus) {
         for service in services::<D>() {
             self.reporter.set_service_status(service, status).await;
         }

@@ -7,13 +7,13 @@ use super::error::{Fault, VendorError, shown};
 use super::{Operation, VendorRequest, job::Job};
 
 /// Headers that contain no secrets at any vendor.
-const HARMLESS: [header::HeaderName; 4] =
+const LOGGED_HEADERS: [header::HeaderName; 4] =
     [header::ACCEPT, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::USER_AGENT];
 
 /// Logs a request before it is sent. The query is left out, because some vendors put signatures there.
 pub(super) fn request(operation: Operation, request: &VendorRequest) {
     let (method, path) = (request.method(), request.uri().path());
-    let headers = harmless(request.headers());
+    let headers = logged_headers(request.headers());
     tracing::trace!(call = operation.name, %method, path, ?headers, "Vendor request");
 }
 
@@ -65,8 +65,8 @@ fn outcome(error: Option<&VendorError>) -> &'static str {
     }
 }
 
-fn harmless(headers: &HeaderMap) -> Vec<(&header::HeaderName, &header::HeaderValue)> {
-    headers.iter().filter(|(name, _)| HARMLESS.contains(name)).collect()
+fn logged_headers(headers: &HeaderMap) -> Vec<(&header::HeaderName, &header::HeaderValue)> {
+    headers.iter().filter(|(name, _)| LOGGED_HEADERS.contains(name)).collect()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use self::flight::Landed;
+use self::flight::SendResult;
 pub(super) use self::{
     flight::Flight,
     wire::{Transport, Wire},
@@ -99,7 +99,7 @@ impl Dispatcher {
     ) -> Result<Waiting<'_>, VendorError> {
         let (reply, answer) = oneshot::channel();
         let shared = &self.shared;
-        let ticket = shared.hand_in(move |state, now| {
+        let ticket = shared.apply(move |state, now| {
             if state.halted {
                 return Err(translate::halted());
             }
@@ -114,13 +114,13 @@ impl Dispatcher {
 
     /// Applies a change to the scheduler, and lets it decide again.
     pub(super) fn change(&self, change: impl FnOnce(&mut Scheduler, Time)) {
-        self.shared.hand_in(|state, now| change(&mut state.scheduler, now));
+        self.shared.apply(|state, now| change(&mut state.scheduler, now));
     }
 
     /// Allows sending until this instant.
     pub(super) fn allow_until(&self, until: Instant) {
         let until = self.shared.time(until);
-        self.shared.hand_in(|state, _now| {
+        self.shared.apply(|state, _now| {
             state.halted = false;
             state.scheduler.allow_until(Some(until));
         });
@@ -128,7 +128,7 @@ impl Dispatcher {
 
     /// Stops sending, and refuses queued calls. The answers of sent calls are still read.
     pub(super) fn halt(&self) {
-        self.shared.hand_in(|state, now| {
+        self.shared.apply(|state, now| {
             state.halted = true;
             state.scheduler.allow_until(Some(now));
             let waiting: BTreeMap<_, _> = std::mem::take(&mut state.waiting).into_iter().collect();
@@ -185,7 +185,7 @@ impl Dispatcher {
 
 impl Shared {
     /// Applies an event to the scheduler, and executes its decisions.
-    fn hand_in<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State, Time) -> R) -> R {
+    fn apply<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
         let result = tell(&mut state, now);
@@ -215,19 +215,19 @@ impl Shared {
                 // If the driver panics, the call must still free its place among the calls in flight.
                 let flight = AssertUnwindSafe(shared.flight.send(Permit(()), &job, waited)).catch_unwind();
                 let landed = flight.await.unwrap_or_else(|_panic| Flight::broken(job.operation));
-                shared.came_back(ticket, call, job, landed);
+                shared.complete(ticket, call, job, landed);
             });
         }
     }
 
     /// Passes the result of a call to the scheduler and, unless the call is sent once more, to the waiter.
-    fn came_back(self: &Arc<Self>, ticket: Ticket, call: Call, mut job: Box<Job>, landed: Landed) {
-        let Landed { result, answer, sent } = landed;
+    fn complete(self: &Arc<Self>, ticket: Ticket, call: Call, mut job: Box<Job>, landed: SendResult) {
+        let SendResult { result, answer, sent } = landed;
         job.sent = sent;
         if answer.outcome == Outcome::Unauthorized && !call.self_check {
             self.flight.rejected.notify_one();
         }
-        self.hand_in(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
+        self.apply(|state, now| match (state.scheduler.answered(now, ticket, answer), result) {
             (AfterCall::Again, result) if state.halted => {
                 state.scheduler.cancel(ticket);
                 job.tell(result);
@@ -256,7 +256,7 @@ impl Shared {
                 }
             };
             tokio::select! {
-                () = due => self.hand_in(|_, _| ()),
+                () = due => self.apply(|_, _| ()),
                 () = self.rescheduled.notified() => (),
             }
         }
@@ -277,7 +277,7 @@ impl Shared {
         });
     }
 
-    /// Reads the state without letting the scheduler decide. Use `hand_in` for changes.
+    /// Reads the state without letting the scheduler decide. Use `apply` for changes.
     fn with<R>(&self, look: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.time(Instant::now());
@@ -324,7 +324,7 @@ impl Waiting<'_> {
 
     /// Updates the priority and the purpose after other waiters have joined.
     pub(super) fn raise(&self, call: Call, purpose: Purpose) {
-        self.shared.hand_in(|state, now| {
+        self.shared.apply(|state, now| {
             let moved = state.scheduler.raise(now, self.ticket, call.clone());
             if let Some((queued, job)) = state.waiting.get_mut(&self.ticket).filter(|_| moved) {
                 (*queued, job.purpose) = (call, purpose);
@@ -335,7 +335,7 @@ impl Waiting<'_> {
     /// Whether the answer will miss this deadline. If so, returns the earliest time at which the answer is expected, and the refusal.
     pub(super) fn late(&self, deadline: Instant) -> Option<(Instant, VendorError)> {
         let deadline = self.shared.time(deadline);
-        self.shared.hand_in(|state, now| {
+        self.shared.apply(|state, now| {
             let (expected, refusal) = state.scheduler.late(now, self.ticket, deadline)?;
             let (call, job) = state.waiting.get(&self.ticket)?;
             let error = self.shared.refused(call, refusal, job.throttled.clone());
@@ -349,7 +349,7 @@ impl Drop for Waiting<'_> {
         if self.answered {
             return;
         }
-        self.shared.hand_in(|state, _now| {
+        self.shared.apply(|state, _now| {
             state.scheduler.cancel(self.ticket);
             state.waiting.remove(&self.ticket);
         });

@@ -19,7 +19,7 @@ const WRITE: Operation = Operation::write(Family::Compute, "CreateInstance");
 const LATENCY: Duration = Duration::from_millis(10);
 
 /// Statuses for which the driver's table returns a long text, or panics.
-const LOQUACIOUS: u16 = 418;
+const LONG_ERROR_STATUS: u16 = 418;
 const BREAKS: u16 = 599;
 
 /// An answer of the vendor: the status, and `Retry-After` in seconds.
@@ -61,7 +61,7 @@ impl Transport for Fake {
         let (status, retry_after) = self.orders.lock().expect("whole").pop_front().unwrap_or((200, None));
         async move {
             tokio::time::sleep(LATENCY).await;
-            let id = if status == LOQUACIOUS { "7".repeat(50_000) } else { "req-7".to_owned() };
+            let id = if status == LONG_ERROR_STATUS { "7".repeat(50_000) } else { "req-7".to_owned() };
             let response = http::Response::builder().status(status).header("x-request-id", id);
             let response = match retry_after {
                 Some(seconds) => response.header("retry-after", seconds),
@@ -111,7 +111,7 @@ impl Classify for Table {
             409 => Fault::Busy,
             429 => Fault::Throttled,
             504 => Fault::OutcomeUnknown,
-            LOQUACIOUS => {
+            LONG_ERROR_STATUS => {
                 let code = Some("é".repeat(50_000));
                 let fields = vec!["é".repeat(100_000); 2_000];
                 let message = "é".repeat(100_000);
@@ -353,7 +353,7 @@ async fn vendor_texts_are_truncated_for_callers() {
     fake.answers([(429, Some(u64::MAX)), (429, Some(u64::MAX))]);
     let error = read(&session(&vendor), "/").await.expect_err("throttled twice");
     assert_eq!((error.fault, error.retry_after), (Fault::Throttled, Some(Duration::from_mins(15))));
-    fake.answers([(LOQUACIOUS, None)]);
+    fake.answers([(LONG_ERROR_STATUS, None)]);
     let error = read(&session(&vendor), "/").await.expect_err("refused");
     let lengths =
         [&error.message, error.code.as_ref().expect("a code"), error.request_id.as_ref().expect("an ID")]
@@ -371,7 +371,7 @@ async fn vendor_texts_are_truncated_for_callers() {
 #[tokio::test(start_paused = true)]
 async fn request_ids_in_logs_are_truncated() {
     let (fake, vendor) = vendor(&limits(100.0, 10));
-    fake.answers([(LOQUACIOUS, None)]);
+    fake.answers([(LONG_ERROR_STATUS, None)]);
     telemetry::traces::testing::ask_each_thread();
     let lines = Lines::default();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();

@@ -6,15 +6,15 @@ use super::{
 };
 use crate::{
     missing::Missing,
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, age, first_of, many, named},
 };
 
 impl Report for AdoptReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         if self.nothing_to_adopt {
             return paper.toned(
-                Tone::Good,
+                TextStyle::Good,
                 "There is nothing to adopt: these controllers already run. `adopt` is for a dry run (dryRun=true) before that.",
             );
         }
@@ -29,14 +29,14 @@ impl Report for AdoptReport {
         if self.safe {
             let marks = many(self.marks, "mark");
             paper.toned(
-                Tone::Good,
+                TextStyle::Good,
                 &format!("Safe: taking over sets {marks} in the cloud and changes nothing else there."),
             );
             paper.line(
                 "Stop the other cloud controller manager, then `helm upgrade` with --set dryRun=false.",
             );
         } else {
-            paper.toned(Tone::Bad, "Not known to be safe:");
+            paper.toned(TextStyle::Bad, "Not known to be safe:");
             for doubt in &self.doubts {
                 paper.line(format!("  {doubt}"));
             }
@@ -52,27 +52,27 @@ impl Report for AdoptReport {
     }
 }
 
-fn former(report: &AdoptReport, paper: &mut Paper) {
+fn former(report: &AdoptReport, paper: &mut TextOutput) {
     let former = &report.former;
     paper.heading("Another cloud controller manager");
     let mut table = Table::default();
     let unread = |what: &str| {
         let why = former.unread.get(what).map(|why| format!("not read: {why}"));
-        why.map(|why| Cell::new(Tone::Bad, why))
+        why.map(|why| Cell::new(TextStyle::Bad, why))
     };
     let lease = match &former.lease {
-        None => Cell::new(Tone::Dim, "no Lease kube-system/cloud-controller-manager"),
+        None => Cell::new(TextStyle::Dim, "no Lease kube-system/cloud-controller-manager"),
         Some(lease) => {
             let renewed = lease.renewed.map_or_else(|| NOTHING.to_owned(), |at| age(report.at, at));
             let (tone, runs) =
-                if lease.running { (Tone::Warn, "runs") } else { (Tone::Plain, "does not run") };
+                if lease.running { (TextStyle::Warn, "runs") } else { (TextStyle::Plain, "does not run") };
             let holder = if lease.holder.is_empty() { "no process" } else { &lease.holder };
             Cell::new(tone, format!("{runs}: held by {holder}, renewed {renewed} ago"))
         }
     };
     table.row(["Lease".into(), unread(LEASES).unwrap_or(lease)]);
     let named = |names: &[String]| match names {
-        [] => Cell::new(Tone::Dim, "none"),
+        [] => Cell::new(TextStyle::Dim, "none"),
         names if paper.wide => first_of(names, usize::MAX).into(),
         names => named(names).into(),
     };
@@ -85,7 +85,7 @@ fn former(report: &AdoptReport, paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-fn changes(title: &str, all: &[Change], paper: &mut Paper) {
+fn changes(title: &str, all: &[Change], paper: &mut TextOutput) {
     paper.heading(title);
     let mut table = Table::new(&["OBJECT", "CONTROLLER", "CHANGE", "OPERATION"]);
     for it in all {
@@ -93,7 +93,7 @@ fn changes(title: &str, all: &[Change], paper: &mut Paper) {
             format!("{} {}", it.kind, it.key).into(),
             it.controller.as_str().into(),
             it.what.as_str().into(),
-            Cell::if_any(Tone::Plain, it.operation.as_deref()),
+            Cell::if_any(TextStyle::Plain, it.operation.as_deref()),
         ]);
     }
     paper.table(&table, 2);

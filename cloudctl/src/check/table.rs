@@ -3,12 +3,12 @@
 use super::{Check, CheckReport, CheckResult};
 use crate::{
     missing::Missing,
-    output::{Paper, Report, Tone},
+    output::{Report, TextOutput, TextStyle},
     words::many,
 };
 
 impl Report for CheckReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         paper.line(match &self.release {
             None => {
                 format!("The chart is not installed: checks before an installation in {}", self.namespace)
@@ -26,7 +26,7 @@ impl Report for CheckReport {
             [self.checks.len(), failed, warned].map(|it| u64::try_from(it).unwrap_or(u64::MAX));
         paper.gap();
         let text = format!("{}: {failed} failed, {}", many(all, "check"), many(warned, "warning"));
-        paper.toned(if failed == 0 { Tone::Good } else { Tone::Bad }, &text);
+        paper.toned(if failed == 0 { TextStyle::Good } else { TextStyle::Bad }, &text);
     }
 
     fn missing(&self) -> &[Missing] {
@@ -39,12 +39,12 @@ impl Report for CheckReport {
 }
 
 /// One line: the result, what should be the case, what was found, what to do, and where to read more.
-fn line(check: &Check) -> (Tone, String) {
+fn line(check: &Check) -> (TextStyle, String) {
     let (tone, word) = match check.result {
-        CheckResult::Ok => (Tone::Good, "ok      "),
-        CheckResult::Warning => (Tone::Warn, "warning "),
-        CheckResult::Failed => (Tone::Bad, "FAILED  "),
-        CheckResult::Unknown => (Tone::Dim, "unknown "),
+        CheckResult::Ok => (TextStyle::Good, "ok      "),
+        CheckResult::Warning => (TextStyle::Warn, "warning "),
+        CheckResult::Failed => (TextStyle::Bad, "FAILED  "),
+        CheckResult::Unknown => (TextStyle::Dim, "unknown "),
     };
     let found = if check.found.is_empty() { String::new() } else { format!(": {}", check.found) };
     let hint = check.hint.as_ref().map(|it| format!("; {it}")).unwrap_or_default();

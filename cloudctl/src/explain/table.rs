@@ -6,13 +6,13 @@ use telemetry::report::{Explanation, State};
 use super::{ExplainReport, OfBudget};
 use crate::{
     missing::Missing,
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     status::{ProcessReport, breaker},
     words::{NOTHING, age, duration, many, number, until},
 };
 
 impl Report for ExplainReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         let title = format!("{} {}", self.kind, self.key);
         for explanation in &self.explanations {
             paper.gap();
@@ -21,7 +21,7 @@ impl Report for ExplainReport {
         if !self.is_known() {
             let why =
                 self.unknown.as_deref().unwrap_or("none of the controllers that were read has this object");
-            paper.toned(Tone::Bad, &format!("{title}: {why}"));
+            paper.toned(TextStyle::Bad, &format!("{title}: {why}"));
         }
         if let Some(task) = &self.task {
             paper.heading("At the adapter");
@@ -57,18 +57,18 @@ impl Report for ExplainReport {
 fn one(
     report: &ExplainReport,
     ProcessReport { process, page }: &ProcessReport<Explanation>,
-    paper: &mut Paper,
+    paper: &mut TextOutput,
 ) {
     let now = report.at;
     let (tone, state) = match page.state {
-        State::NotLookedAt if page.held => (Tone::Warn, "not reconciled yet"),
-        State::NotLookedAt => (Tone::Bad, "no replica that was read holds its shard"),
-        State::Working => (Tone::Warn, "in progress"),
-        State::Waiting => (Tone::Bad, "waits"),
-        State::Settled if report.serves_nothing.is_some() => (Tone::Bad, "serves nothing"),
-        State::Settled => (Tone::Good, "in sync"),
-        State::NotOurs => (Tone::Warn, "not managed by this controller"),
-        State::Unknown => (Tone::Warn, "in a state that this version of cloudctl does not know"),
+        State::NotLookedAt if page.held => (TextStyle::Warn, "not reconciled yet"),
+        State::NotLookedAt => (TextStyle::Bad, "no replica that was read holds its shard"),
+        State::Working => (TextStyle::Warn, "in progress"),
+        State::Waiting => (TextStyle::Bad, "waits"),
+        State::Settled if report.serves_nothing.is_some() => (TextStyle::Bad, "serves nothing"),
+        State::Settled => (TextStyle::Good, "in sync"),
+        State::NotOurs => (TextStyle::Warn, "not managed by this controller"),
+        State::Unknown => (TextStyle::Warn, "in a state that this version of cloudctl does not know"),
     };
     let since = page.since.map(|at| format!(" for {}", age(now, at))).unwrap_or_default();
     paper.toned(tone, &format!("{} {}: {state}{since}", report.kind, report.key));
@@ -79,7 +79,7 @@ fn one(
     lines(&mut table, "cloud has", &page.cloud);
     lines(&mut table, "plan", &page.plan);
     if let Some(words) = page.waits_for.as_ref().or(report.serves_nothing.as_ref()) {
-        table.row(["because".into(), Cell::new(Tone::Bad, words.as_str())]);
+        table.row(["because".into(), Cell::new(TextStyle::Bad, words.as_str())]);
     }
     if let Some(reason) = &page.reason {
         table.row(["reason".into(), reason.as_str().into()]);
@@ -103,7 +103,7 @@ fn lines(table: &mut Table, word: &str, lines: &[String]) {
     }
 }
 
-fn of_budget(budget: &OfBudget, now: Timestamp, paper: &mut Paper) {
+fn of_budget(budget: &OfBudget, now: Timestamp, paper: &mut TextOutput) {
     paper.heading("Budget");
     for it in &budget.queues {
         let queued = if it.queued == 1 { "call waits" } else { "calls wait" };
@@ -136,11 +136,11 @@ fn of_budget(budget: &OfBudget, now: Timestamp, paper: &mut Paper) {
     }
 }
 
-fn events(report: &ExplainReport, paper: &mut Paper) {
+fn events(report: &ExplainReport, paper: &mut TextOutput) {
     paper.heading("Events");
     let mut table = Table::new(&["LAST", "TIMES", "TYPE", "REASON", "FROM", "MESSAGE"]);
     for it in &report.events {
-        let tone = if it.r#type == "Warning" { Tone::Warn } else { Tone::Plain };
+        let tone = if it.r#type == "Warning" { TextStyle::Warn } else { TextStyle::Plain };
         let last = it.at.map_or_else(|| NOTHING.to_owned(), |at| age(report.at, at));
         table.row([
             last.into(),

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 
 /// A case that takes longer gets advice.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const CONVERGENCE_MAX: Duration = Duration::from_mins(5);
 /// Number of Services that users create during the start, at equal intervals.
 pub(crate) const USERS: u32 = 20;
 /// Margin of an advised rate, so that some of it remains for other calls.
@@ -49,7 +49,7 @@ impl Case {
         waited: Option<f64>,
         run: impl Fn(&Question) -> Scenario,
     ) -> Self {
-        let late = waited.is_none_or(|seconds| seconds > PATIENCE.as_secs_f64());
+        let late = waited.is_none_or(|seconds| seconds > CONVERGENCE_MAX.as_secs_f64());
         let whole = match scenario.converged_seconds {
             Some(_) => scenario.clone(),
             // The number of shared reads depends on the rate, so the case is simulated again.
@@ -82,7 +82,7 @@ fn enough(question: &Question, run: &Scenario) -> Question {
     let mut faster = question.clone();
     for used in &run.buckets {
         if let Some(bucket) = faster.config.limits.buckets.get_mut(&used.bucket) {
-            bucket.limit.rate = bucket.limit.rate.max(rate(count(used.awaited), PATIENCE));
+            bucket.limit.rate = bucket.limit.rate.max(rate(count(used.awaited), CONVERGENCE_MAX));
         }
     }
     faster

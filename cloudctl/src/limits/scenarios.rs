@@ -7,7 +7,7 @@ use cloud_budget::Time;
 use crate::limits::{
     Advice, Question,
     advice::{self, advise},
-    cases::{Case, Kind, PATIENCE, USERS},
+    cases::{CONVERGENCE_MAX, Case, Kind, USERS},
     cloud::{Collection, Stock},
     cluster::{Cluster, LONGEST, Setup, settings},
     quantiles::{Quantiles, rounded},
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// Candidates for how long one bucket alone may take. The first one that is sufficient is used, because consecutive steps have to share the
 /// time.
 const WITHIN: [Duration; 5] = [
-    PATIENCE,
+    CONVERGENCE_MAX,
     Duration::from_mins(4),
     Duration::from_mins(3),
     Duration::from_mins(2),
@@ -66,7 +66,7 @@ fn run_all(question: &Question) -> Results {
     let ready = users.as_ref().map(|users| users.ready.p99_seconds);
     let cases = [
         Case::of(question, Kind::Start, &bootstrap, bootstrap.converged_seconds, self::bootstrap),
-        Case::of(question, Kind::Users, &with_users, ready, |other| self::users(other, PATIENCE).1),
+        Case::of(question, Kind::Users, &with_users, ready, |other| self::users(other, CONVERGENCE_MAX).1),
         Case::of(question, Kind::Joins, &joins, joins.converged_seconds, self::joins),
     ];
     Results { bootstrap, users, joins, cases }

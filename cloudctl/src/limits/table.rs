@@ -3,14 +3,14 @@
 use super::{Quantiles, Report, Scenario, Steady, quantiles::in_words};
 use crate::{
     missing::Missing,
-    output::{self, Paper, Tone},
+    output::{self, TextOutput, TextStyle},
     words::many,
 };
 
 impl output::Report for Report {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         let sizes = [(self.nodes, "node"), (self.services, "Service"), (self.routes, "route")];
-        paper.toned(Tone::Title, &sizes.map(|(count, what)| many(count.into(), what)).join(", "));
+        paper.toned(TextStyle::Title, &sizes.map(|(count, what)| many(count.into(), what)).join(", "));
         let start = "Start: adapter and controllers start; all nodes and Services already exist";
         scenario(paper, start, &self.bootstrap);
         if let Some(users) = &self.users {
@@ -33,7 +33,7 @@ impl output::Report for Report {
     }
 }
 
-fn steady(paper: &mut Paper, steady: &Steady) {
+fn steady(paper: &mut TextOutput, steady: &Steady) {
     paper.heading("An hour without changes");
     for family in &steady.families {
         let calls = family.calls_per_hour;
@@ -41,7 +41,7 @@ fn steady(paper: &mut Paper, steady: &Steady) {
     }
 }
 
-fn advice(paper: &mut Paper, report: &Report) {
+fn advice(paper: &mut TextOutput, report: &Report) {
     paper.heading("Advice");
     if report.advice.is_empty() {
         paper.line("  none: no limit delays anything by more than 5 min");
@@ -59,7 +59,7 @@ fn advice(paper: &mut Paper, report: &Report) {
     }
 }
 
-fn scenario(paper: &mut Paper, title: &str, scenario: &Scenario) {
+fn scenario(paper: &mut TextOutput, title: &str, scenario: &Scenario) {
     paper.heading(title);
     row(paper, "converged after", &time(scenario.converged_seconds));
     row(paper, "  nodes known", &time(scenario.nodes_seconds));
@@ -75,7 +75,7 @@ fn scenario(paper: &mut Paper, title: &str, scenario: &Scenario) {
     }
 }
 
-fn row(paper: &mut Paper, what: &str, value: &str) {
+fn row(paper: &mut TextOutput, what: &str, value: &str) {
     paper.line(format!("  {what:<23} {value}"));
 }
 

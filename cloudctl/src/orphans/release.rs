@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     missing::Missing,
-    output::{Paper, Report, Tone, say},
+    output::{Report, TextOutput, TextStyle, say},
     session::{Session, Usage},
 };
 
@@ -44,16 +44,16 @@ pub struct Outcome {
 }
 
 impl Report for Outcome {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         for uid in &self.gone {
-            paper.toned(Tone::Good, &format!("{uid}: deleted"));
+            paper.toned(TextStyle::Good, &format!("{uid}: deleted"));
         }
         for it in &self.left {
             let why = it.waits_for.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
             let there = if self.gaps.is_empty() { "still exists" } else { "may still exist" };
-            paper.toned(Tone::Bad, &format!("{}, {}: {there}{why}", it.uid, it.key));
+            paper.toned(TextStyle::Bad, &format!("{}, {}: {there}{why}", it.uid, it.key));
         }
-        paper.list("Not known", Tone::Warn, self.gaps.iter().cloned());
+        paper.list("Not known", TextStyle::Warn, self.gaps.iter().cloned());
         if self.refused {
             paper.line("Nothing was deleted.");
         }
@@ -96,7 +96,7 @@ pub(crate) async fn release<F: Future<Output = ()>>(
         missing.push(why);
         return Ok(Outcome { missing, refused: true, ..Outcome::default() });
     }
-    let mut paper = Paper::new(false);
+    let mut paper = TextOutput::new(false);
     paper.table(&table(&chosen, session.now), 0);
     say(paper.text().trim_end());
     if !args.yes && !agreed(chosen.len()) {

@@ -6,12 +6,12 @@ use telemetry::report::Orphan;
 use super::OrphansReport;
 use crate::{
     missing::Missing,
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, age, many, or_nothing},
 };
 
 impl Report for OrphansReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         if self.orphans.is_empty() && self.is_known() {
             paper.line("Every load balancer has its Service.");
         }
@@ -25,8 +25,8 @@ impl Report for OrphansReport {
             .stale
             .iter()
             .map(|(uid, key)| format!("{uid}, {key}: `cloudctl orphans --delete {uid}` removes the key"));
-        paper.list("Deletion is permitted, but the load balancer no longer exists", Tone::Warn, stale);
-        paper.list("Not known yet", Tone::Warn, self.gaps.iter().cloned());
+        paper.list("Deletion is permitted, but the load balancer no longer exists", TextStyle::Warn, stale);
+        paper.list("Not known yet", TextStyle::Warn, self.gaps.iter().cloned());
     }
 
     fn names(&self) -> Vec<String> {
@@ -53,7 +53,7 @@ pub(super) fn table(orphans: &[Orphan], now: Timestamp) -> Table {
             or_nothing(&it.vendor_ids.join(",")).into(),
             it.since.map_or_else(|| NOTHING.to_owned(), |at| age(now, at)).into(),
             if it.released { "yes" } else { "no" }.into(),
-            Cell::if_any(Tone::Plain, it.waits_for.as_deref()),
+            Cell::if_any(TextStyle::Plain, it.waits_for.as_deref()),
         ]);
     }
     table

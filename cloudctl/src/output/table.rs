@@ -6,7 +6,7 @@ use super::visible::visible;
 
 /// The meaning of a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextStyle {
     #[default]
     Plain,
     Title,
@@ -16,7 +16,7 @@ pub(crate) enum Tone {
     Dim,
 }
 
-impl Tone {
+impl TextStyle {
     /// Encloses the text in the terminal's escape sequences for its colour. Escape sequences in the text are replaced.
     pub(crate) fn paint(self, text: &str, color: bool) -> String {
         let style = match self {
@@ -36,38 +36,38 @@ impl Tone {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
-    tone: Tone,
+    tone: TextStyle,
 }
 
 impl Cell {
-    pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
+    pub(crate) fn new(tone: TextStyle, text: impl Into<String>) -> Self {
         Self { text: text.into(), tone }
     }
 
     /// Returns a dash if there is no text, or else the text in this tone.
-    pub(crate) fn if_any(tone: Tone, text: Option<&str>) -> Self {
+    pub(crate) fn if_any(tone: TextStyle, text: Option<&str>) -> Self {
         match text.filter(|text| !text.is_empty()) {
             Some(text) => Self::new(tone, text),
-            None => Self::new(Tone::Dim, crate::words::NOTHING),
+            None => Self::new(TextStyle::Dim, crate::words::NOTHING),
         }
     }
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self::new(Tone::Plain, text)
+        Self::new(TextStyle::Plain, text)
     }
 }
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
-        Self::new(Tone::Plain, text)
+        Self::new(TextStyle::Plain, text)
     }
 }
 
 impl From<u64> for Cell {
     fn from(number: u64) -> Self {
-        Self::new(Tone::Plain, number.to_string())
+        Self::new(TextStyle::Plain, number.to_string())
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Table {
 impl Table {
     /// Creates an empty table with this header.
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|word| Cell::new(Tone::Dim, *word)).collect()] }
+        Self { rows: vec![head.iter().map(|word| Cell::new(TextStyle::Dim, *word)).collect()] }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -117,8 +117,8 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::new(&["NAME", "STATE", "WHY"]);
-        table.row(["a".into(), Cell::new(Tone::Bad, "OPEN"), "it is hot".into()]);
-        table.row(["größer".into(), Cell::new(Tone::Good, "CLOSED"), "".into()]);
+        table.row(["a".into(), Cell::new(TextStyle::Bad, "OPEN"), "it is hot".into()]);
+        table.row(["größer".into(), Cell::new(TextStyle::Good, "CLOSED"), "".into()]);
         table
     }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn control_characters_are_shown() {
         let mut table = Table::default();
-        table.row([Cell::new(Tone::Bad, "a\u{1b}[2Jb"), "c\nd".into()]);
+        table.row([Cell::new(TextStyle::Bad, "a\u{1b}[2Jb"), "c\nd".into()]);
         assert_eq!(table.render(0, false), "a␛[2Jb  c␊d\n");
         assert_eq!(table.render(0, true), "\u{1b}[31ma␛[2Jb\u{1b}[0m  c␊d\n");
     }

@@ -3,12 +3,12 @@
 use super::{PlanReport, Planned, Price};
 use crate::{
     missing::Missing,
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, duration, many, number, or_nothing},
 };
 
 impl Report for PlanReport {
-    fn show(&self, paper: &mut Paper) {
+    fn show(&self, paper: &mut TextOutput) {
         objects(&self.objects, paper);
         if self.objects.is_empty() && !self.planners.is_empty() && self.is_complete() {
             paper.line("No changes are planned.");
@@ -40,7 +40,7 @@ impl Report for PlanReport {
 }
 
 /// One block per object, with the plans of all controllers.
-fn objects(all: &[Planned], paper: &mut Paper) {
+fn objects(all: &[Planned], paper: &mut TextOutput) {
     for block in all.chunk_by(|a, b| (&a.what.kind, &a.what.key) == (&b.what.kind, &b.what.key)) {
         let Some(Planned { what, .. }) = block.first() else { continue };
         paper.heading(&format!("{} {}", what.kind, what.key));
@@ -63,11 +63,11 @@ fn rows(Planned { controller, what }: &Planned, table: &mut Table) {
     }
     if let Some(trouble) = &what.trouble {
         let reason = what.reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-        row("because", Cell::new(Tone::Bad, format!("{trouble}{reason}")));
+        row("because", Cell::new(TextStyle::Bad, format!("{trouble}{reason}")));
     }
 }
 
-fn price(report: &PlanReport, paper: &mut Paper) {
+fn price(report: &PlanReport, paper: &mut TextOutput) {
     paper.heading("Price");
     let mut table = Table::new(&["FAMILY", "CALLS", "RATE", "AT LEAST"]);
     for Price { family, calls, rate, at_least_seconds } in &report.price {
@@ -94,7 +94,7 @@ fn at_least(seconds: f64) -> String {
 }
 
 /// Lists the gaps, and the replicas that have not reconciled all objects yet.
-fn incomplete(report: &PlanReport, paper: &mut Paper) {
+fn incomplete(report: &PlanReport, paper: &mut TextOutput) {
     let lacking = report.planners.iter().filter(|it| !it.is_complete());
     let lacking = lacking.map(|it| {
         format!(
@@ -102,5 +102,5 @@ fn incomplete(report: &PlanReport, paper: &mut Paper) {
             it.controller, it.process, it.looked_at, it.of
         )
     });
-    paper.list("Not complete yet", Tone::Warn, report.gaps.iter().cloned().chain(lacking));
+    paper.list("Not complete yet", TextStyle::Warn, report.gaps.iter().cloned().chain(lacking));
 }

@@ -5,13 +5,13 @@ use telemetry::report::{AdapterStatus, BreakerState, ControllerStatus, grouped};
 use super::{ProcessReport, StatusReport, age, breaker};
 use crate::{
     missing::Missing,
-    output::{Cell, Paper, Report, Table, Tone},
+    output::{Cell, Report, Table, TextOutput, TextStyle},
     words::{NOTHING, duration, number, or_nothing, until},
 };
 
 impl Report for StatusReport {
-    fn show(&self, paper: &mut Paper) {
-        paper.list("Not well", Tone::Bad, self.troubles.iter().cloned());
+    fn show(&self, paper: &mut TextOutput) {
+        paper.list("Not well", TextStyle::Bad, self.troubles.iter().cloned());
         under_way(self, paper);
         if !self.adapters.is_empty() {
             adapters(self, paper);
@@ -43,7 +43,7 @@ impl Report for StatusReport {
 }
 
 /// The load balancers that converge, counted by what they wait for. The page lists only the oldest ones.
-fn under_way(report: &StatusReport, paper: &mut Paper) {
+fn under_way(report: &StatusReport, paper: &mut TextOutput) {
     for page in report.adapters.iter().map(|it| &it.page).filter(|it| !it.tasks.is_empty()) {
         let causes: Vec<&str> = page.tasks.iter().map(|it| it.waits_for.as_str()).collect();
         let listed = u64::try_from(causes.len()).unwrap_or(u64::MAX);
@@ -54,34 +54,34 @@ fn under_way(report: &StatusReport, paper: &mut Paper) {
     }
 }
 
-fn adapters(report: &StatusReport, paper: &mut Paper) {
+fn adapters(report: &StatusReport, paper: &mut TextOutput) {
     paper.heading("Adapters");
     let mut table =
         Table::new(&["REPLICA", "ADAPTER", "VERSION", "ROLE", "CLUSTER", "CLOUD SCOPE", "TROUBLE"]);
     for ProcessReport { process, page } in &report.adapters {
-        let role = if page.leader { Cell::new(Tone::Good, "leader") } else { "standby".into() };
+        let role = if page.leader { Cell::new(TextStyle::Good, "leader") } else { "standby".into() };
         table.row([
             process.as_str().into(),
             or_nothing(&page.adapter).into(),
             or_nothing(&page.version).into(),
             role,
             or_nothing(&page.cluster_id).into(),
-            Cell::if_any(Tone::Plain, page.scope.as_deref()),
-            Cell::if_any(Tone::Bad, page.trouble.as_deref()),
+            Cell::if_any(TextStyle::Plain, page.scope.as_deref()),
+            Cell::if_any(TextStyle::Bad, page.trouble.as_deref()),
         ]);
     }
     paper.table(&table, 2);
 }
 
-fn budgets(page: &AdapterStatus, paper: &mut Paper) {
+fn budgets(page: &AdapterStatus, paper: &mut TextOutput) {
     paper.heading("Budgets");
     let mut table =
         Table::new(&["BUCKET", "RATE", "CEILING", "TOKENS", "QUEUED", "CALLS", "THROTTLED", "PAUSED"]);
     for it in &page.budgets {
-        let slowed = if it.rate < it.ceiling { Tone::Warn } else { Tone::Plain };
+        let slowed = if it.rate < it.ceiling { TextStyle::Warn } else { TextStyle::Plain };
         let paused = it.paused_until.filter(|until| *until > page.at);
         let paused = paused.map(|at| format!("for {}", until(page.at, at)));
-        let throttled = if it.throttled == 0 { Tone::Plain } else { Tone::Warn };
+        let throttled = if it.throttled == 0 { TextStyle::Plain } else { TextStyle::Warn };
         table.row([
             it.bucket.as_str().into(),
             Cell::new(slowed, format!("{}/s", number(it.rate))),
@@ -90,13 +90,13 @@ fn budgets(page: &AdapterStatus, paper: &mut Paper) {
             it.queued.into(),
             it.calls.into(),
             Cell::new(throttled, it.throttled.to_string()),
-            Cell::if_any(Tone::Warn, paused.as_deref()),
+            Cell::if_any(TextStyle::Warn, paused.as_deref()),
         ]);
     }
     paper.table(&table, 2);
 }
 
-fn queues(page: &AdapterStatus, paper: &mut Paper) {
+fn queues(page: &AdapterStatus, paper: &mut TextOutput) {
     paper.heading("Queues");
     if page.queues.is_empty() {
         return paper.line("  no call waits for a budget");
@@ -114,26 +114,26 @@ fn queues(page: &AdapterStatus, paper: &mut Paper) {
     paper.table(&table, 2);
 }
 
-fn breakers(page: &AdapterStatus, paper: &mut Paper) {
+fn breakers(page: &AdapterStatus, paper: &mut TextOutput) {
     paper.heading("Breakers");
     let mut table = Table::new(&["FAMILY", "STATE", "NEXT TRY"]);
     for it in &page.breakers {
         let tone = match it.state {
-            BreakerState::Closed => Tone::Good,
-            BreakerState::HalfOpen => Tone::Warn,
-            BreakerState::Open => Tone::Bad,
+            BreakerState::Closed => TextStyle::Good,
+            BreakerState::HalfOpen => TextStyle::Warn,
+            BreakerState::Open => TextStyle::Bad,
         };
         let retry = it.retry_at.map(|at| format!("in {}", until(page.at, at)));
         table.row([
             it.family.as_str().into(),
             Cell::new(tone, breaker(it.state)),
-            Cell::if_any(Tone::Plain, retry.as_deref()),
+            Cell::if_any(TextStyle::Plain, retry.as_deref()),
         ]);
     }
     paper.table(&table, 2);
 }
 
-fn snapshots(page: &AdapterStatus, paper: &mut Paper) {
+fn snapshots(page: &AdapterStatus, paper: &mut TextOutput) {
     paper.heading("Listings");
     let mut table = Table::new(&["COLLECTION", "ITEMS", "AGE", "TARGET", "ERROR"]);
     for it in &page.snapshots {
@@ -143,13 +143,13 @@ fn snapshots(page: &AdapterStatus, paper: &mut Paper) {
             it.items.into(),
             age.into(),
             duration(it.target_age_seconds).into(),
-            Cell::if_any(Tone::Bad, it.error.as_deref()),
+            Cell::if_any(TextStyle::Bad, it.error.as_deref()),
         ]);
     }
     paper.table(&table, 2);
 }
 
-fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
+fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut TextOutput) {
     paper.heading("Controllers");
     let head = [
         "CONTROLLER",
@@ -167,10 +167,10 @@ fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
     for ProcessReport { process, page } in all {
         let mode = if page.dry_run { " (dry run)" } else { "" };
         let link = match (&page.adapter.trouble, &page.adapter.replica) {
-            (Some(_), _) => Cell::new(Tone::Bad, "in trouble"),
-            (None, replica) => Cell::if_any(Tone::Plain, replica.as_deref()),
+            (Some(_), _) => Cell::new(TextStyle::Bad, "in trouble"),
+            (None, replica) => Cell::if_any(TextStyle::Plain, replica.as_deref()),
         };
-        let unsettled = if page.unsettled == 0 { Tone::Plain } else { Tone::Warn };
+        let unsettled = if page.unsettled == 0 { TextStyle::Plain } else { TextStyle::Warn };
         table.row([
             format!("{}{mode}", page.controller).into(),
             process.as_str().into(),
@@ -188,7 +188,7 @@ fn controllers(all: &[ProcessReport<ControllerStatus>], paper: &mut Paper) {
 }
 
 /// The waiting objects: for each controller, those that have waited longest.
-fn waits(report: &StatusReport, paper: &mut Paper) {
+fn waits(report: &StatusReport, paper: &mut TextOutput) {
     paper.heading("Waiting objects");
     let mut table = Table::new(&["KIND", "NAME", "FOR", "WAITS FOR"]);
     let all = report.controllers.iter().flat_map(|it| &it.page.waits);
@@ -197,7 +197,7 @@ fn waits(report: &StatusReport, paper: &mut Paper) {
             it.kind.as_str().into(),
             it.key.as_str().into(),
             age(report.at, it.since).into(),
-            Cell::if_any(Tone::Plain, it.waits_for.as_deref()),
+            Cell::if_any(TextStyle::Plain, it.waits_for.as_deref()),
         ]);
     }
     paper.table(&table, 2);
@@ -210,13 +210,13 @@ fn held(page: &ControllerStatus) -> String {
     format!("{held} of {}", page.shards)
 }
 
-fn shards(report: &StatusReport, paper: &mut Paper) {
+fn shards(report: &StatusReport, paper: &mut TextOutput) {
     paper.heading("Shards");
     let mut table = Table::new(&["CONTROLLER", "SHARD", "HOLDER", "SINCE", "RENEWED"]);
     for it in &report.shards {
         let holder = match &it.holder {
             Some(holder) => holder.as_str().into(),
-            None => Cell::new(Tone::Bad, "none"),
+            None => Cell::new(TextStyle::Bad, "none"),
         };
         table.row([
             it.controller.as_str().into(),

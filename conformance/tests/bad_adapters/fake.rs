@@ -26,7 +26,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The defect of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     /// The fake accepts connections and sends nothing.
     Mute,
     /// The fake sends something other than HTTP/2.
@@ -61,7 +61,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    pub(crate) async fn start(mood: Mood) -> Self {
+    pub(crate) async fn start(mood: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (count, calls) = watch::channel(0);
@@ -81,7 +81,7 @@ impl Fake {
     }
 }
 
-async fn serve(listener: TcpListener, mood: Mood, count: Arc<watch::Sender<usize>>) {
+async fn serve(listener: TcpListener, mood: Behaviour, count: Arc<watch::Sender<usize>>) {
     let mut connections = JoinSet::new();
     let mut calls = count.subscribe();
     loop {
@@ -90,7 +90,7 @@ async fn serve(listener: TcpListener, mood: Mood, count: Arc<watch::Sender<usize
                 let (stream, _from) = accepted.expect("a connection");
                 connections.spawn(connection(stream, mood, Arc::clone(&count)));
             }
-            _ = calls.wait_for(|calls| mood == Mood::Dies && *calls > 0) => return,
+            _ = calls.wait_for(|calls| mood == Behaviour::Dies && *calls > 0) => return,
         }
     }
 }
@@ -98,14 +98,14 @@ async fn serve(listener: TcpListener, mood: Mood, count: Arc<watch::Sender<usize
 /// Serves one connection, with or without TLS.
 pub(crate) async fn connection(
     mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    mood: Mood,
+    mood: Behaviour,
     count: Arc<watch::Sender<usize>>,
 ) {
-    if mood == Mood::Prose {
+    if mood == Behaviour::Prose {
         // If the client closes the connection early, it has read enough.
         stream.write_all(b"220 mail.example.org ready when you are\r\n").await.unwrap_or_default();
     }
-    if [Mood::Mute, Mood::Prose].contains(&mood) {
+    if [Behaviour::Mute, Behaviour::Prose].contains(&mood) {
         future::pending::<()>().await;
     }
     let service = service_fn(move |request| answer(request, mood, Arc::clone(&count)));
@@ -117,7 +117,7 @@ pub(crate) async fn connection(
         ended = served.as_mut() => return ended.unwrap_or_default(),
         () = old => (),
     }
-    if mood == Mood::Ages {
+    if mood == Behaviour::Ages {
         served.as_mut().graceful_shutdown();
         served.await.unwrap_or_default();
     }
@@ -125,10 +125,10 @@ pub(crate) async fn connection(
 
 async fn answer(
     request: Request<Incoming>,
-    mood: Mood,
+    mood: Behaviour,
     count: Arc<watch::Sender<usize>>,
 ) -> Result<Response<Body>, Infallible> {
-    if mood == Mood::Closed {
+    if mood == Behaviour::Closed {
         return Ok(status("16"));
     }
     if request.uri().path().ends_with("/GetInfo") {
@@ -143,20 +143,24 @@ async fn answer(
     }
     count.send_modify(|calls| *calls += 1);
     Ok(match mood {
-        Mood::Garbage => messages(stream::iter([frame(&[0xFF; 9])]).boxed()),
-        Mood::Endless => messages(stream::repeat(framed(&items())).boxed()),
-        Mood::Mute | Mood::Prose | Mood::Closed | Mood::Hangs | Mood::Dies | Mood::Ages | Mood::Cuts => {
-            future::pending().await
-        }
+        Behaviour::Garbage => messages(stream::iter([frame(&[0xFF; 9])]).boxed()),
+        Behaviour::Endless => messages(stream::repeat(framed(&items())).boxed()),
+        Behaviour::Mute
+        | Behaviour::Prose
+        | Behaviour::Closed
+        | Behaviour::Hangs
+        | Behaviour::Dies
+        | Behaviour::Ages
+        | Behaviour::Cuts => future::pending().await,
     })
 }
 
-fn ages(mood: Mood) -> bool {
-    [Mood::Ages, Mood::Cuts].contains(&mood)
+fn ages(mood: Behaviour) -> bool {
+    [Behaviour::Ages, Behaviour::Cuts].contains(&mood)
 }
 
 /// An answer without capabilities, so that the suite does not look for leftover objects.
-fn info(mood: Mood) -> GetInfoResponse {
+fn info(mood: Behaviour) -> GetInfoResponse {
     let capability = |name: &str| Capability { name: name.to_owned(), level: 2, ..Capability::default() };
     GetInfoResponse {
         adapter_name: "fake".to_owned(),

@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use self::fake::{Fake, Mood};
+use self::fake::{Behaviour, Fake};
 
 /// Time limit, longer than any run here takes even on a busy host.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -167,7 +167,7 @@ async fn certificate_of_another_ca_is_refused() {
     serving.spawn(async move {
         while let Ok((stream, _from)) = listener.accept().await {
             if let Ok(stream) = acceptor.accept(stream).await {
-                fake::connection(stream, Mood::Hangs, Arc::new(watch::Sender::new(0))).await;
+                fake::connection(stream, Behaviour::Hangs, Arc::new(watch::Sender::new(0))).await;
             }
         }
     });
@@ -202,7 +202,7 @@ fn acceptor(ca: &CertifiedIssuer<'static, KeyPair>) -> TlsAcceptor {
 
 #[tokio::test]
 async fn adapter_that_refuses_all_callers() {
-    let fake = Fake::start(Mood::Closed).await;
+    let fake = Fake::start(Behaviour::Closed).await;
     let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
     for reported in ["Unauthenticated", "--token-file"] {
         assert!(ended.err.contains(reported), "{reported}: {}", ended.err);
@@ -211,7 +211,7 @@ async fn adapter_that_refuses_all_callers() {
 
 #[tokio::test]
 async fn server_that_is_not_an_adapter() {
-    for mood in [Mood::Mute, Mood::Prose] {
+    for mood in [Behaviour::Mute, Behaviour::Prose] {
         let fake = Fake::start(mood).await;
         let ended = suite(&["--endpoint", &fake.endpoint()], 1).await;
         assert!(ended.err.contains("does not answer GetInfo"), "{mood:?}: {}", ended.err);
@@ -220,7 +220,7 @@ async fn server_that_is_not_an_adapter() {
 
 #[tokio::test]
 async fn an_adapter_that_hangs() {
-    let fake = Fake::start(Mood::Hangs).await;
+    let fake = Fake::start(Behaviour::Hangs).await;
     let ended = checks(&fake).await;
     assert!(ended.err.contains("the check ends within 2 s"), "{}", ended.err);
     assert!(ended.out.contains("not deleted:"), "{}", ended.out);
@@ -229,7 +229,7 @@ async fn an_adapter_that_hangs() {
 
 #[tokio::test]
 async fn an_adapter_that_answers_garbage() {
-    let fake = Fake::start(Mood::Garbage).await;
+    let fake = Fake::start(Behaviour::Garbage).await;
     let ended = checks(&fake).await;
     assert!(ended.err.contains("decode"), "{}", ended.err);
     assert!(ended.out.contains("not deleted:"), "{}", ended.out);
@@ -237,7 +237,7 @@ async fn an_adapter_that_answers_garbage() {
 
 #[tokio::test]
 async fn an_adapter_that_streams_for_ever() {
-    let fake = Fake::start(Mood::Endless).await;
+    let fake = Fake::start(Behaviour::Endless).await;
     let ended = checks(&fake).await;
     assert!(ended.out.contains("not deleted:"), "{}", ended.out);
     assert!(ended.took < Duration::from_secs(30), "{:?}", ended.took);
@@ -245,7 +245,7 @@ async fn an_adapter_that_streams_for_ever() {
 
 #[tokio::test]
 async fn an_adapter_that_dies_in_the_middle() {
-    let fake = Fake::start(Mood::Dies).await;
+    let fake = Fake::start(Behaviour::Dies).await;
     let ended = checks(&fake).await;
     assert!(ended.out.contains("not deleted:"), "{}", ended.out);
 }
@@ -253,7 +253,7 @@ async fn an_adapter_that_dies_in_the_middle() {
 #[tokio::test]
 async fn connection_ages_out_without_losing_calls() {
     for (mood, code, reported) in
-        [(Mood::Ages, 0, "ok       LIF-02"), (Mood::Cuts, 1, "a watch continues after")]
+        [(Behaviour::Ages, 0, "ok       LIF-02"), (Behaviour::Cuts, 1, "a watch continues after")]
     {
         let fake = Fake::start(mood).await;
         let folder = tempfile::tempdir().expect("a folder");
@@ -274,7 +274,7 @@ fn interrupt(child: &Child) {
 
 #[tokio::test]
 async fn ctrl_c_ends_a_run_with_its_report() {
-    let mut fake = Fake::start(Mood::Hangs).await;
+    let mut fake = Fake::start(Behaviour::Hangs).await;
     let folder = tempfile::tempdir().expect("a folder");
     let params = impatient(folder.path(), &fake.endpoint());
     let child = start(&["--params", &params, "--include", "ERR-02"]);
@@ -291,7 +291,7 @@ async fn ctrl_c_ends_a_run_with_its_report() {
 
 #[tokio::test]
 async fn ctrl_c_again_ends_at_once() {
-    let mut fake = Fake::start(Mood::Hangs).await;
+    let mut fake = Fake::start(Behaviour::Hangs).await;
     // Without the short time limits, the clean-up takes its full time.
     let mut child = start(&["--endpoint", &fake.endpoint(), "--include", "ERR-02"]);
     fake.called().await;
@@ -312,7 +312,7 @@ async fn ctrl_c_again_ends_at_once() {
 
 #[tokio::test]
 async fn run_ends_after_its_timeout() {
-    let fake = Fake::start(Mood::Hangs).await;
+    let fake = Fake::start(Behaviour::Hangs).await;
     let folder = tempfile::tempdir().expect("a folder");
     let params = impatient(folder.path(), &fake.endpoint());
     let ended = suite(&["--params", &params, "--include", "ERR-02", "--timeout", "1s"], 130).await;

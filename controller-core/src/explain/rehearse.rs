@@ -69,7 +69,7 @@ pub fn steps(plan: Vec<PlannedStep>) -> Vec<VendorStep> {
 
 /// Recent results by object, each with the time of its arrival, or of the request if the result is pending.
 #[derive(Debug, Default)]
-pub(super) struct Lately(Mutex<BTreeMap<Object, (Instant, Rehearsal)>>);
+pub(super) struct RecentRehearsals(Mutex<BTreeMap<Object, (Instant, Rehearsal)>>);
 
 /// An object on the page: its key, the object, and its kind.
 type Listed = (String, Object, &'static str);

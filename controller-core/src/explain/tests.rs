@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     Again,
     queue::Backoff,
-    testing::{BEGIN, FakeCloud, Seats},
+    testing::{BEGIN, FakeCloud, FakeShards},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,24 +45,24 @@ struct World {
     explain: Explain,
     ledger: Ledger,
     queue: Queue<ObjectName>,
-    seats: Seats,
+    fake_shards: FakeShards,
     tasks: JoinSet<()>,
 }
 
 impl World {
     /// Returns a process that holds some of four shards.
     fn new(held: impl IntoIterator<Item = usize>) -> Self {
-        let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 4));
-        held.into_iter().for_each(|shard| seats.give(shard, 1000 * SECOND));
+        let (cloud, fake_shards) = (FakeCloud::new(), FakeShards::new("node-controller", 4));
+        held.into_iter().for_each(|shard| fake_shards.give(shard, 1000 * SECOND));
         let (explain, ledger) = (Explain::default(), Ledger::new(cloud.clock()));
         let queue = Queue::new("Nodes", BACKOFF);
         let instances: Mirror<String, u32> = Mirror::new("instances", cloud.clock());
         let sources = Sources::of_each(Kind::Node, Arc::new(Shown), vec![ledger.clone()], &queue);
         explain.by(sources.linked(&instances));
-        let (controller, shards) = ("node-controller", seats.shards());
+        let (controller, shards) = ("node-controller", fake_shards.shards());
         let (adapter, clock, runtime) = (cloud.adapter(), cloud.clock(), Handle::current());
         explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
-        Self { explain, ledger, queue, seats, tasks: JoinSet::new() }
+        Self { explain, ledger, queue, fake_shards, tasks: JoinSet::new() }
     }
 
     /// Starts a worker of the queue. Each of its reconciles takes ten seconds and fails.
@@ -116,7 +116,7 @@ fn at(seconds: i64) -> Option<Timestamp> {
 async fn orphans_of_held_shards_are_shown_oldest_first_and_bounded() {
     let world = World::new([0, 2]);
     let uids = (0..1000).rev().map(|n| format!("uid-lb-{n}"));
-    let ours: Vec<String> = uids.filter(|uid| world.seats.shards().has(uid)).collect();
+    let ours: Vec<String> = uids.filter(|uid| world.fake_shards.shards().has(uid)).collect();
     let status = world.explain.status().expect("the controller runs");
     let shown: Vec<String> = status.orphans.into_iter().map(|it| it.uid).collect();
     assert!(ours.len() > 300 && ours.len() < 700, "{}", ours.len());
@@ -214,7 +214,7 @@ async fn the_oldest_waits_are_named_without_cloud_only_objects() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_other_replicas_shards() {
     let world = World::new([]);
-    let of = |name: &str| world.seats.shards().of(&format!("uid-{name}"));
+    let of = |name: &str| world.fake_shards.shards().of(&format!("uid-{name}"));
     let names = ["a", "b", "c", "d", "e", "f"];
     names.iter().for_each(|name| world.ledger.record_wait(&object(name), &quota()));
     world.explain.brakes().holds("deletions", vec!["3 of 10".to_owned()]);
@@ -224,7 +224,7 @@ async fn nothing_is_shown_of_other_replicas_shards() {
     let status = world.explain.status().expect("the controller runs");
     assert_eq!((status.held, status.unsettled, status.held_back), (vec![], 0, vec![]));
 
-    world.seats.give(of("a"), 1000 * SECOND);
+    world.fake_shards.give(of("a"), 1000 * SECOND);
     let ours: Vec<&str> = names.into_iter().filter(|name| of(name) == of("a")).collect();
     assert_eq!(world.keys(), ours);
     assert_eq!((world.one("a").held, world.one("a").state), (true, State::Waiting));
@@ -237,14 +237,14 @@ async fn nothing_is_shown_of_other_replicas_shards() {
 
 #[tokio::test(start_paused = true)]
 async fn several_ledgers_are_one_answer() {
-    let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 1));
-    seats.give(0, 1000 * SECOND);
+    let (cloud, fake_shards) = (FakeCloud::new(), FakeShards::new("node-controller", 1));
+    fake_shards.give(0, 1000 * SECOND);
     let (first, second) = (Ledger::new(cloud.clock()), Ledger::new(cloud.clock()));
     let queue: Queue<u8> = Queue::new("Routes", BACKOFF);
     let ledgers = vec![first.clone(), second.clone()];
     let explain = Explain::default();
     explain.by(Sources::of_all(Kind::Node, Arc::new(Shown), ledgers, &queue, 0));
-    let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
+    let (adapter, shards, clock) = (cloud.adapter(), fake_shards.shards(), cloud.clock());
     let (controller, runtime) = ("route-controller", Handle::current());
     explain.is_of(Identity { controller, adapter, shards, clock, dry_run: false, runtime });
     queue.after(0, 60 * SECOND);

@@ -75,7 +75,7 @@ impl Requests {
     }
 
     /// Waits for the end of the pause, if it is near.
-    async fn peace(&self) -> Result<(), Held> {
+    async fn wait_for_pause_end(&self) -> Result<(), Held> {
         let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(until) = until else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());
@@ -87,7 +87,7 @@ impl Requests {
     }
 
     /// Starts the pause that an answer asks for.
-    fn heed<B>(&self, answer: &Response<B>) -> Result<(), Held> {
+    fn apply_pause<B>(&self, answer: &Response<B>) -> Result<(), Held> {
         let status = answer.status();
         let refused = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -134,7 +134,7 @@ where
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         Box::pin(async move {
-            requests.peace().await?;
+            requests.wait_for_pause_end().await?;
             if let Some(pace) = requests.pace.as_ref().filter(|_| !is_watch(&request)) {
                 pace.wait().await;
             }
@@ -156,7 +156,7 @@ where
             record_status(&span, answer.as_ref().ok().map(Response::status));
             account.close(answer.as_ref().ok().map(Response::status));
             let answer = answer?;
-            requests.heed(&answer)?;
+            requests.apply_pause(&answer)?;
             Ok(answer)
         })
     }
@@ -219,7 +219,7 @@ mod tests {
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
-    use crate::{Clock, leadership::Term, metrics, testing::Seats};
+    use crate::{Clock, leadership::Term, metrics, testing::FakeShards};
 
     fn requests() -> Requests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
@@ -275,9 +275,9 @@ mod tests {
     // Behaviour: P8
     #[tokio::test(start_paused = true)]
     async fn outside_of_its_term_a_process_reads_and_does_not_write() {
-        let seats = Seats::new("c", 1);
-        seats.give(0, Duration::from_secs(10));
-        let requests = Requests::new(seats.shards(), None);
+        let fake_shards = FakeShards::new("c", 1);
+        fake_shards.give(0, Duration::from_secs(10));
+        let requests = Requests::new(fake_shards.shards(), None);
         let ask = async |method: Method| {
             let server = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(())) });
             let request = Request::builder().method(method).uri("https://a/api/v1/nodes/a");
@@ -327,8 +327,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stopping_process_still_emits_events_after_releasing_shards() {
-        let (seats, stop) = (Seats::new("c", 2), CancellationToken::new());
-        let shards = seats.shards();
+        let (fake_shards, stop) = (FakeShards::new("c", 2), CancellationToken::new());
+        let shards = fake_shards.shards();
         shards.ends_by(&stop);
         let requests = Requests::new(shards, None);
         let ask = async |path: &str| {

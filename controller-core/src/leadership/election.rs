@@ -4,7 +4,7 @@
 //! need the term.
 
 use anyhow::Context as _;
-use cloud_lease::{Seat, ShardElector};
+use cloud_lease::{ShardElector, ShardHandle};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -34,18 +34,18 @@ impl Candidate {
         let (namespace, duration) = (settings.namespace.clone(), settings.timing.duration);
         let identity = settings.identity.clone();
         let elector = ShardElector::new(client, settings, election.shards, now);
-        let (elector, seats) = elector.context("leader election")?;
-        let term = |seat: Seat| {
+        let (elector, handles) = elector.context("leader election")?;
+        let term = |handle: ShardHandle| {
             let about = ObjectReference {
                 api_version: Some("coordination.k8s.io/v1".to_owned()),
                 kind: Some("Lease".to_owned()),
                 namespace: Some(namespace.clone()),
-                name: Some(seat.lease().to_owned()),
+                name: Some(handle.lease().to_owned()),
                 ..ObjectReference::default()
             };
-            Term::of_candidate(seat, about, identity.clone(), duration)
+            Term::of_candidate(handle, about, identity.clone(), duration)
         };
-        Ok(Self { elector, terms: seats.into_iter().map(term).collect() })
+        Ok(Self { elector, terms: handles.into_iter().map(term).collect() })
     }
 
     /// Takes part in the election until the process must stop. Then releases the Leases of shards without work in progress, and at

@@ -121,9 +121,9 @@ impl Shards {
 
     /// Returns a receiver of the shards that this process acquires from now on.
     #[must_use]
-    pub fn gains(&self) -> Gains {
+    pub fn acquisitions(&self) -> ShardAcquisitions {
         let seen = self.0.terms.iter().map(Term::held).collect();
-        Gains { shards: self.clone(), seen }
+        ShardAcquisitions { shards: self.clone(), seen }
     }
 
     /// Returns the object for Events that concern the whole cluster and no Node or Service: the Lease of the first shard that this process
@@ -314,21 +314,21 @@ impl Holdings {
 
 /// The shards that a process acquires over time.
 #[derive(Debug)]
-pub struct Gains {
+pub struct ShardAcquisitions {
     shards: Shards,
     /// For each shard that this process held at the last check: its epoch, and the epoch since which no other process has held it.
     seen: Vec<Option<(u64, u64)>>,
 }
 
-impl Gains {
+impl ShardAcquisitions {
     /// Waits for the next shards and returns their numbers, which may include shards that this process held a moment ago. Cancel-safe.
     pub async fn next(&mut self) -> Vec<usize> {
         loop {
             // Subscribe before the check, so that no change in between is missed.
             let changes: Vec<_> = self.shards.terms().iter().map(|term| Box::pin(term.changes())).collect();
-            let gains = self.update();
-            if !gains.is_empty() {
-                return gains;
+            let acquisitions = self.update();
+            if !acquisitions.is_empty() {
+                return acquisitions;
             }
             select_all(changes).await;
         }
@@ -337,10 +337,10 @@ impl Gains {
     fn update(&mut self) -> Vec<usize> {
         let now: Vec<_> = self.shards.terms().iter().map(Term::held).collect();
         let pairs = self.seen.iter().zip(&now).enumerate();
-        let gains =
+        let acquisitions =
             pairs.filter(|(_, (seen, now))| now.is_some() && seen != now).map(|(shard, _)| shard).collect();
         self.seen = now;
-        gains
+        acquisitions
     }
 }
 

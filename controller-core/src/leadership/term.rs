@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use cloud_lease::{Leadership, Seat, Visit};
+use cloud_lease::{Leadership, ShardHandle, Visit};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{
@@ -47,7 +47,7 @@ struct OneProcess {
 
 #[derive(Clone, Debug)]
 struct Elected {
-    seat: Seat,
+    handle: ShardHandle,
     leadership: watch::Receiver<Leadership>,
     lease: ObjectReference,
     /// The identity with which this process holds the Lease.
@@ -77,12 +77,12 @@ impl Term {
 
     /// Creates the term of a candidate for a Lease with this duration.
     pub(crate) fn of_candidate(
-        seat: Seat,
+        handle: ShardHandle,
         lease: ObjectReference,
         identity: String,
         duration: Duration,
     ) -> Self {
-        Self(Kind::Elected(Elected { leadership: seat.leadership(), seat, lease, identity, duration }))
+        Self(Kind::Elected(Elected { leadership: handle.leadership(), handle, lease, identity, duration }))
     }
 
     /// Begins work in the term.
@@ -90,7 +90,7 @@ impl Term {
         let Kind::Elected(it) = &self.0 else { return Ok(None) };
         let leads = matches!(&*it.leadership.borrow(), Leadership::Leader { .. });
         // A process reconciles all objects in a new term, so nothing has to be requeued.
-        it.seat.enter().map(Some).ok_or(if leads { Again::After(RECHECK) } else { Again::Done })
+        it.handle.enter().map(Some).ok_or(if leads { Again::After(RECHECK) } else { Again::Done })
     }
 
     /// Returns the epoch, and the epoch since which no other process has led. `None`: another process may lead.
@@ -195,7 +195,7 @@ impl Term {
     /// renew the Lease.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         let Kind::Elected(it) = &self.0 else { return Ok(()) };
-        let still = it.seat.beats().borrow().elapsed();
+        let still = it.handle.beats().borrow().elapsed();
         if still > it.duration + STUCK {
             Err(format!("the election has not made progress for {} s", still.as_secs()))
         } else {
@@ -285,8 +285,8 @@ mod tests {
         let (beating, beats) = watch::channel(Instant::now());
         // Without its sender, the time of the last heartbeat does not change any more.
         drop(beating);
-        let seat = Seat::over("cloud-node-controller", leadership, beats);
-        (sender, Term::of_candidate(seat, lease, "me".to_owned(), TEN))
+        let handle = ShardHandle::over("cloud-node-controller", leadership, beats);
+        (sender, Term::of_candidate(handle, lease, "me".to_owned(), TEN))
     }
 
     #[tokio::test(start_paused = true)]

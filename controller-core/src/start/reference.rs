@@ -10,19 +10,20 @@ use crate::{
     metrics::render,
     mirror::{self, Mirror, ObjectName},
     queue::{Backoff, Queue},
-    testing::{FakeCloud, FakeKube, Seats, process_of_shards},
+    testing::{FakeCloud, FakeKube, FakeShards, process_of_shards},
 };
 
 const NAMES: Names = Names { controller: "node-controller", component: "node", managed: &["cloud-node"] };
 
 #[tokio::test(start_paused = true)]
 async fn metrics_of_every_controller_are_in_the_reference() {
-    let (kube, cloud, seats) = (FakeKube::new(), FakeCloud::new(), Seats::new(NAMES.controller, 1));
-    let mut process = process_of_shards(NAMES, &kube, &cloud, &seats);
+    let (kube, cloud, fake_shards) =
+        (FakeKube::new(), FakeCloud::new(), FakeShards::new(NAMES.controller, 1));
+    let mut process = process_of_shards(NAMES, &kube, &cloud, &fake_shards);
     metrics::register(&mut process);
-    let moved = scope::Moved(process.adapter.scope().clone());
+    let moved = stored_scope::Moved(process.adapter.scope().clone());
     process.metrics().register_collector(Box::new(moved));
-    let requests = Requests::new(seats.shards(), None);
+    let requests = Requests::new(fake_shards.shards(), None);
     requests.register(&mut process.registry);
     let nodes: kube::Api<Node> = kube::Api::all(kube.client_through(&requests));
     nodes.list(&ListParams::default()).await.expect("answered");
@@ -50,7 +51,7 @@ fn events_of_every_controller_are_in_the_reference() {
     guard.remedy(
         "run: kubectl -n kube-system annotate lease cloud-node-controller cloudadapter.dev/scope-".to_owned(),
     );
-    let notice = scope::notice(guard.event().expect("moved"));
+    let notice = stored_scope::notice(guard.event().expect("moved"));
     let event = test_support::reference::Event {
         reason: notice.reason,
         kind: notice.kind.word(),

@@ -21,9 +21,9 @@ use crate::eventually::eventually;
 use crate::objects::UNINITIALIZED;
 
 /// The observed fields of a Node.
-type LeanNode = Object<NodeSpec, NodeStatus>;
+type TrimmedNode = Object<NodeSpec, NodeStatus>;
 /// The observed fields of a Service.
-type LeanService = Object<ServiceSpec, ServiceStatus>;
+type TrimmedService = Object<ServiceSpec, ServiceStatus>;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -94,8 +94,9 @@ impl Seen {
     pub(super) async fn start(client: &Client) -> anyhow::Result<Self> {
         let times = Arc::<Mutex<Times>>::default();
         let mut watches = JoinSet::new();
-        let nodes: Api<LeanNode> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
-        let services: Api<LeanService> = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
+        let nodes: Api<TrimmedNode> = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+        let services: Api<TrimmedService> =
+            Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
         let nodes = watcher(nodes, watcher::Config::default()).default_backoff();
         watches.spawn(follow(nodes, Arc::clone(&times), Times::node));
         let services = watcher(services, watcher::Config::default()).default_backoff();
@@ -142,7 +143,7 @@ impl Times {
         self.seen.entry((mark, object.name_any())).or_insert(now);
     }
 
-    fn node(&mut self, event: Event<LeanNode>, now: Instant) {
+    fn node(&mut self, event: Event<TrimmedNode>, now: Instant) {
         match event {
             Event::Init => (),
             Event::InitDone => self.listed = self.listed.saturating_add(1),
@@ -159,7 +160,7 @@ impl Times {
         }
     }
 
-    fn service(&mut self, event: Event<LeanService>, now: Instant) {
+    fn service(&mut self, event: Event<TrimmedService>, now: Instant) {
         match event {
             Event::Init => (),
             Event::InitDone => self.listed = self.listed.saturating_add(1),
@@ -196,10 +197,10 @@ async fn follow<K>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Event, Instant, LeanNode, LeanService, Mark, Times, UNINITIALIZED};
+    use super::{Duration, Event, Instant, Mark, Times, TrimmedNode, TrimmedService, UNINITIALIZED};
     use serde_json::{Value, from_value, json};
 
-    fn node(taints: &Value, conditions: &Value) -> LeanNode {
+    fn node(taints: &Value, conditions: &Value) -> TrimmedNode {
         let status = json!({ "conditions": conditions, "images": [{ "names": ["a"] }] });
         from_value(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" },
             "spec": { "taints": taints, "podCIDR": "10.0.0.0/24" }, "status": status }))
@@ -225,7 +226,7 @@ mod tests {
         let marks = [Mark::Initialised, Mark::Routed, Mark::NodeGone].map(|mark| seen(&times, mark));
         assert_eq!(marks, [Some(first), Some(second), Some(second)]);
 
-        let service = |ingress: Value| -> LeanService {
+        let service = |ingress: Value| -> TrimmedService {
             from_value(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "a" },
                 "spec": { "ports": [] }, "status": { "loadBalancer": { "ingress": ingress } } }))
             .unwrap()

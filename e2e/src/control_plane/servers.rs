@@ -17,7 +17,7 @@ use crate::process::Launch;
 const SERVICE_CIDR: &str = "10.96.0.0/16,fd00:96::/112";
 
 /// Makes Go's runtime collect garbage less often, which takes a quarter less CPU time but more memory.
-const SPARING: [(&str, &str); 1] = [("GOGC", "400")];
+const GC_ENVIRONMENT: [(&str, &str); 1] = [("GOGC", "400")];
 
 /// The settings that stay the same when the servers restart.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Launches {
             name: name.to_owned(),
             program: program.to_path_buf(),
             args,
-            env: BTreeMap::from(SPARING.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+            env: BTreeMap::from(GC_ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()))),
             log_dir: dir.join("logs"),
         };
         let etcd = launch("etcd", &tools.etcd.path, etcd_args(&dir.join("etcd"), &etcd_url, peer));

@@ -108,7 +108,7 @@ async fn a_missing_instance(bed: &mut Bed) {
 async fn a_route_that_cannot_be_created(bed: &mut Bed) {
     let there = bed.cluster.cloud.state().await.unwrap();
     let a = there.instances.iter().find(|it| it.name == "a").unwrap();
-    bed.cluster.cloud.lay_route(TAKEN, &a.id).await.unwrap();
+    bed.cluster.cloud.create_route(TAKEN, &a.id).await.unwrap();
     let theirs = route(&bed.cluster.cloud.state().await.unwrap()).unwrap();
     bed.join("b", Some(TAKEN)).await.unwrap();
     bed.wait_for_event("Node", "b", "FailedToCreateRoute").await.unwrap();

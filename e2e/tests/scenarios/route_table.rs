@@ -30,8 +30,8 @@ async fn each_node_has_its_route_and_foreign_routes_stay() {
     // An instance of another owner, with a route that a node of this cluster would need.
     let cloud = &bed.cluster.cloud;
     let other = cloud.create_instance("other").await.unwrap();
-    cloud.lay_route("10.244.3.0/24", &other.id).await.unwrap();
-    cloud.lay_route("192.168.0.0/16", &other.id).await.unwrap();
+    cloud.create_route("10.244.3.0/24", &other.id).await.unwrap();
+    cloud.create_route("192.168.0.0/16", &other.id).await.unwrap();
     let foreign = cloud.state().await.unwrap().routes;
     let foreign: Vec<_> = foreign.into_iter().filter(|route| route.tags.is_empty()).collect();
     assert_eq!(foreign.len(), 2);

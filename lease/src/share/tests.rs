@@ -8,22 +8,22 @@ fn timing() -> Timing {
     Timing::default()
 }
 
-/// A seat held by `holder`, as observed by this replica.
-fn seen_by(me: &str, seat: &Seat, now: Instant) -> View {
-    let ours = seat.holder.as_deref() == Some(me);
+/// A shard held by `holder`, as observed by this replica.
+fn seen_by(me: &str, shard: &Shard, now: Instant) -> View {
+    let ours = shard.holder.as_deref() == Some(me);
     View {
-        holder: seat.holder.clone(),
-        free_from: Some(if seat.holder.is_none() { seat.freed } else { now + timing().duration }),
+        holder: shard.holder.clone(),
+        free_from: Some(if shard.holder.is_none() { shard.freed } else { now + timing().duration }),
         ours,
-        released: seat.holder.is_none(),
-        wish: seat.wish.clone(),
+        released: shard.holder.is_none(),
+        wish: shard.wish.clone(),
         ..View::default()
     }
 }
 
-/// The state of a seat.
+/// The state of a shard.
 #[derive(Clone, Debug)]
-struct Seat {
+struct Shard {
     holder: Option<String>,
     freed: Instant,
     wish: Option<(String, Instant)>,
@@ -32,42 +32,42 @@ struct Seat {
 /// Replicas that all observe the same state, and act one after the other.
 struct Model {
     now: Instant,
-    seats: Vec<Seat>,
+    shards: Vec<Shard>,
     alive: Vec<&'static str>,
     moves: usize,
 }
 
 impl Model {
-    fn new(seats: usize) -> Self {
+    fn new(shards: usize) -> Self {
         let now = Instant::now();
-        let seat = Seat { holder: None, freed: now, wish: None };
-        Self { now, seats: vec![seat; seats], alive: Vec::new(), moves: 0 }
+        let shard = Shard { holder: None, freed: now, wish: None };
+        Self { now, shards: vec![shard; shards], alive: Vec::new(), moves: 0 }
     }
 
     fn with<T>(&self, me: &str, act: impl FnOnce(&Shares<'_>) -> T) -> T {
-        let views: Vec<_> = self.seats.iter().map(|seat| seen_by(me, seat, self.now)).collect();
+        let views: Vec<_> = self.shards.iter().map(|shard| seen_by(me, shard, self.now)).collect();
         let refused = BTreeMap::new();
-        act(&Shares { me, timing: timing(), seats: views.iter().collect(), refused: &refused })
+        act(&Shares { me, timing: timing(), shards: views.iter().collect(), refused: &refused })
     }
 
-    /// Lets this replica act once on this seat, if an action is due.
+    /// Lets this replica act once on this shard, if an action is due.
     fn act(&mut self, me: &str, at: usize) -> bool {
         let now = self.now;
-        let seat = self.seats[at].clone();
-        let wished = seat.wish.as_ref().is_some_and(|(by, _)| by == me);
-        match &seat.holder {
+        let shard = self.shards[at].clone();
+        let wished = shard.wish.as_ref().is_some_and(|(by, _)| by == me);
+        match &shard.holder {
             None if self.with(me, |shares| shares.take(at, now)) == Take::Now => {
-                self.seats[at] = Seat { holder: Some(me.into()), freed: now, wish: None };
+                self.shards[at] = Shard { holder: Some(me.into()), freed: now, wish: None };
                 self.moves += 1;
             }
             Some(holder) if holder == me => {
                 if self.with(me, |shares| shares.grant(at, now).is_none()) {
                     return false;
                 }
-                self.seats[at] = Seat { holder: None, freed: now, ..seat };
+                self.shards[at] = Shard { holder: None, freed: now, ..shard };
             }
             Some(_) if self.with(me, |shares| shares.asks(now).contains(&at)) != wished => {
-                self.seats[at].wish = (!wished).then(|| (me.to_owned(), now));
+                self.shards[at].wish = (!wished).then(|| (me.to_owned(), now));
             }
             Some(_) | None => return false,
         }
@@ -79,28 +79,28 @@ impl Model {
         let mut order = order.iter().copied().cycle();
         for _ in 0..100 {
             let mut acts: Vec<(&str, usize)> =
-                self.alive.iter().flat_map(|me| (0..self.seats.len()).map(move |at| (*me, at))).collect();
+                self.alive.iter().flat_map(|me| (0..self.shards.len()).map(move |at| (*me, at))).collect();
             let mut idle = true;
             while !acts.is_empty() {
                 let (me, at) = acts.swap_remove(order.next().expect("endless") % acts.len());
                 idle &= !self.act(me, at);
             }
-            if idle && self.seats.iter().all(|seat| seat.holder.is_some()) {
+            if idle && self.shards.iter().all(|shard| shard.holder.is_some()) {
                 return;
             }
             self.now += timing().retry / 4;
         }
-        panic!("does not converge: {:?}", self.seats);
+        panic!("does not converge: {:?}", self.shards);
     }
 
     fn held(&self, name: &str) -> usize {
-        self.seats.iter().filter(|seat| seat.holder.as_deref() == Some(name)).count()
+        self.shards.iter().filter(|shard| shard.holder.as_deref() == Some(name)).count()
     }
 
     fn leave(&mut self, at: usize) {
         let name = self.alive.remove(at);
-        for seat in self.seats.iter_mut().filter(|seat| seat.holder.as_deref() == Some(name)) {
-            *seat = Seat { holder: None, freed: self.now, ..seat.clone() };
+        for shard in self.shards.iter_mut().filter(|shard| shard.holder.as_deref() == Some(name)) {
+            *shard = Shard { holder: None, freed: self.now, ..shard.clone() };
         }
     }
 }
@@ -108,13 +108,13 @@ impl Model {
 proptest! {
     #[test]
     fn shares_become_fair_in_any_order_and_moves_end(
-        seats in 1..=12_usize,
+        shards in 1..=12_usize,
         comings in prop::collection::vec((0..5_usize, any::<bool>()), 1..10),
         order in prop::collection::vec(any::<usize>(), 50..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(async {
-            let mut model = Model::new(seats);
+            let mut model = Model::new(shards);
             for (who, comes) in comings {
                 let place = model.alive.iter().position(|name| *name == NAMES[who]);
                 match place {
@@ -122,14 +122,14 @@ proptest! {
                     None if comes || model.alive.is_empty() => model.alive.push(NAMES[who]),
                     Some(_) | None => (),
                 }
-                let free = model.seats.iter().filter(|seat| seat.holder.is_none()).count();
+                let free = model.shards.iter().filter(|shard| shard.holder.is_none()).count();
                 model.moves = 0;
                 model.settle(&order);
                 let held: Vec<_> = model.alive.iter().map(|name| model.held(name)).collect();
                 let (fewest, most) = (held.iter().min().expect("some"), held.iter().max().expect("some"));
                 assert!(most - fewest <= 1, "{held:?}");
-                let fair = seats / model.alive.len() + 1;
-                assert!(model.moves <= 2 * free + fair, "{} moves for {free} free seats: {held:?}", model.moves);
+                let fair = shards / model.alive.len() + 1;
+                assert!(model.moves <= 2 * free + fair, "{} moves for {free} free shards: {held:?}", model.moves);
             }
         });
     }
@@ -149,19 +149,19 @@ fn views<const N: usize>(holders: [&str; N], now: Instant) -> [View; N] {
     holders.map(|holder| view(holder, now))
 }
 
-fn shares<'a>(seats: &'a [View], refused: &'a BTreeMap<String, Instant>) -> Shares<'a> {
-    Shares { me: "me", timing: timing(), seats: seats.iter().collect(), refused }
+fn shares<'a>(shards: &'a [View], refused: &'a BTreeMap<String, Instant>) -> Shares<'a> {
+    Shares { me: "me", timing: timing(), shards: shards.iter().collect(), refused }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
+async fn a_free_shard_goes_first_to_the_replica_with_the_fewest() {
     let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let later = now + timing().retry;
     for (holders, due) in
         [(["", "you", "you", "me"], true), (["", "you", "me", "she"], true), (["", "me", "me", "you"], false)]
     {
-        let seats = views(holders, now);
-        let shares = shares(&seats, &none_refused);
+        let shards = views(holders, now);
+        let shares = shares(&shards, &none_refused);
         assert_eq!(shares.take(0, now), if due { Take::Now } else { Take::From(later) }, "{holders:?}");
         assert_eq!(shares.take(0, later), Take::Now, "{holders:?}");
         assert_ne!(shares.take(1, now), Take::Now, "held: {holders:?}");
@@ -169,20 +169,20 @@ async fn a_free_seat_goes_first_to_the_replica_with_the_fewest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_seat_is_reserved_for_its_new_holder() {
+async fn a_released_shard_is_reserved_for_its_new_holder() {
     let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let latest = now + 2 * timing().retry;
     for (to, take) in [("me", Take::Now), ("you", Take::From(latest))] {
-        let mut seats = views(["", "you", "you"], now);
-        seats[0].released = true;
-        seats[0].wish = Some((to.to_owned(), now));
-        assert_eq!(shares(&seats, &none_refused).take(0, now), take, "{to}");
-        assert_eq!(shares(&seats, &none_refused).take(0, latest), Take::Now, "{to}");
+        let mut shards = views(["", "you", "you"], now);
+        shards[0].released = true;
+        shards[0].wish = Some((to.to_owned(), now));
+        assert_eq!(shares(&shards, &none_refused).take(0, now), take, "{to}");
+        assert_eq!(shares(&shards, &none_refused).take(0, latest), Take::Now, "{to}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_with_two_fewer_seats_asks_for_its_share() {
+async fn a_replica_with_two_fewer_shards_asks_for_its_share() {
     let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let asked =
         |holders, refused: &BTreeMap<_, _>| shares(&views::<6>(holders, now), refused).asks(now).len();
@@ -190,36 +190,36 @@ async fn a_replica_with_two_fewer_seats_asks_for_its_share() {
     assert_eq!(asked(["you", "you", "you", "she", "she", "she"], &none_refused), 2);
     assert_eq!(asked(["you", "you", "you", "you", "me", "me"], &none_refused), 1);
     assert_eq!(asked(["you", "you", "you", "me", "me", "she"], &none_refused), 0);
-    assert_eq!(asked(["", "", "", "you", "you", "you"], &none_refused), 0, "the free seats are enough");
+    assert_eq!(asked(["", "", "", "you", "you", "you"], &none_refused), 0, "the free shards are enough");
     let refused = BTreeMap::from([("you".to_owned(), now + timing().retry)]);
     assert_eq!(asked(["you"; 6], &refused), 0);
     assert_eq!(asked(["you", "you", "you", "you", "she", "she"], &refused), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seat_requested_by_another_replica_is_not_requested() {
+async fn a_shard_requested_by_another_replica_is_not_requested() {
     let (now, none_refused) = (Instant::now(), BTreeMap::new());
-    let mut seats = views(["you", "you"], now);
-    for seat in &mut seats {
-        seat.wish = Some(("she".to_owned(), now));
+    let mut shards = views(["you", "you"], now);
+    for shard in &mut shards {
+        shard.wish = Some(("she".to_owned(), now));
     }
-    assert!(shares(&seats, &none_refused).asks(now).is_empty());
-    for seat in &mut seats {
-        seat.free_from = Some(now + 3 * timing().duration);
+    assert!(shares(&shards, &none_refused).asks(now).is_empty());
+    for shard in &mut shards {
+        shard.free_from = Some(now + 3 * timing().duration);
     }
-    assert_eq!(shares(&seats, &none_refused).asks(now + timing().duration).len(), 1);
+    assert_eq!(shares(&shards, &none_refused).asks(now + timing().duration).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seat_is_granted_to_replicas_with_two_fewer() {
+async fn a_shard_is_granted_to_replicas_with_two_fewer() {
     let (now, none_refused) = (Instant::now(), BTreeMap::new());
     let granted = |holders: [&str; 6], wishes: [&str; 3], later: Duration| {
-        let mut seats = views(holders, now);
-        for (seat, by) in seats.iter_mut().zip(wishes) {
-            seat.wish = Some((by.to_owned(), now));
-            seat.free_from = Some(now + 9 * timing().duration);
+        let mut shards = views(holders, now);
+        for (shard, by) in shards.iter_mut().zip(wishes) {
+            shard.wish = Some((by.to_owned(), now));
+            shard.free_from = Some(now + 9 * timing().duration);
         }
-        let shares = shares(&seats, &none_refused);
+        let shares = shares(&shards, &none_refused);
         (0..6).filter_map(|at| Some((at, shares.grant(at, now + later)?.to_owned()))).collect::<Vec<_>>()
     };
     let grant = |at, to: &str| (at, to.to_owned());

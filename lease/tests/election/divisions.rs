@@ -87,7 +87,7 @@ async fn a_new_division_ends_earlier_work() {
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 3)];
     watcher.until(&replicas, is_fair).await;
-    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    let visits: Vec<_> = replicas[0].handles.iter().map(|handle| handle.enter().expect("ours")).collect();
     let epoch = server.lease_of(2)["spec"]["acquireTime"].clone();
     replicas[0].freeze(Instant::now() + 40 * SECOND);
     replicas.push(Replica::start(&server, "w", 2));
@@ -100,7 +100,7 @@ async fn a_new_division_ends_earlier_work() {
     for (shard, visit) in visits.iter().enumerate() {
         assert!(!visit.is_valid(), "the visit in shard {shard} is still valid");
     }
-    assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_some_and(|visit| visit.is_valid())));
+    assert!(replicas[0].handles.iter().all(|handle| handle.enter().is_some_and(|visit| visit.is_valid())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn work_continues_after_an_outage_without_other_holders() {
     let mut watcher = Watcher::default();
     let replicas = vec![Replica::start(&server, "a", 3)];
     watcher.until(&replicas, is_fair).await;
-    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    let visits: Vec<_> = replicas[0].handles.iter().map(|handle| handle.enter().expect("ours")).collect();
     replicas[0].freeze(Instant::now() + 40 * SECOND);
     watcher.pass(&replicas, 20 * SECOND).await;
     assert!(visits.iter().all(|visit| !visit.is_valid()));

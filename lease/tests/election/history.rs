@@ -14,7 +14,7 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 /// Longest pause of a process.
 const PAUSE: Duration = Duration::from_secs(25);
-/// Time after which shares must be fair: lost Leases have expired, and requested seats were handed over.
+/// Time after which shares must be fair: lost Leases have expired, and requested shards were handed over.
 const SETTLES: Duration = Duration::from_secs(45);
 
 struct History {
@@ -105,15 +105,15 @@ impl History {
         self.start();
     }
 
-    /// Does work for a short or a long time in held seats.
+    /// Does work for a short or a long time in held shards.
     fn work(&mut self, long: bool) {
         let now = Instant::now();
         for replica in self.replicas.iter_mut().chain(&mut self.stopping) {
             replica.visits.retain(|work| work.until > now);
-            for (shard, seat) in replica.seats.iter().enumerate() {
+            for (shard, handle) in replica.handles.iter().enumerate() {
                 let lasts = if long && self.dice.below(20) == 0 { 40_000 } else { 500 };
                 let until = now + Duration::from_millis(self.dice.below(lasts));
-                replica.visits.extend(seat.enter().map(|visit| Work { shard, began: now, until, visit }));
+                replica.visits.extend(handle.enter().map(|visit| Work { shard, began: now, until, visit }));
             }
         }
     }

@@ -20,12 +20,12 @@ async fn a_leaving_replica_finishes_its_work_and_takes_nothing() {
     let mut replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 8)).into();
     watcher.until(&replicas, is_fair).await;
     watcher.pass(&replicas, 10 * SECOND).await;
-    let mut visits: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
+    let mut visits: Vec<_> = replicas[0].handles.iter().filter_map(cloud_lease::ShardHandle::enter).collect();
     let visit = visits.pop().expect("four");
     drop(visits);
     replicas[0].leaving.cancel();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(replicas[0].seats.iter().all(|seat| seat.enter().is_none()), "no new work begins");
+    assert!(replicas[0].handles.iter().all(|handle| handle.enter().is_none()), "no new work begins");
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 7).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
     watcher.pass(&replicas, Duration::from_mins(1)).await;
@@ -34,7 +34,7 @@ async fn a_leaving_replica_finishes_its_work_and_takes_nothing() {
     let took = watcher.until(&replicas, |replicas| replicas[1].held() == 8).await;
     assert!(took <= 2 * SECOND + SECOND / 10, "{took:?}");
 
-    // The leaving replica takes no seat, although all are free now.
+    // The leaving replica takes no shard, although all are free now.
     drop(replicas.pop());
     let taken = transitions(&server);
     watcher.pass(&replicas, Duration::from_mins(1)).await;
@@ -49,7 +49,7 @@ async fn the_release_ends_all_terms_despite_work_in_progress() {
     let mut watcher = Watcher::default();
     let replicas: Vec<_> = ["a", "b"].map(|name| Replica::start(&server, name, 4)).into();
     watcher.until(&replicas, is_fair).await;
-    let visits: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
+    let visits: Vec<_> = replicas[0].handles.iter().filter_map(cloud_lease::ShardHandle::enter).collect();
     replicas[0].leaving.cancel();
     watcher.pass(&replicas, 5 * SECOND).await;
     assert_eq!(replicas[0].held(), 2);
@@ -65,7 +65,7 @@ async fn a_leaving_replica_withdraws_its_request() {
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];
     watcher.until(&replicas, is_fair).await;
-    let _visits: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
+    let _visits: Vec<_> = replicas[0].handles.iter().filter_map(cloud_lease::ShardHandle::enter).collect();
     replicas.push(Replica::start(&server, "b", 2));
     let asked = || {
         (0..2).any(|shard| {

@@ -46,10 +46,10 @@ fn settings(identity: &str) -> Settings {
 
 fn start_one_shard(server: &FakeServer, identity: &str) -> Running {
     let elector = ShardElector::new(server.client(), settings(identity), NonZeroU16::MIN, server.wall());
-    let (elector, seats) = elector.expect("valid");
+    let (elector, handles) = elector.expect("valid");
     let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
     task.spawn(elector.run(stop.clone(), stop.clone()));
-    Running { leadership: seats.first().expect("one shard").leadership(), stop, task }
+    Running { leadership: handles.first().expect("one shard").leadership(), stop, task }
 }
 
 fn start(server: &FakeServer, identity: &str) -> Running {

@@ -31,7 +31,7 @@ pub(crate) struct FakeServer {
 
 /// How the server answers.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     Well,
     /// Connections are refused.
     Away,
@@ -108,17 +108,17 @@ impl FakeServer {
         Timestamp::from_second(second.try_into().expect("in range")).expect("in range")
     }
 
-    pub(crate) fn mood(&self, mood: Mood) {
-        self.kube.away(mood == Mood::Away);
+    pub(crate) fn mood(&self, mood: Behaviour) {
+        self.kube.away(mood == Behaviour::Away);
         self.kube.heal();
         match mood {
-            Mood::Well | Mood::Away => (),
-            Mood::Silent => {
+            Behaviour::Well | Behaviour::Away => (),
+            Behaviour::Silent => {
                 self.kube.silence_watches();
                 self.kube.order(Fault::hang());
             }
-            Mood::Forgetful => self.kube.order(Fault::slow(Duration::from_hours(1)).on_writes()),
-            Mood::Slow => self.kube.order(Fault::slow(Duration::from_secs(2))),
+            Behaviour::Forgetful => self.kube.order(Fault::slow(Duration::from_hours(1)).on_writes()),
+            Behaviour::Slow => self.kube.order(Fault::slow(Duration::from_secs(2))),
         }
     }
 

@@ -19,8 +19,8 @@ async fn one_replica_has_all_shards_at_once() {
     let took = Watcher::default().until(&replicas, is_fair).await;
     assert!(took < SECOND, "{took:?}");
     assert_eq!(server.lease()["metadata"]["annotations"]["cloudadapter.dev/shards"], json!("8@1"));
-    assert_eq!(replicas[0].seats[0].lease(), "cloud-adapter");
-    assert_eq!(replicas[0].seats[7].lease(), "cloud-adapter-7");
+    assert_eq!(replicas[0].handles[0].lease(), "cloud-adapter");
+    assert_eq!(replicas[0].handles[7].lease(), "cloud-adapter-7");
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,24 +94,24 @@ async fn more_replicas_than_shards_stand_by() {
     replicas.retain(|replica| replica.held() == 0);
     let took = watcher.until(&replicas, is_fair).await;
     assert!(took <= 14 * SECOND, "{took:?}");
-    // One replica may have taken both seats first, so that one of the seats moved twice.
+    // One replica may have taken both shards first, so that one of the shards moved twice.
     assert!(watcher.moves <= moves + 3, "{moves}, then {}", watcher.moves);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seat_is_handed_over_once_no_work_is_in_progress() {
+async fn a_shard_is_handed_over_once_no_work_is_in_progress() {
     let server = FakeServer::with_shards(2);
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];
     watcher.until(&replicas, is_fair).await;
-    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    let visits: Vec<_> = replicas[0].handles.iter().map(|handle| handle.enter().expect("ours")).collect();
     let clones = visits.clone();
     replicas.push(Replica::start(&server, "b", 2));
     watcher.pass(&replicas, 10 * SECOND).await;
-    assert_eq!(replicas[0].held(), 2, "work is in progress in both seats");
+    assert_eq!(replicas[0].held(), 2, "work is in progress in both shards");
     assert!(visits.iter().all(|visit| visit.is_valid()), "the work may continue");
-    let entered: Vec<_> = replicas[0].seats.iter().filter_map(cloud_lease::Seat::enter).collect();
-    assert_eq!(entered.len(), 1, "no new work begins in the requested seat");
+    let entered: Vec<_> = replicas[0].handles.iter().filter_map(cloud_lease::ShardHandle::enter).collect();
+    assert_eq!(entered.len(), 1, "no new work begins in the requested shard");
     drop((visits, entered));
     watcher.pass(&replicas, SECOND).await;
     assert_eq!(replicas[0].held(), 2, "a clone of the visit exists");
@@ -126,7 +126,7 @@ async fn endless_work_delays_a_handover_by_30_seconds() {
     let mut watcher = Watcher::default();
     let mut replicas = vec![Replica::start(&server, "a", 2)];
     watcher.until(&replicas, is_fair).await;
-    let visits: Vec<_> = replicas[0].seats.iter().map(|seat| seat.enter().expect("ours")).collect();
+    let visits: Vec<_> = replicas[0].handles.iter().map(|handle| handle.enter().expect("ours")).collect();
     replicas.push(Replica::start(&server, "b", 2));
     let took = watcher.until(&replicas, is_fair).await;
     assert!((30 * SECOND..34 * SECOND).contains(&took), "{took:?}");

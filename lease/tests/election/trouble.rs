@@ -6,11 +6,11 @@ use cloud_lease::Leadership;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{BEGIN, FakeServer, server::Mood, start};
+use super::{BEGIN, FakeServer, server::Behaviour, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_at_expiry() {
-    for mood in [Mood::Away, Mood::Silent] {
+    for mood in [Behaviour::Away, Behaviour::Silent] {
         let server = FakeServer::with_lease();
         let mut leader = start(&server, "first");
         leader.leads().await;
@@ -22,7 +22,7 @@ async fn a_leader_that_cannot_renew_stops_at_expiry() {
         let late = Instant::now().saturating_duration_since(valid_until);
         assert!(late <= Duration::from_secs(3), "{late:?}");
 
-        server.mood(Mood::Well);
+        server.mood(Behaviour::Well);
         let (epoch, _) = leader.leads().await;
         assert!(epoch > BEGIN, "a separate term");
         assert_eq!(leader.since(), BEGIN, "no other process had a term");
@@ -32,7 +32,7 @@ async fn a_leader_that_cannot_renew_stops_at_expiry() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_api_server_has_a_leader() {
     let server = FakeServer::with_lease();
-    server.mood(Mood::Slow);
+    server.mood(Behaviour::Slow);
     let mut leader = start(&server, "first");
     leader.leads().await;
     for _ in 0..60 {
@@ -47,9 +47,9 @@ async fn an_acquisition_with_a_lost_answer_is_recognised() {
     let server = FakeServer::with_lease();
     let mut leader = start(&server, "first");
     leader.leads().await;
-    server.mood(Mood::Silent);
+    server.mood(Behaviour::Silent);
     leader.follows(Some("first")).await;
-    server.mood(Mood::Forgetful);
+    server.mood(Behaviour::Forgetful);
     tokio::time::timeout(Duration::from_mins(1), async {
         while server.lease()["spec"]["leaseTransitions"] != json!(2) {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -57,7 +57,7 @@ async fn an_acquisition_with_a_lost_answer_is_recognised() {
     })
     .await
     .expect("it acquires the lease again");
-    server.mood(Mood::Well);
+    server.mood(Behaviour::Well);
     assert!(leader.leads().await.0 > BEGIN, "a separate term");
     assert_eq!(leader.since(), BEGIN, "no other process had a term");
 }
@@ -109,9 +109,9 @@ async fn a_renewal_whose_answer_is_lost_costs_no_term() {
     let server = FakeServer::with_lease();
     let mut leader = start(&server, "first");
     leader.leads().await;
-    server.mood(Mood::Forgetful);
+    server.mood(Behaviour::Forgetful);
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    server.mood(Mood::Well);
+    server.mood(Behaviour::Well);
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(leader.leads().await.0, BEGIN);
 }

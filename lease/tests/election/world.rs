@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_lease::{Leadership, Seat, ShardElector, Visit};
+use cloud_lease::{Leadership, ShardElector, ShardHandle, Visit};
 use k8s_openapi::jiff::SignedDuration;
 use tokio::{
     sync::watch,
@@ -38,7 +38,7 @@ pub(crate) struct Net {
 pub(crate) struct Replica {
     pub(crate) name: String,
     pub(crate) shards: u16,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) handles: Vec<ShardHandle>,
     /// Makes this replica release each Lease as soon as no work is in progress in its shard.
     pub(crate) leaving: CancellationToken,
     /// Makes this replica release all Leases, and end.
@@ -98,13 +98,13 @@ impl Replica {
         let skew = skew - i64::try_from(net.skew).expect("fits");
         let wall = server.wall() + SignedDuration::from_secs(skew);
         let shards_of = NonZeroU16::new(shards).expect("some");
-        let (elector, seats) = ShardElector::new(client, settings(name), shards_of, wall).expect("valid");
+        let (elector, handles) = ShardElector::new(client, settings(name), shards_of, wall).expect("valid");
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
         let leaving = stop.child_token();
         let frozen = Arc::new(Mutex::new(Instant::now()));
         let inner = Box::pin(elector.run(leaving.clone(), stop.clone()));
         task.spawn(Freezable { inner, until: frozen.clone(), sleep: None });
-        Self { name: name.to_owned(), shards, seats, leaving, stop, visits: Vec::new(), cut, frozen, task }
+        Self { name: name.to_owned(), shards, handles, leaving, stop, visits: Vec::new(), cut, frozen, task }
     }
 
     /// Pauses the replica until this time, without its noticing.
@@ -122,13 +122,13 @@ impl Replica {
 
     /// Returns the terms that the replica relies on now, by the clock: shard and epoch.
     pub(crate) fn terms(&self) -> Vec<(usize, u64)> {
-        let term = |(at, seat): (usize, &Seat)| match &*seat.leadership().borrow() {
+        let term = |(at, handle): (usize, &ShardHandle)| match &*handle.leadership().borrow() {
             Leadership::Leader { valid_until, epoch, .. } if Instant::now() < *valid_until => {
                 Some((at, *epoch))
             }
             Leadership::Leader { .. } | Leadership::Follower { .. } => None,
         };
-        self.seats.iter().enumerate().filter_map(term).collect()
+        self.handles.iter().enumerate().filter_map(term).collect()
     }
 
     pub(crate) fn held(&self) -> usize {

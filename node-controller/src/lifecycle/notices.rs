@@ -36,7 +36,7 @@ const TRIPPED: &str = "NodeDeletionBrakeTripped";
 /// may be intended.
 const ANOTHER: &str = "InstanceOfAnotherCloud";
 /// The plan for a node whose instance is proven to be gone.
-pub(crate) const GOES: &str = "delete the node: its instance is gone";
+pub(crate) const DELETE_GONE_NODE: &str = "delete the node: its instance is gone";
 /// Maximum number of nodes that the text about all nodes lists by name.
 const NAMED: usize = 10;
 /// Minimum length of the text before a command in an Event, in characters.
@@ -192,7 +192,7 @@ impl Notices {
             let waits = Some(Waits { text, topic, reason: None, reported: false });
             found.insert(object, Finding { waits, ..Finding::default() });
         }
-        found.extend(going.iter().map(|node| planned(node, GOES)));
+        found.extend(going.iter().map(|node| planned(node, DELETE_GONE_NODE)));
         found
     }
 

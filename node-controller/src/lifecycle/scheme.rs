@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::mirror::Mirrors;
 
 /// Pause before the controller asks an adapter again that has not reported the scheme.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+const SCHEME_RETRY: Duration = Duration::from_secs(5);
 
 /// The part of this cloud's provider IDs before `://`. Clones share the state.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl Scheme {
                     warn!(%error, "Cannot get the provider ID scheme from the cloud adapter; retrying");
                 }
             }
-            sleep(ASK_AGAIN).await;
+            sleep(SCHEME_RETRY).await;
         }
     }
 

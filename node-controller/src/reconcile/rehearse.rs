@@ -10,7 +10,7 @@ use controller_core::explain::{
 use super::Reconciler;
 use crate::{
     explain,
-    lifecycle::GOES,
+    lifecycle::DELETE_GONE_NODE,
     lookup::Lookup,
     plan::{Action, Node},
 };
@@ -36,7 +36,7 @@ impl Rehearsals {
         let Some(node) = node else { return Rehearsal::default() };
         let mut found = self.of_node(&node);
         found.cluster.extend(self.taints.plan(object));
-        found.cluster.extend(self.ends.plan(object).into_iter().filter(|line| line == GOES));
+        found.cluster.extend(self.ends.plan(object).into_iter().filter(|line| line == DELETE_GONE_NODE));
         found
     }
 

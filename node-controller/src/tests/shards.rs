@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use controller_core::testing::{FakeCloud, FakeKube, Seats, instance, node, process_of_shards};
+use controller_core::testing::{FakeCloud, FakeKube, FakeShards, instance, node, process_of_shards};
 use k8s_openapi::api::core::v1::Node;
 
 use super::{
@@ -15,12 +15,16 @@ const LASTS: Duration = Duration::from_hours(10);
 const N_NODES: usize = 40;
 
 /// Starts a replica with these shards of four.
-fn replica(kube: &FakeKube, cloud: &FakeCloud, shards: impl IntoIterator<Item = usize>) -> (Seats, Replica) {
-    let seats = Seats::new("node-controller", 4);
-    shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
+fn replica(
+    kube: &FakeKube,
+    cloud: &FakeCloud,
+    shards: impl IntoIterator<Item = usize>,
+) -> (FakeShards, Replica) {
+    let fake_shards = FakeShards::new("node-controller", 4);
+    shards.into_iter().for_each(|shard| fake_shards.give(shard, LASTS));
     let mut running = Replica::new();
-    running.spawn(controller(process_of_shards(NAMES, kube, cloud, &seats), SETTINGS));
-    (seats, running)
+    running.spawn(controller(process_of_shards(NAMES, kube, cloud, &fake_shards), SETTINGS));
+    (fake_shards, running)
 }
 
 type Replica = tokio::task::JoinSet<anyhow::Result<()>>;
@@ -101,10 +105,10 @@ async fn brake_starts_again_for_an_acquired_shard() {
         world.cloud.put(instance(&id(&name)).named(&name));
         world.kube.put::<Node>(known(&name).uid(&uid(n)).ready("True"));
     }
-    let (seats, _running) = replica(&world.kube, &world.cloud, [0, 1]);
+    let (fake_shards, _running) = replica(&world.kube, &world.cloud, [0, 1]);
     tokio::time::sleep(world::WARM).await;
-    seats.give(2, LASTS);
-    seats.give(3, LASTS);
+    fake_shards.give(2, LASTS);
+    fake_shards.give(3, LASTS);
     tokio::time::sleep(Duration::from_secs(10)).await;
     // A brake that has run for a window allows this: 30 % of 40 nodes.
     (0..6).for_each(|n| world.lose(&format!("n{n}")));
@@ -126,13 +130,13 @@ async fn brake_remembers_deletions_across_a_lapse() {
         world.cloud.put(instance(&id(&name)).named(&name));
         world.kube.put::<Node>(known(&name).uid(&uid(n)).ready("True"));
     }
-    let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    let (fake_shards, _running) = replica(&world.kube, &world.cloud, 0..4);
     tokio::time::sleep(world::WARM).await;
     (0..12).for_each(|n| world.lose(&format!("n{n}")));
     eventually("30 % of 40 are deleted", || world.n_deletions() == 12).await;
-    seats.lapse(1);
+    fake_shards.lapse(1);
     settle().await;
-    seats.recover(1, LASTS);
+    fake_shards.recover(1, LASTS);
     (12..15).for_each(|n| world.lose(&format!("n{n}")));
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(world.n_deletions(), 12);

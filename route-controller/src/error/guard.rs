@@ -40,7 +40,7 @@ pub(crate) struct Guard {
     let_go: BTreeSet<String>,
     /// For routes that serve another node than the node they were created for: the UID of the node served last, by the vendor's ID of the
     /// route. Such a route is removed with the node served last.
-    heirs: BTreeMap<String, String>,
+    successors: BTreeMap<String, String>,
     /// Brake for routes of nodes whose deletion was observed.
     deleted: Brake,
     /// Brake for routes of nodes that are not listed any more.
@@ -98,7 +98,7 @@ impl Guard {
             grace,
             unasked: BTreeMap::new(),
             let_go: BTreeSet::new(),
-            heirs: BTreeMap::new(),
+            successors: BTreeMap::new(),
             deleted: Brake::new(limits, now),
             missing: Brake::new(limits, now),
         }
@@ -114,9 +114,9 @@ impl Guard {
     /// Returns a copy without the state of the routes. The brakes are kept.
     pub(crate) fn forgetful(&self) -> Self {
         let unknown = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let (unasked, let_go, heirs) = unknown;
+        let (unasked, let_go, successors) = unknown;
         let (deleted, missing) = (self.deleted.clone(), self.missing.clone());
-        Self { grace: self.grace, unasked, let_go, heirs, deleted, missing }
+        Self { grace: self.grace, unasked, let_go, successors, deleted, missing }
     }
 
     /// Sets new limits after the loss of a shard.
@@ -126,14 +126,14 @@ impl Guard {
     }
 
     /// Returns the UIDs of nodes that routes served last, if the routes were created for other nodes.
-    pub(crate) fn heirs(&self) -> impl Iterator<Item = &String> {
-        self.heirs.values()
+    pub(crate) fn successors(&self) -> impl Iterator<Item = &String> {
+        self.successors.values()
     }
 
     /// Drops the removals from the plan that are not allowed now.
     pub(crate) fn judge(&mut self, plan: &mut Plan, nodes: Nodes<'_>, now: Instant) -> Judgement {
         self.forget(&plan.removals);
-        self.heirs.extend(plan.heirs.clone());
+        self.successors.extend(plan.successors.clone());
         let mut judgement = Judgement::default();
         let (mut go, mut deleted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for removal in std::mem::take(&mut plan.removals) {
@@ -141,7 +141,7 @@ impl Guard {
                 go.push(removal);
                 continue;
             }
-            let served = self.heirs.get(&removal.vendor_id).or(removal.node_uid.as_ref());
+            let served = self.successors.get(&removal.vendor_id).or(removal.node_uid.as_ref());
             let seen = served.and_then(|uid| nodes.deleted.get(uid)).copied();
             let since = *self.unasked.entry(removal.vendor_id.clone()).or_insert(seen.unwrap_or(now));
             if let Some(rest) =
@@ -240,7 +240,7 @@ impl Guard {
         let ids: BTreeSet<&str> = removals.iter().map(|removal| removal.vendor_id.as_str()).collect();
         self.unasked.retain(|id, _| ids.contains(id.as_str()));
         self.let_go.retain(|id| ids.contains(id.as_str()));
-        self.heirs.retain(|id, _| ids.contains(id.as_str()));
+        self.successors.retain(|id, _| ids.contains(id.as_str()));
     }
 }
 

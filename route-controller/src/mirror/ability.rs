@@ -20,11 +20,11 @@ const ROUTES: &str = "routes";
 const MARKS: &str = "routes.ownership-tags";
 
 /// Interval of requests to an adapter that has no routes, or whose routes cannot be watched yet. The adapter answers from memory.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const NO_ROUTES_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of requests to a working adapter, since another version may replace it at any time.
 const CHECK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 /// Interval of requests to an adapter that does not answer.
-const ASK_SOON: Duration = Duration::from_secs(2);
+const UNREACHABLE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What the adapter can do about routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,10 @@ impl Mirrors {
                         timeout(CHECK_AGAIN_AFTER, links.wait_for(|link| !link.is_up())).await.is_err();
                 }
                 Some(Ability::Unmarked | Ability::Marked) => {
-                    let _up = timeout(ASK_AGAIN, links.wait_for(Link::is_up)).await.is_err();
+                    let _up = timeout(NO_ROUTES_POLL_INTERVAL, links.wait_for(Link::is_up)).await.is_err();
                 }
-                Some(Ability::None) => sleep(ASK_AGAIN).await,
-                None => sleep(ASK_SOON).await,
+                Some(Ability::None) => sleep(NO_ROUTES_POLL_INTERVAL).await,
+                None => sleep(UNREACHABLE_POLL_INTERVAL).await,
             }
         }
     }

@@ -59,14 +59,14 @@ pub(crate) struct Change {
 }
 
 /// The conclusions by node UID. Nodes without a certain conclusion are left out.
-pub(crate) type Judged = BTreeMap<String, Network>;
+pub(crate) type NetworkByNode = BTreeMap<String, Network>;
 
 /// Decides the condition of all nodes on this cloud's instances. `route_state` returns the state of a route to create.
 pub(crate) fn judged(
     nodes: &[impl Borrow<Node>],
     plan: &Plan,
     route_state: impl Fn(&Creation) -> RouteState,
-) -> Judged {
+) -> NetworkByNode {
     let mut states: BTreeMap<&str, Vec<RouteState>> = BTreeMap::new();
     for (claim, state) in &plan.route_states {
         states.entry(&claim.node_uid).or_default().push(*state);
@@ -87,7 +87,7 @@ pub(crate) fn judged(
 }
 
 /// Returns the conditions that differ from the conclusions.
-pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &Judged) -> Vec<Change> {
+pub(crate) fn changes<'a>(nodes: impl IntoIterator<Item = &'a Node>, judged: &NetworkByNode) -> Vec<Change> {
     let certain = nodes.into_iter().filter_map(|node| Some((node, *judged.get(&node.uid)?)));
     certain
         .filter(|(node, network)| !network.stands_on(node))

@@ -148,7 +148,7 @@ fn node_registered_again_on_its_instance_keeps_its_route() {
         let plan = settled(&nodes, &[route]);
         assert_eq!(plan.to_string(), "", "{name}");
         assert_eq!(plan.route_states.into_values().collect::<Vec<_>>(), [RouteState::Ready], "{name}");
-        assert_eq!(plan.heirs, BTreeMap::from([("1".to_owned(), "a2".to_owned())]), "{name}");
+        assert_eq!(plan.successors, BTreeMap::from([("1".to_owned(), "a2".to_owned())]), "{name}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests two replicas that share the nodes' routes.
 
-use controller_core::testing::{Seats, process_of_shards};
+use controller_core::testing::{FakeShards, process_of_shards};
 
 use super::*;
 
@@ -8,12 +8,12 @@ const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 40;
 
 /// Starts a replica with these shards of four.
-fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> Seats {
-    let seats = Seats::new("route-controller", 4);
-    shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
-    let process = process_of_shards(crate::NAMES, &world.kube, &world.cloud, &seats);
+fn replica(world: &mut World, shards: impl IntoIterator<Item = usize>) -> FakeShards {
+    let fake_shards = FakeShards::new("route-controller", 4);
+    shards.into_iter().for_each(|shard| fake_shards.give(shard, LASTS));
+    let process = process_of_shards(crate::NAMES, &world.kube, &world.cloud, &fake_shards);
     world.controller.spawn(crate::control(process, configured(&[])));
-    seats
+    fake_shards
 }
 
 /// Number of calls that change routes, and number of writes to the API server except those to Leases.
@@ -74,18 +74,18 @@ async fn term_that_lapses_during_a_call_costs_no_period() {
     let mut world = World::new();
     world.marks_routes();
     world.put(numbered(0).uid(&uid(0)));
-    let seats = replica(&mut world, []);
+    let fake_shards = replica(&mut world, []);
     world.cloud.slow("ApplyRoutes", 20 * SECOND);
     world.cloud.fail_next("ApplyRoutes", AdapterError::new(Reason::VendorUnavailable, "it is away"));
-    let shard = seats.shards().of(&uid(0));
-    seats.give(shard, 10 * SECOND);
+    let shard = fake_shards.shards().of(&uid(0));
+    fake_shards.give(shard, 10 * SECOND);
     eventually("the cloud has failed", || world.cloud.calls("ApplyRoutes") == 1).await;
     world.cloud.slow("ApplyRoutes", Duration::ZERO);
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(world.cloud.calls("ApplyRoutes"), 1, "another replica may be active at the moment");
 
     let renewed = tokio::time::Instant::now();
-    seats.renew(shard, LASTS, false);
+    fake_shards.renew(shard, LASTS, false);
     eventually("the node is served", || world.condition(&name(0)) == SERVED).await;
     assert!(
         renewed.elapsed() <= 3 * SECOND,

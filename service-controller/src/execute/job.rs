@@ -12,13 +12,13 @@ use crate::{
         annotations::settings::Defaults,
         cloud::{Balancer, State},
         features::Features,
-        judged::Judged,
         memory::{Memory, Outcome},
         plan,
         readiness::{Readiness, WRITE_FAILED},
         refused::{Reaction, react},
         service::{Role, Service},
         targets::Targets,
+        validated::Validated,
     },
 };
 
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Job<'a> {
     pub(crate) service: Service,
     pub(crate) memory: &'a mut Memory,
-    pub(crate) judged: Judged,
+    pub(crate) validated: Validated,
     pub(crate) targets: Arc<Targets>,
     /// Time at which these nodes became the targets.
     pub(crate) targets_since: Instant,
@@ -82,14 +82,14 @@ impl Job<'_> {
 
     /// Whether the load balancer serves with the settings that the Service requests.
     pub(crate) fn is_ready(&self) -> bool {
-        let Judged { stands_in, refusals, .. } = &self.judged;
+        let Validated { stands_in, refusals, .. } = &self.validated;
         let serves = self.memory.confirmed().is_some_and(|it| !it.is_degraded());
         self.service.role() == Role::Wanted && serves && !stands_in && refusals.is_empty()
     }
 
     fn facts(&self) -> Facts<'_> {
         Facts {
-            judged: &self.judged,
+            validated: &self.validated,
             targets: &self.targets,
             defaults: self.defaults,
             features: self.features.as_deref(),

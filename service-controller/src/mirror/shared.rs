@@ -32,9 +32,9 @@ const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Maximum delay after the first change of nodes.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 /// Delay between calls to an adapter that does not return its capabilities.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+const CAPABILITIES_RETRY: Duration = Duration::from_secs(2);
 /// Delay between calls to an adapter whose load balancers cannot be watched.
-const ASK_BESIDE: Duration = Duration::from_secs(10);
+const UNWATCHABLE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A node set, and the time of its last change.
 type Since = (Arc<Targets>, Instant);
@@ -164,7 +164,7 @@ impl Mirrors {
                     self.know(features);
                     return;
                 }
-                sleep(ASK_BESIDE).await;
+                sleep(UNWATCHABLE_POLL_INTERVAL).await;
             }
         };
         let became_known = known.wait_for(|known| known.as_deref().is_some_and(without));
@@ -291,7 +291,7 @@ impl Mirrors {
                 Ok(answer) => break answer,
                 Err(error) => warn!(%error, "Cannot get the capabilities of the cloud adapter; retrying"),
             }
-            sleep(ASK_AGAIN).await;
+            sleep(CAPABILITIES_RETRY).await;
         };
         let (name, version) = (&answer.adapter_name, &answer.adapter_version);
         info!(adapter = %name, %version, "Received the capabilities of the cloud adapter");

@@ -70,7 +70,7 @@ pub(crate) struct Translation {
 }
 
 /// Prefixes of the annotations of known controllers that are never translated: hcloud, AWS, Azure, MetalLB with both of its domains.
-const NEVER_UNDERSTOOD: [&str; 5] = [
+const UNSUPPORTED_PREFIXES: [&str; 5] = [
     "load-balancer.hetzner.cloud/",
     "service.beta.kubernetes.io/aws-load-balancer-",
     "service.beta.kubernetes.io/azure-",
@@ -80,7 +80,7 @@ const NEVER_UNDERSTOOD: [&str; 5] = [
 
 /// Whether a key belongs to another known controller.
 pub(crate) fn is_foreign(key: &str) -> bool {
-    may_be_understood(key) || NEVER_UNDERSTOOD.iter().any(|prefix| key.starts_with(prefix))
+    may_be_understood(key) || UNSUPPORTED_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Whether a value of `--compat` exists that translates this key.

@@ -28,7 +28,7 @@ pub(crate) struct Listeners {
 impl Listeners {
     pub(crate) fn of(service: &Service, wishes: &Wishes) -> Self {
         let mut listeners = Self::default();
-        let everybody = Everybody::of(service, wishes);
+        let everybody = CommonInputs::of(service, wishes);
         for (port, wishes) in service.ports.iter().zip(&wishes.ports) {
             let one = listeners.one(port, wishes, everybody);
             listeners.all.push(one);
@@ -36,7 +36,7 @@ impl Listeners {
         listeners
     }
 
-    fn one(&mut self, port: &Port, wishes: &PortWishes, everybody: Everybody) -> Listener {
+    fn one(&mut self, port: &Port, wishes: &PortWishes, everybody: CommonInputs) -> Listener {
         let application = self.application(port, wishes, everybody);
         Listener {
             name: port.name.clone(),
@@ -56,7 +56,12 @@ impl Listeners {
         }
     }
 
-    fn header(&mut self, port: &Port, wishes: &PortWishes, everybody: Everybody) -> contract::ProxyProtocol {
+    fn header(
+        &mut self,
+        port: &Port,
+        wishes: &PortWishes,
+        everybody: CommonInputs,
+    ) -> contract::ProxyProtocol {
         let wish = wishes.proxy_protocol.as_ref();
         let Some((wish, header)) = wish.and_then(|wish| Some((wish, header(wish.value)?))) else {
             return contract::ProxyProtocol::Off;
@@ -73,7 +78,7 @@ impl Listeners {
         &mut self,
         port: &Port,
         wishes: &PortWishes,
-        everybody: Everybody,
+        everybody: CommonInputs,
     ) -> contract::Application {
         let Some(wish) = &wishes.protocol else { return contract::Application::Unspecified };
         let (transport, application) = spoken(wish.value);
@@ -88,7 +93,7 @@ impl Listeners {
         &mut self,
         application: contract::Application,
         wishes: &PortWishes,
-        everybody: Everybody,
+        everybody: CommonInputs,
     ) -> Vec<String> {
         let here = ends_tls(application);
         match (&wishes.certificates, &wishes.protocol) {
@@ -132,13 +137,13 @@ impl Listeners {
 
 /// Inputs that all ports have in common.
 #[derive(Clone, Copy, Debug)]
-struct Everybody {
+struct CommonInputs {
     has_tcp: bool,
     has_udp: bool,
     ends_tls: bool,
 }
 
-impl Everybody {
+impl CommonInputs {
     fn of(service: &Service, wishes: &Wishes) -> Self {
         let has = |transport| service.ports.iter().any(|port| port.transport == transport);
         let ends = |(port, wishes): (&Port, &PortWishes)| {

@@ -79,7 +79,7 @@ mod tests {
         values,
     };
 
-    fn judged(text: &str, families: &[Family]) -> Result<Vec<IpAddr>, String> {
+    fn validated(text: &str, families: &[Family]) -> Result<Vec<IpAddr>, String> {
         let families = families.to_vec();
         let service = Service { requested_address: Some(text.to_owned()), families, ..Service::default() };
         outcome(Requested::of(&service, None))
@@ -105,7 +105,7 @@ mod tests {
             ("2001:db8::7", &both),
         ];
         for (text, families) in rows {
-            assert_eq!(judged(text, families), Ok(vec![text.parse().unwrap()]), "{text} {families:?}");
+            assert_eq!(validated(text, families), Ok(vec![text.parse().unwrap()]), "{text} {families:?}");
         }
         assert_eq!(Requested::of(&Service::default(), None), Ok(Requested::default()));
     }
@@ -151,7 +151,7 @@ mod tests {
             ),
         ];
         for (text, families, want) in rows {
-            let refusal = judged(text, families).unwrap_err();
+            let refusal = validated(text, families).unwrap_err();
             assert!(refusal.starts_with(want), "{refusal}");
         }
     }

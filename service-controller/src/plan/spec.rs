@@ -224,8 +224,8 @@ fn listens_on(listener: &Listener, port: &Port) -> bool {
 }
 
 /// Returns the value, or collects the errors and returns the default.
-fn or_note<T: Default>(judged: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
-    judged.unwrap_or_else(|faults| {
+fn or_note<T: Default>(validated: Result<T, Vec<Refusal>>, refusals: &mut Vec<Refusal>) -> T {
+    validated.unwrap_or_else(|faults| {
         refusals.extend(faults);
         T::default()
     })

@@ -53,9 +53,9 @@ mod tests {
         let rows = [
             (plan(None, &[], &[], &[]), Verdict::InSync, Verdict::InSync),
             (
-                plan(Some(Wait::Aloud), &act, &refuse, &["lb"]),
-                Verdict::Wait(Wait::Aloud),
-                Verdict::Wait(Wait::Aloud),
+                plan(Some(Wait::Reported), &act, &refuse, &["lb"]),
+                Verdict::Wait(Wait::Reported),
+                Verdict::Wait(Wait::Reported),
             ),
             (plan(None, &[], &refuse, &["lb"]), Verdict::Refuse, Verdict::Refuse),
             (plan(None, &act, &refuse, &["lb"]), Verdict::ReportClaimed, Verdict::ReportClaimed),

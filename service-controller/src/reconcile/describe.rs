@@ -13,9 +13,9 @@ use crate::{
     plan::{
         annotations::settings::Settings,
         cloud::{Balancer, State},
-        judged::Judged,
         left_over::Release,
         service::{Class, Port, Role, Service, ServiceId},
+        validated::Validated,
     },
 };
 
@@ -102,9 +102,9 @@ impl Reconciler {
         }
         let (memory, now) = (self.remembers(&service.id), self.started.elapsed());
         let (defaults, features) = (&self.mirrors.reading.defaults, self.mirrors.features());
-        let judged = Judged::of(service, &memory, defaults, features.as_deref(), now);
-        judged.wanted.as_ref()?;
-        let (targets, _since) = self.mirrors.targets(judged.selector());
+        let validated = Validated::of(service, &memory, defaults, features.as_deref(), now);
+        validated.wanted.as_ref()?;
+        let (targets, _since) = self.mirrors.targets(validated.selector());
         let nodes = count(targets.len(), "node");
         Some(match targets.unmatched() {
             Some(selector) => format!("{nodes}: {}", matches_none(selector)),

@@ -205,12 +205,12 @@ async fn release_is_handled_by_replica_with_shard() {
     let world = world.stop().await;
     world.kube.put::<Service>(service("web").port(80).deleted());
     world.release(&[("uid-web", "default/web")]);
-    let (seats, _running) = replica(&world.kube, &world.cloud, []);
-    let shard = seats.shards().of("uid-web");
-    (0..4).filter(|it| *it != shard).for_each(|it| seats.give(it, LASTS));
+    let (fake_shards, _running) = replica(&world.kube, &world.cloud, []);
+    let shard = fake_shards.shards().of("uid-web");
+    (0..4).filter(|it| *it != shard).for_each(|it| fake_shards.give(it, LASTS));
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.cloud.calls("DeleteLoadBalancer"), 0);
-    seats.give(shard, LASTS);
+    fake_shards.give(shard, LASTS);
     world.eventually("the load balancer is deleted", |world| world.n_balancers() == 0).await;
     let fence = world.cloud.read(|state| state.deletes.last().and_then(|it| it.fence.clone()));
     assert_eq!(fence.map(|it| it.scope), Some(format!("service-controller/{shard}")));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cloud_api_proto::{AdapterError, Reason};
-use controller_core::testing::{FakeCloud, FakeKube, Seats, process_of_shards};
+use controller_core::testing::{FakeCloud, FakeKube, FakeShards, process_of_shards};
 use tokio::task::JoinSet;
 
 use super::{world::work, *};
-use crate::{NAMES, Rooms};
+use crate::{NAMES, Components};
 
 pub(super) const LASTS: Duration = Duration::from_hours(10);
 const N: usize = 24;
@@ -17,14 +17,14 @@ pub(super) fn replica(
     kube: &FakeKube,
     cloud: &FakeCloud,
     shards: impl IntoIterator<Item = usize>,
-) -> (Seats, JoinSet<anyhow::Result<()>>) {
-    let seats = Seats::new("service-controller", 4);
-    shards.into_iter().for_each(|shard| seats.give(shard, LASTS));
+) -> (FakeShards, JoinSet<anyhow::Result<()>>) {
+    let fake_shards = FakeShards::new("service-controller", 4);
+    shards.into_iter().for_each(|shard| fake_shards.give(shard, LASTS));
     let mut running = JoinSet::new();
-    let mut process = process_of_shards(NAMES, kube, cloud, &seats);
-    let rooms = Rooms::build(&mut process, work());
-    running.spawn(rooms.work(process));
-    (seats, running)
+    let mut process = process_of_shards(NAMES, kube, cloud, &fake_shards);
+    let components = Components::build(&mut process, work());
+    running.spawn(components.work(process));
+    (fake_shards, running)
 }
 
 /// Number of writes to the API server, except those to Leases.
@@ -87,18 +87,18 @@ async fn shards_partition_services_and_move_between_replicas() {
 #[tokio::test(start_paused = true)]
 async fn regained_shard_is_reconciled_like_after_start() {
     let world = World::new();
-    let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    let (fake_shards, _running) = replica(&world.kube, &world.cloud, 0..4);
     world.service(service("web").port(80));
     world.eventually_ingress_of("web").await;
     world.quiet().await;
-    let (shard, asked) = (seats.shards().of("uid-web"), world.cloud.calls("EnsureLoadBalancer"));
+    let (shard, asked) = (fake_shards.shards().of("uid-web"), world.cloud.calls("EnsureLoadBalancer"));
     let other = (shard + 1) % 4;
-    seats.take(other);
-    seats.give(other, LASTS);
+    fake_shards.take(other);
+    fake_shards.give(other, LASTS);
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked, "the memory of the other shards is kept");
-    seats.take(shard);
-    seats.give(shard, LASTS);
+    fake_shards.take(shard);
+    fake_shards.give(shard, LASTS);
     world.quiet().await;
     assert_eq!(world.cloud.calls("EnsureLoadBalancer"), asked + 1);
     assert_eq!(n_writes(&world), 2);
@@ -108,17 +108,17 @@ async fn regained_shard_is_reconciled_like_after_start() {
 #[tokio::test(start_paused = true)]
 async fn work_of_lost_shard_writes_nothing() {
     let world = World::new();
-    let (seats, _running) = replica(&world.kube, &world.cloud, 0..4);
+    let (fake_shards, _running) = replica(&world.kube, &world.cloud, 0..4);
     world.cloud.slow("EnsureLoadBalancer", Duration::from_secs(20));
     world.service(service("web").port(80));
     world.eventually("the finalizer is set", |world| world.finalizers("web") == [FINALIZER]).await;
     // The adapter is converging the load balancer by now.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let shard = seats.shards().of("uid-web");
-    seats.take(shard);
+    let shard = fake_shards.shards().of("uid-web");
+    fake_shards.take(shard);
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(n_writes(&world), 1, "the only write adds the finalizer: {:?}", world.kube.writes());
-    seats.give(shard, LASTS);
+    fake_shards.give(shard, LASTS);
     world.eventually_ingress_of("web").await;
 }
 

@@ -17,7 +17,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NAMES, Rooms,
+    NAMES, Components,
     config::Work,
     mirror::Reading,
     plan::{
@@ -125,9 +125,9 @@ impl World {
         self.stop = process.stop.clone();
         self.health = process.health.clone();
         self.explain = process.explain.clone();
-        let rooms = Rooms::build(&mut process, self.work.clone());
-        self.reconciler = Some(Arc::clone(&rooms.reconciler));
-        self.running.spawn(rooms.work(process));
+        let components = Components::build(&mut process, self.work.clone());
+        self.reconciler = Some(Arc::clone(&components.reconciler));
+        self.running.spawn(components.work(process));
         tokio::task::yield_now().await;
         self
     }

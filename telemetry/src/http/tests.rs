@@ -15,7 +15,7 @@ use tokio::{
 use super::*;
 
 /// Timeout, longer than any wait in these tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default probe timeout of the kubelet.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ impl Port {
 async fn said(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     // A connection that was cut may end with a reset.
-    let _whole = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("closes").is_ok();
+    let _whole = timeout(TIMEOUT, stream.read_to_end(&mut said)).await.expect("closes").is_ok();
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -91,7 +91,7 @@ async fn half_sent_requests_delay_no_probe() {
     }
     assert!(timeout(PROBE, port.healthz()).await.expect("soon").contains("200 OK"));
     // The connections that were accepted may not have replaced the oldest ones yet.
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, async {
         while still_open(&halves) >= CONNECTIONS {
             sleep(Duration::from_millis(10)).await;
         }

@@ -16,18 +16,18 @@ use tracing::{info, warn};
 
 /// An exporter that logs each outage once. Spans are lost during an outage.
 #[derive(Debug)]
-pub(crate) struct Telling<E> {
+pub(crate) struct LoggingExporter<E> {
     exporter: E,
     fails: AtomicBool,
 }
 
-impl<E> Telling<E> {
+impl<E> LoggingExporter<E> {
     pub(crate) fn new(exporter: E) -> Self {
         Self { exporter, fails: AtomicBool::new(false) }
     }
 }
 
-impl<E: SpanExporter> SpanExporter for Telling<E> {
+impl<E: SpanExporter> SpanExporter for LoggingExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         let sent = self.exporter.export(batch).await;
@@ -108,7 +108,7 @@ mod tests {
         let log = fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let _guard = tracing::subscriber::set_default(log);
         let fails = Arc::new(AtomicBool::new(true));
-        let telling = Telling::new(Fake(Arc::clone(&fails)));
+        let telling = LoggingExporter::new(Fake(Arc::clone(&fails)));
         for away in [true, true, false, false, true] {
             fails.store(away, Ordering::Relaxed);
             assert_eq!(telling.export(Vec::new()).await.is_err(), away);

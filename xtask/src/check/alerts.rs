@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use e2e_tools::{Environment, Prometheus};
 
 use crate::cargo;
-use crate::tool::quietly;
+use crate::tool::run_captured;
 
 const RULES: &str = "helm/cloud-controllers/files/alerts.yaml";
 const CASES: &str = "e2e/alerts";
@@ -48,10 +48,10 @@ pub(super) fn check() -> anyhow::Result<()> {
     let promtool = Prometheus::get(&Environment::of_this_process()?)?.promtool;
     let mut rules = Command::new(&promtool);
     rules.args(["check", "rules", RULES]).current_dir(&root);
-    quietly(&mut rules, "fix the rules that are named above")?;
+    run_captured(&mut rules, "fix the rules that are named above")?;
     let mut tests = Command::new(&promtool);
     tests.args(["test", "rules"]).args(&cases).current_dir(&root);
-    quietly(&mut tests, "fix the rules, or the cases in e2e/alerts")
+    run_captured(&mut tests, "fix the rules, or the cases in e2e/alerts")
 }
 
 fn files(dir: &Path, ending: &str) -> anyhow::Result<Vec<std::path::PathBuf>> {

@@ -14,7 +14,7 @@ use super::programs;
 use crate::images;
 use crate::images::arch::Arch;
 use crate::step::say;
-use crate::tool::{Tool, quietly};
+use crate::tool::{Tool, run_captured};
 use crate::{cargo, cluster, git};
 
 /// The scenario; `cargo xtask test cluster` skips it.
@@ -85,7 +85,7 @@ impl Work {
         say("==> a clean clone, and keys");
         let mut clone = Command::new("git");
         clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(cargo::root()).arg(&self.clone);
-        quietly(&mut clone, "free disk space, or repair the repository (`git fsck`)")?;
+        run_captured(&mut clone, "free disk space, or repair the repository (`git fsck`)")?;
         self.git(&["config", "user.name", "rehearsal"])?;
         self.git(&["config", "user.email", "rehearsal@localhost"])?;
         for name in ["other", "cosign"] {
@@ -93,7 +93,7 @@ impl Work {
             pair.args(["generate-key-pair", "--output-key-prefix", name])
                 .current_dir(&self.keys)
                 .env(PASSWORD.0, PASSWORD.1);
-            quietly(&mut pair, "see the message of cosign above")?;
+            run_captured(&mut pair, "see the message of cosign above")?;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Work {
             let folder = copy.path().join(format!("tampered-{name}"));
             let mut copied = Command::new("cp");
             copied.arg("-r").arg(release).arg(&folder);
-            quietly(&mut copied, "free disk space")?;
+            run_captured(&mut copied, "free disk space")?;
             anyhow::Ok(folder)
         };
         let folder = tampered("file")?;

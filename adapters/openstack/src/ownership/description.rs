@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Heir, Inheritance, VendorError},
+    driver::{Adopter, DesiredLoadBalancer, Inheritance, VendorError},
     kit::{digest, invalid},
 };
 use cloud_api_proto::{
@@ -44,7 +44,7 @@ pub(crate) struct Description {
 /// The request of a Service for a floating IP that exists in the project.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    pub(crate) heir: Heir,
+    pub(crate) adopter: Adopter,
     pub(crate) pool: String,
     /// Whether the Service sets `on-delete: delete`. Then the address is deleted with the Service, even if an earlier Service kept it.
     pub(crate) releases: bool,
@@ -53,12 +53,12 @@ pub struct Claim {
 impl Claim {
     pub(crate) fn of(desired: &DesiredLoadBalancer) -> Self {
         let releases = desired.spec.address_retention() == AddressRetention::Release;
-        Self { heir: desired.heir(), pool: desired.spec.address_pool.clone(), releases }
+        Self { adopter: desired.adopter(), pool: desired.spec.address_pool.clone(), releases }
     }
 
     /// Returns the record of a floating IP with this description after it has been claimed.
     pub(crate) fn of_one_that_says(&self, text: &str) -> Result<Description, String> {
-        let Heir { key, owner, .. } = &self.heir;
+        let Adopter { key, owner, .. } = &self.adopter;
         let service = format!("{}/{}", owner.namespace, owner.name);
         let claimed = Description {
             cluster_id: key.cluster_id.clone(),
@@ -93,7 +93,7 @@ impl Claim {
 
     /// Whether the former cloud controller manager created the floating IP for this Service.
     fn is_of_go(&self, text: &str) -> bool {
-        let Heir { owner, cluster_name, inheritance, .. } = &self.heir;
+        let Adopter { owner, cluster_name, inheritance, .. } = &self.adopter;
         let rest = text.strip_prefix(GO_DESCRIPTION).unwrap_or_default();
         *inheritance == Inheritance::ByName
             && rest == format!("{}/{} from cluster {cluster_name}", owner.namespace, owner.name)
@@ -260,7 +260,7 @@ mod tests {
         let owner = Owner { namespace: word(namespace), name: word(name), ..Owner::default() };
         let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(uid) };
         Claim {
-            heir: Heir { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
+            adopter: Adopter { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
             pool: String::new(),
             releases: false,
         }
@@ -272,7 +272,7 @@ mod tests {
             |uid: &str, service: &str, keep| description(uid, service, keep).write().expect("short");
         let of_go = |whose: &str| format!("{GO_DESCRIPTION}{whose}");
         let mut unproven = claim("u-1", "shop", "web");
-        unproven.heir.inheritance = Inheritance::ByUid;
+        unproven.adopter.inheritance = Inheritance::ByUid;
         for (what, text, claim, allowed) in [
             (
                 "the record of this Service",
@@ -330,7 +330,7 @@ mod tests {
         let (namespace, name) = ("n".repeat(63), "s".repeat(63));
         let of = |uid: char, namespace: &str| {
             let mut claim = claim(&uid.to_string().repeat(36), namespace, &name);
-            claim.heir.key.cluster_id = "c".repeat(36);
+            claim.adopter.key.cluster_id = "c".repeat(36);
             claim
         };
         let made = of('a', &namespace).of_one_that_says("").expect("free");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud_adapter::driver::{Heir, Heritage, Inheritance};
+use cloud_adapter::driver::{Adopter, Heritage, Inheritance};
 
 /// Prefix of that controller's names for load balancers, and of its tags.
 const PREFIX: &str = "kube_service_";
@@ -15,7 +15,7 @@ const NAME_MAX: usize = 255;
 /// Maximum length of that controller's names before 2019, in bytes.
 const LEGACY_NAME_MAX: usize = 32;
 
-/// The names that the former controller gives to the load balancer of an heir (the Service that may take over the load balancer).
+/// The names that the former controller gives to the load balancer of an adopter (the Service that may take over the load balancer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoNames {
     /// `kube_service_<cluster>_<namespace>_<name>`. It is also the tag of the Service.
@@ -27,24 +27,24 @@ pub(crate) struct GoNames {
 }
 
 impl GoNames {
-    pub(crate) fn of(heir: &Heir) -> Self {
-        let Heir { key, owner, cluster_name, inheritance } = heir;
+    pub(crate) fn of(adopter: &Adopter) -> Self {
+        let Adopter { key, owner, cluster_name, inheritance } = adopter;
         let name = cut(format!("{PREFIX}{cluster_name}_{}_{}", owner.namespace, owner.name), NAME_MAX);
         let legacy = cut(format!("a{}", key.owner_uid.replace('-', "")), LEGACY_NAME_MAX);
         Self { name, legacy, inheritance: *inheritance }
     }
 
-    /// Whether it is certain that the former controller created the load balancer of this name for the heir.
+    /// Whether it is certain that the former controller created the load balancer of this name for the adopter.
     pub(crate) fn made(&self, balancer: &str) -> bool {
         balancer == self.legacy || self.proven().is_some_and(|name| name == balancer)
     }
 
-    /// Returns the name, if this name proves that a load balancer, a listener or a pool belongs to the heir.
+    /// Returns the name, if this name proves that a load balancer, a listener or a pool belongs to the adopter.
     pub(crate) fn proven(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|_| self.inheritance == Inheritance::ByName)
     }
 
-    /// Returns the relation between the heir and a load balancer with this name and these tags, none of which is an owner tag.
+    /// Returns the relation between the adopter and a load balancer with this name and these tags, none of which is an owner tag.
     pub(crate) fn heritage(&self, balancer: &str, tags: &[String]) -> Heritage {
         let mut users: BTreeSet<&str> =
             tags.iter().map(String::as_str).filter(|tag| tag.starts_with(PREFIX)).collect();
@@ -157,7 +157,7 @@ mod tests {
 
     fn names(cluster: &str, name: &str) -> GoNames {
         let word = |word: &str| word.to_owned();
-        GoNames::of(&Heir {
+        GoNames::of(&Adopter {
             key: LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word(UID) },
             owner: Owner { namespace: word("shop"), name: word(name), ..Owner::default() },
             cluster_name: word(cluster),

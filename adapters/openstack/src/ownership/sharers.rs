@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use cloud_adapter::{
-    driver::{DesiredLoadBalancer, Fault, Heir, Inheritance, VendorError, read_fence, write_fence},
+    driver::{Adopter, DesiredLoadBalancer, Fault, Inheritance, VendorError, read_fence, write_fence},
     kit::{self, is_outdated},
 };
 use cloud_api_proto::v1alpha1::{Fence, LoadBalancerKey, Owner};
@@ -43,10 +43,10 @@ pub(crate) struct User {
 
 impl User {
     fn of(key: LoadBalancerKey, owner: Owner, cluster_name: &str, shares: bool) -> Self {
-        let heir =
-            Heir { key, owner, cluster_name: cluster_name.to_owned(), inheritance: Inheritance::ByName };
-        let go = GoNames::of(&heir).name;
-        Self { key: heir.key, owner: heir.owner, go, shares }
+        let adopter =
+            Adopter { key, owner, cluster_name: cluster_name.to_owned(), inheritance: Inheritance::ByName };
+        let go = GoNames::of(&adopter).name;
+        Self { key: adopter.key, owner: adopter.owner, go, shares }
     }
 
     /// Returns the ID of this user's share of the load balancer with this ID. For the owner, this is the ID of the load balancer itself.
@@ -220,7 +220,7 @@ impl Sharing {
         }
         let fence = write_fence(fence).map(|text| sharer_tag(uid, FENCE, &text));
         tags.extend(fence.filter(|tag| tag.chars().count() <= TAG_MAX));
-        let names = GoNames::of(&desired.heir());
+        let names = GoNames::of(&desired.adopter());
         let is_proven = names.proven().is_some();
         Ok(Self { key: key.clone(), tags, go: names.name, is_proven })
     }

@@ -69,7 +69,7 @@ impl Role {
             return Err(VendorError::new(Fault::Immutable, text).in_field(field));
         }
         // A load balancer that the former cloud controller manager created for a Service belongs to that Service, even if others use it.
-        let made = owner.is_none() && GoNames::of(&desired.heir()).made(&there.name);
+        let made = owner.is_none() && GoNames::of(&desired.adopter()).made(&there.name);
         Ok(if owns || wanted.is_none() || (made && !shares) { Self::Owner } else { Self::Sharer })
     }
 }
@@ -156,7 +156,7 @@ fn taken_by(
     if let Some(user) = another {
         return Some(user.text());
     }
-    let names = GoNames::of(&desired.heir());
+    let names = GoNames::of(&desired.adopter());
     let go = names.proven().unwrap_or_default();
     let mut of_go = ownership::users_of_go(&there.name, &there.tags).into_iter();
     if let Some(tag) = of_go.find(|tag| *tag != go && ownership::is_part_of_go(tag, part)) {
@@ -270,7 +270,7 @@ fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: 
     let owner = ownership::owner(&balancer.tags).filter(|(key, _)| !key.owner_uid.is_empty());
     let owner = owner.map(|(key, owner)| User { key, owner, go: String::new(), shares: false });
     let others = ownership::users(&balancer.tags).into_iter();
-    let Some(heir) = owner.into_iter().chain(others).find(|one| one.key != goes.key) else {
+    let Some(adopter) = owner.into_iter().chain(others).find(|one| one.key != goes.key) else {
         return Vec::new();
     };
     let here = |ip: &&FloatingIp| ip.port_id.is_some() && ip.port_id == balancer.vip_port_id;
@@ -280,7 +280,7 @@ fn given_back(observed: &LoadBalancerRecord<Detail>, balancer: &Balancer, goes: 
         .iter()
         .filter(here)
         .filter(|ip| goes.shares && floating_ips::is_of(ip, &goes.key) && !floating_ips::is_kept(ip));
-    taken.filter_map(|ip| entrusted(ip, &heir)).collect()
+    taken.filter_map(|ip| entrusted(ip, &adopter)).collect()
 }
 
 /// Records another owner of a floating IP.

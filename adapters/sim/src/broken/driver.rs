@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use cloud_adapter::{
     driver::{
-        Classify, Collection, CredentialsFile, Cursor, Deduplication, Description, DesiredLoadBalancer,
-        Driver, Fault as Vendors, Heir, Heritage, Hint, InstanceLookup, LoadBalancerRecord, Location, Lookup,
-        Outcome, Page, RouteChanges, VendorError, VendorLimit,
+        Adopter, Classify, Collection, CredentialsFile, Cursor, Deduplication, Description,
+        DesiredLoadBalancer, Driver, Fault as Vendors, Heritage, Hint, InstanceLookup, LoadBalancerRecord,
+        Location, Lookup, Outcome, Page, RouteChanges, VendorError, VendorLimit,
     },
     vendor::{Operation, Session, VendorResponse},
 };
@@ -290,8 +290,8 @@ impl Driver for BrokenDriver {
         self.inner.names_of(key)
     }
 
-    fn heritage(&self, heir: &Heir) -> impl Fn(&Record) -> Heritage {
-        self.inner.heritage(heir)
+    fn heritage(&self, adopter: &Adopter) -> impl Fn(&Record) -> Heritage {
+        self.inner.heritage(adopter)
     }
 
     fn plan_deletion(&self, observed: &Record) -> Vec<Step> {

@@ -181,8 +181,8 @@ fn a_throttled_exploration_doubles_the_next_plateau() {
         now += 0.5;
         let rate = rate_at(&mut follower, now);
         match (follower.climb, since) {
-            (super::Climb::Plateau { .. }, None) => since = Some(now),
-            (super::Climb::Exploring, Some(began)) => {
+            (super::RatePhase::Plateau { .. }, None) => since = Some(now),
+            (super::RatePhase::Exploring, Some(began)) => {
                 plateaus.push(Duration::from_secs_f64(now - began).as_secs());
                 since = None;
             }

@@ -16,7 +16,7 @@ fn calls(breaker: &mut Breaker, now: Time, outcomes: &[(u32, bool)]) {
     for &(calls, failed) in outcomes {
         for _ in 0..calls {
             breaker.sent();
-            breaker.came_back(now, failed);
+            breaker.record_result(now, failed);
         }
     }
 }
@@ -67,7 +67,7 @@ fn half_open_sends_one_call_at_a_time_and_three_successes_close() {
         assert!(breaker.admits(at(15)));
         breaker.sent();
         assert!(!breaker.admits(at(15)), "a call is in flight");
-        breaker.came_back(at(15), false);
+        breaker.record_result(at(15), false);
     }
     assert_eq!(breaker.state(at(15)), BreakerState::Closed);
     calls(&mut breaker, at(15), &[(19, true)]);
@@ -98,12 +98,12 @@ fn calls_sent_before_opening_are_not_probes() {
     }
     calls(&mut breaker, at(0), &[(20, true)]);
     for _ in 0..3 {
-        breaker.came_back(at(1), false);
+        breaker.record_result(at(1), false);
     }
     assert_eq!(breaker.state(at(1)), BreakerState::Open { retry_at: at(15) });
     assert!(!breaker.admits(at(15)), "two earlier calls are still in flight");
-    breaker.came_back(at(14), true);
-    breaker.came_back(at(14), true);
+    breaker.record_result(at(14), true);
+    breaker.record_result(at(14), true);
     assert_eq!(breaker.state(at(15)), BreakerState::HalfOpen, "earlier calls do not open the breaker again");
     assert!(breaker.admits(at(15)));
 }

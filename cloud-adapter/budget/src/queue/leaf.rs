@@ -82,7 +82,7 @@ impl Leaf {
 
     /// The call to shed if the leaf is full and `namespace` has a new call. This is the newest call of the namespace with the most calls,
     /// if that namespace would still have more calls than `namespace`. Cost: O(namespaces).
-    pub(super) fn crowd(&self, namespace: &str) -> Option<Ticket> {
+    pub(super) fn shed_candidate(&self, namespace: &str) -> Option<Ticket> {
         let own = self.namespaces.get(namespace).map_or(0, |own| own.tickets.len());
         let most = self.namespaces.values().max_by_key(|it| it.tickets.len())?;
         most.tickets.last().copied().filter(|_| most.tickets.len() > own.saturating_add(1))

@@ -38,7 +38,7 @@ fn present(adoption: Adoption, known: Option<&str>) -> Goal {
 
 fn absent(known: Option<&str>) -> Goal {
     let known = known.map(str::to_owned);
-    Goal::Absent { heir: desired().heir().into(), adoption: Adoption::IfUnowned, known }
+    Goal::Absent { adopter: desired().adopter().into(), adoption: Adoption::IfUnowned, known }
 }
 
 fn record(id: &str, name: &str, key: Option<LoadBalancerKey>) -> Shared<()> {

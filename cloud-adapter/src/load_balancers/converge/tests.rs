@@ -23,7 +23,7 @@ use crate::{
     auth::{Caller, Role},
     config::CollectionSettings,
     driver::{
-        DesiredLoadBalancer, Heir, Inheritance,
+        Adopter, DesiredLoadBalancer, Inheritance,
         testing::{CREATE_HORIZON, WriteOnly},
     },
     vendor::{
@@ -226,13 +226,13 @@ async fn addresses_stay_reserved_while_a_load_balancer_is_recreated() {
     assert!(timeout(CREATE_HORIZON, created_again).await.is_err(), "the task of the same Service goes on");
     assert_eq!(fake.arrived()[0].0, "/write");
 
-    let heir = Heir {
+    let adopter = Adopter {
         key: key(),
         owner: owner("shop", "web"),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None };
     let gone = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), gone).expect("a task").1).await.expect("no load balancer exists");
     assert_eq!(
@@ -280,13 +280,13 @@ async fn task_duration_counts_from_the_first_try() {
     let again = submit(wanted());
     assert!(first.elapsed() > CREATE_HORIZON && again.began == first, "{:?}", again.began);
 
-    let heir = Heir {
+    let adopter = Adopter {
         key: key(),
         owner: Owner::default(),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None };
     ended(submit(Order { goal, ..wanted() })).await.expect("no load balancer exists");
     assert!(submit(wanted()).began > first, "the next try is another step");
 }
@@ -296,13 +296,13 @@ async fn absence_is_proven_one_create_horizon_after_start() {
     let (_fake, vendor) = vendor(&limits(100.0, 10));
     let converger = converger(&vendor, WriteOnly);
     let start = Instant::now();
-    let heir = Heir {
+    let adopter = Adopter {
         key: key(),
         owner: Owner::default(),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let goal = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
+    let goal = Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None };
     let order = Order { goal, ..order(&key(), Priority::Traffic) };
     ended(converger.submit(&key(), order).expect("a task").1).await.expect("no load balancer exists");
     assert!(

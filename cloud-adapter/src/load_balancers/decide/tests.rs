@@ -5,7 +5,7 @@ use cloud_api_proto::v1alpha1::{LoadBalancerKey, LoadBalancerSpec};
 use super::*;
 use crate::driver::Inheritance;
 use crate::driver::{
-    Heir, Namespaces,
+    Adopter, Namespaces,
     testing::{ANOTHER_SIZE, Create, SHARED, USED, WriteOnly},
 };
 
@@ -111,13 +111,13 @@ fn create_waits_for_a_proof_of_absence() {
 fn adopted_load_balancer_is_released_not_recreated() {
     let adopted = |state| LoadBalancerRecord { origin: Origin::Adopted, ..record("1", "", state) };
     let grants: Grants = vec!["*:adopt-and-delete=1".parse().expect("a grant")].into();
-    let heir = Heir {
+    let adopter = Adopter {
         key: key(),
         owner: Owner::default(),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    let absent = Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None };
+    let absent = Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None };
     let next = |goal: &Goal, grants: &Grants, state| {
         let items = [Arc::new(adopted(state))];
         decide(

@@ -9,7 +9,7 @@ use telemetry::report::{
 };
 
 use super::{
-    spark::{Used, Waited},
+    sparkline::{Used, Waited},
     table::{Cell, Table, long, markup, name, number, state, text, words},
     text::{Count, Escaped, Number, Seconds},
 };
@@ -140,8 +140,8 @@ fn budgets(status: &AdapterStatus) -> Table<7> {
 }
 
 /// A table cell with the newest value and its chart.
-fn chart(now: impl Display, spark: impl Display) -> Cell {
-    markup(format!("<span class=\"chart\">{spark}<b>{now}</b></span>"))
+fn chart(now: impl Display, sparkline: impl Display) -> Cell {
+    markup(format!("<span class=\"chart\">{sparkline}<b>{now}</b></span>"))
 }
 
 fn budget_state(budget: &Budget, at: Timestamp) -> Cell {

@@ -64,7 +64,7 @@ async fn unchanged_items_are_shared_between_listings() {
     assert!(left.is_err(), "interrupted after the first page");
     let listing = bed.snapshot.listing.lock().await;
     let read = &listing.as_ref().expect("left").items;
-    let shared = |id: &str| Arc::ptr_eq(&read[id], &bed.snapshot.sight(id).expect("listed").0);
+    let shared = |id: &str| Arc::ptr_eq(&read[id], &bed.snapshot.observed_item(id).expect("listed").0);
     assert_eq!((shared("a"), shared("b")), (true, false));
 }
 

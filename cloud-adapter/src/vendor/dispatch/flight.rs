@@ -16,7 +16,7 @@ use crate::{
 
 /// The result of a request that was sent.
 #[derive(Debug)]
-pub(super) struct Landed {
+pub(super) struct SendResult {
     /// The result for the waiter.
     pub(super) result: Result<VendorResponse, VendorError>,
     /// The answer for the scheduler.
@@ -44,7 +44,7 @@ impl fmt::Debug for Flight {
 
 impl Flight {
     /// Sends a request, reads the whole answer, and classifies it.
-    pub(super) async fn send(&self, permit: Permit, job: &Job, waited: Duration) -> Landed {
+    pub(super) async fn send(&self, permit: Permit, job: &Job, waited: Duration) -> SendResult {
         let Job { operation, purpose, .. } = job;
         let (class, controller) = (translate::class(purpose.priority), purpose.caller.role.word());
         job.meter.count(*operation, waited);
@@ -79,12 +79,12 @@ impl Flight {
     }
 
     /// The result of a request during which the driver panicked. The request was probably sent.
-    pub(super) fn broken(operation: Operation) -> Landed {
+    pub(super) fn broken(operation: Operation) -> SendResult {
         let fault = if operation.write { Fault::OutcomeUnknown } else { Fault::Nonsense };
         let error =
             VendorError::new(fault, format!("{operation}: the driver panicked on the cloud's answer"));
         let answer = CallResult { outcome: Outcome::Failed, latency: Duration::ZERO, hint: None };
-        Landed { result: Err(error), answer, sent: Sent::default() }
+        SendResult { result: Err(error), answer, sent: Sent::default() }
     }
 
     /// Classifies an answer, both for the waiter and for the scheduler.
@@ -93,7 +93,7 @@ impl Flight {
         operation: Operation,
         sent: Result<VendorResponse, VendorError>,
         took: Duration,
-    ) -> Landed {
+    ) -> SendResult {
         let (mut bucket, mut hint) = (None, None);
         let result = sent.and_then(|response| {
             bucket = self.classify.bucket(operation, &response);
@@ -104,6 +104,6 @@ impl Flight {
             }
         });
         let outcome = translate::outcome(result.as_ref().err(), bucket);
-        Landed { answer: CallResult { outcome, latency: took, hint }, result, sent: Sent::default() }
+        SendResult { answer: CallResult { outcome, latency: took, hint }, result, sent: Sent::default() }
     }
 }

@@ -7,7 +7,7 @@ use cloud_budget::RateLimit;
 use super::{Advice, Change, figure, with_burst, written};
 use crate::limits::{
     Question,
-    cases::{Case, Kind, PATIENCE, USERS},
+    cases::{CONVERGENCE_MAX, Case, Kind, USERS},
     quantiles::{in_words, span},
     results::{bucket_key, most_in_flight},
     world::WRITE,
@@ -72,7 +72,7 @@ fn rate(question: &Question, name: &str, short: &Short) -> Option<Advice> {
             rate to {}/s, if the vendor allows that{also}",
             in_words(*takes),
             figure(limit.rate),
-            span(PATIENCE),
+            span(CONVERGENCE_MAX),
             figure(wanted.rate)
         ),
         key: bucket_key(name),

@@ -2,7 +2,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::applied;
-use crate::limits::{Cloud, Question, Report, cases::PATIENCE, simulate};
+use crate::limits::{Cloud, Question, Report, cases::CONVERGENCE_MAX, simulate};
 
 /// Returns the advice for a cluster of this size with this file.
 fn said(nodes: u32, services: u32, text: &str) -> String {
@@ -43,7 +43,7 @@ fn an_endless_start_gets_the_rate_it_needs() {
     assert_ne!(needed(200), needed(600), "three times as many load balancers need more");
 }
 
-const IN_TIME: f64 = PATIENCE.as_secs_f64();
+const IN_TIME: f64 = CONVERGENCE_MAX.as_secs_f64();
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(test_support::cases(8)))]

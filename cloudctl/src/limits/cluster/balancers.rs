@@ -14,7 +14,7 @@ use crate::limits::{cloud::Collection, tally::Caller, world::Request};
 /// Number of Services that the service-controller reconciles at once, and how long it waits for each at most before it takes the next one.
 /// Source: `--concurrent-service-syncs`, and the longest wait in the contract.
 const AT_ONCE: u32 = 50;
-const PATIENCE: Duration = Duration::from_secs(2);
+const SYNC_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A load balancer that has to converge.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Cluster {
         let mut after = Duration::ZERO;
         for (turn, at) in waiting.into_iter().enumerate() {
             let rounds = u32::try_from(turn).unwrap_or(u32::MAX) / AT_ONCE;
-            after = after.max(PATIENCE.saturating_mul(rounds));
+            after = after.max(SYNC_WAIT_MAX.saturating_mul(rounds));
             self.world.schedule(now + after, ClusterEvent::Submit(at));
         }
     }

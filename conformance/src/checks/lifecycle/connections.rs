@@ -15,7 +15,7 @@ const CALLERS: usize = 4;
 /// Number of calls of each caller, before and after the connection is replaced.
 const CALLS: u64 = 10;
 /// Time after which the check would have noticed the end of a stream.
-const GLANCE: Duration = Duration::from_millis(200);
+const IDLE_PROBE: Duration = Duration::from_millis(200);
 
 /// reference/driver.md, "Server settings": the adapter asks an old connection to end. Its client opens a new one, calls in flight
 /// complete, and a watch continues for at least half a minute.
@@ -81,7 +81,7 @@ fn unsent(status: &Status) -> bool {
 /// Asserts that the watch on the old connection continues like a call in flight.
 async fn goes_on(watch: &mut Watch<WatchStatusResponse>) -> Verdict {
     let wants = "a watch continues after its connection was asked to end";
-    match watch.next(GLANCE).await {
+    match watch.next(IDLE_PROBE).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Stop::failed(wants, "the stream ended")),
         // No event arrived, and the stream is still open.

@@ -6,7 +6,7 @@ use crate::{
     explain::{Describe, Finding, Kind, Ledger, Seen, Sources},
     mirror::ObjectName,
     queue::{Backoff, Queue},
-    testing::{FakeCloud, Seats},
+    testing::{FakeCloud, FakeShards},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -69,8 +69,8 @@ fn staged(nodes: usize, takes: Duration) -> (Explain, Arc<Stage>, Ledger) {
 }
 
 fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
-    let (cloud, seats) = (FakeCloud::new(), Seats::new("node-controller", 1));
-    seats.give(0, 1000 * SECOND);
+    let (cloud, fake_shards) = (FakeCloud::new(), FakeShards::new("node-controller", 1));
+    fake_shards.give(0, 1000 * SECOND);
     let ledger = Ledger::new(Clock::starting_at(crate::testing::BEGIN));
     let all: Vec<Object> =
         (0..nodes).map(|n| Object::node(&format!("n{n:03}"), &format!("uid-n{n:03}"))).collect();
@@ -83,7 +83,7 @@ fn staged_as(nodes: usize, stage: Stage) -> (Explain, Arc<Stage>, Ledger) {
     let objects = Arc::clone(&stage) as Arc<dyn Describe>;
     let sources = Sources::of_each(Kind::Node, objects, vec![ledger.clone()], &queue);
     explain.by(sources.rehearsed(Arc::clone(&stage) as Arc<dyn Rehearse>));
-    let (adapter, shards, clock) = (cloud.adapter(), seats.shards(), cloud.clock());
+    let (adapter, shards, clock) = (cloud.adapter(), fake_shards.shards(), cloud.clock());
     let (controller, runtime) = ("node-controller", tokio::runtime::Handle::current());
     explain.is_of(Identity { controller, adapter, shards, clock, dry_run: true, runtime });
     (explain, stage, ledger)

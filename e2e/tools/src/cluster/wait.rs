@@ -11,7 +11,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Time limit of a wait. The slowest condition, a node's first report, takes 2 s; the limit is higher because the host may be busy.
 const WITHIN: Duration = Duration::from_secs(90);
 /// The interval of progress lines during a wait.
-const TELL_EVERY: Duration = Duration::from_secs(3);
+const REPORT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The maximum length of the observed state in a progress line, in characters.
 const SHOWN: usize = 120;
@@ -35,7 +35,7 @@ pub(crate) enum Seen<T> {
 /// Checks until the condition holds.
 pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> anyhow::Result<T> {
     let begin = Instant::now();
-    let mut tell_at = begin + TELL_EVERY;
+    let mut tell_at = begin + REPORT_INTERVAL;
     loop {
         let seen = match look() {
             Seen::Yes(value) => {
@@ -49,7 +49,7 @@ pub(crate) async fn wait<T>(what: &str, mut look: impl FnMut() -> Seen<T>) -> an
             return Err(anyhow!("condition not met within {WITHIN:?}: {what}; last seen: {seen}"));
         }
         if Instant::now() >= tell_at {
-            tell_at = Instant::now() + TELL_EVERY;
+            tell_at = Instant::now() + REPORT_INTERVAL;
             say(&format!("  ... {:.0} s until {what}; now: {}", begin.elapsed().as_secs_f64(), short(&seen)));
         }
         sleep(CHECK_EVERY).await;

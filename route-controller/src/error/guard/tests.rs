@@ -175,11 +175,11 @@ async fn node_that_returns_within_the_grace_loses_no_route() {
 async fn route_is_removed_with_the_node_that_it_served_last() {
     let (mut guard, begin) = guard();
     let recreated =
-        Plan { heirs: BTreeMap::from([("r0".to_owned(), "n0-recreated".to_owned())]), ..plan(9, []) };
+        Plan { successors: BTreeMap::from([("r0".to_owned(), "n0-recreated".to_owned())]), ..plan(9, []) };
     let former = gone(1, begin);
     let nodes = Nodes { n_listed: 9, deleted: &former };
     assert_eq!(judged(&mut guard, recreated, nodes, begin), (0, 0, None));
-    assert_eq!(guard.heirs().collect::<Vec<_>>(), ["n0-recreated"]);
+    assert_eq!(guard.successors().collect::<Vec<_>>(), ["n0-recreated"]);
 
     let later = begin + Duration::from_mins(1);
     assert_eq!(
@@ -187,7 +187,7 @@ async fn route_is_removed_with_the_node_that_it_served_last() {
         (0, 0, Some(10)),
         "the removal has its own grace period"
     );
-    assert_eq!(guard.heirs().count(), 1, "as long as the route is to be removed");
+    assert_eq!(guard.successors().count(), 1, "as long as the route is to be removed");
     let none_listed = Nodes { n_listed: 0, ..nodes };
     assert_eq!(judged(&mut guard, plan(9, unasked(1)), none_listed, later + GRACE), (0, 1, None), "missing");
     let seen = BTreeMap::from([("n0-recreated".to_owned(), later)]);
@@ -199,7 +199,7 @@ async fn route_is_removed_with_the_node_that_it_served_last() {
          deletion was observed"
     );
     judged(&mut guard, plan(8, []), nodes, later + GRACE);
-    assert_eq!(guard.heirs().count(), 0);
+    assert_eq!(guard.successors().count(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,13 +83,13 @@ fn annotation_examples_have_expected_result() {
     let mut n_taken = 0;
     for line in examples {
         let mut parts = line.split('|').map(str::trim);
-        let (judged, key, value) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+        let (validated, key, value) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
         let value = value.replace("\\n", "\n").replace("\\t", "\t");
         let (_wishes, faults) = read(&[(&format!("{PREFIX}{key}"), &value)]);
-        assert_eq!(faults.is_empty(), judged == "taken", "{line}: {faults}");
+        assert_eq!(faults.is_empty(), validated == "taken", "{line}: {faults}");
         let words = parts.next().map(|words| format!("annotation {PREFIX}{key}: {words}"));
         assert!(words.is_none_or(|words| words == faults), "{line}: {faults}");
-        n_taken += usize::from(judged == "taken");
+        n_taken += usize::from(validated == "taken");
     }
     assert!(n_taken > keys::ALL.len(), "every key");
 }

@@ -8,10 +8,10 @@ use super::{
         bounds::Bounds,
         cloud::State,
         features::{Features, name},
-        judged::Judged,
         memory::Memory,
         service::{Kind, Port, Transport},
         spec::Checked,
+        validated::Validated,
     },
     *,
 };
@@ -32,7 +32,7 @@ fn service(ports: &[u16], selector: Option<&str>) -> Service {
 fn wanted(service: &Service) -> Arc<Wanted> {
     let features = Features::from([name::LOAD_BALANCERS]);
     let (memory, now) = (Memory::default(), Duration::ZERO);
-    Judged::of(service, &memory, &Defaults::default(), Some(&features), now).wanted.unwrap()
+    Validated::of(service, &memory, &Defaults::default(), Some(&features), now).wanted.unwrap()
 }
 
 /// The confirmed settings of this Service.
@@ -53,7 +53,7 @@ fn shown(listeners: &[&str], backends: u32) -> Vec<Balancer> {
     }]
 }
 
-fn judged(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balancer]>) -> &'static str {
+fn validated(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balancer]>) -> &'static str {
     match verdict(
         service,
         &wanted(service),
@@ -71,8 +71,8 @@ fn judged(service: &Service, nodes: usize, memory: &Memory, seen: Option<&[Balan
 fn member_limit_applies_to_new_load_balancers() {
     let (two, none) = (service(&[80, 81], None), Memory::default());
     for (nodes, want) in [(0, "fits"), (10, "fits"), (11, "refused"), (usize::MAX, "refused")] {
-        assert_eq!(judged(&two, nodes, &none, Some(&[])), want, "{nodes}");
-        assert_eq!(judged(&two, nodes, &none, None), want, "{nodes}: its load balancer cannot exist yet");
+        assert_eq!(validated(&two, nodes, &none, Some(&[])), want, "{nodes}");
+        assert_eq!(validated(&two, nodes, &none, None), want, "{nodes}: its load balancer cannot exist yet");
     }
     let present = Present { nodes: 11, accepted: None, seen: None };
     let Verdict::Refused(refusal) = verdict(&two, &wanted(&two), MOST, &present) else {
@@ -87,9 +87,9 @@ fn existing_load_balancer_above_member_limit_follows_nodes() {
     for (ports, want) in
         [(&[80, 81][..], "grown"), (&[80], "fits"), (&[80, 82], "refused"), (&[80, 81, 82], "refused")]
     {
-        assert_eq!(judged(&service(ports, None), 15, &memory, Some(&[])), want, "{ports:?}");
+        assert_eq!(validated(&service(ports, None), 15, &memory, Some(&[])), want, "{ports:?}");
     }
-    assert_eq!(judged(&service(&[80], None), 21, &memory, None), "grown", "fewer ports than exist");
+    assert_eq!(validated(&service(&[80], None), 21, &memory, None), "grown", "fewer ports than exist");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn new_node_selector_is_checked_against_member_limit() {
     let memory = confirmed(&service(&[80, 81], Some("pool=a")));
     let seen = shown(&["tcp/80", "tcp/81"], 30);
     for (selector, want) in [(Some("pool=a"), "grown"), (Some("pool=b"), "refused"), (None, "refused")] {
-        assert_eq!(judged(&service(&[80, 81], selector), 15, &memory, Some(&seen)), want, "{selector:?}");
+        assert_eq!(validated(&service(&[80, 81], selector), 15, &memory, Some(&seen)), want, "{selector:?}");
     }
 }
 
@@ -113,19 +113,19 @@ fn member_limit_uses_cache_after_restart() {
         ("the adapter does not report ports", &[], 30, "grown"),
     ];
     for (what, listeners, backends, want) in rows {
-        assert_eq!(judged(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");
+        assert_eq!(validated(&two, 15, &none, Some(&shown(listeners, backends))), want, "{what}");
     }
     let unread = shown(&["tcp/80", "tcp/81"], 0);
     for (nodes, want) in [(40, "grown"), (41, "refused")] {
         assert_eq!(
-            judged(&two, nodes, &none, Some(&unread)),
+            validated(&two, nodes, &none, Some(&unread)),
             want,
             "{nodes} nodes, and the cache shows no members"
         );
     }
     let held = Service { finalizer: true, ..two };
-    assert_eq!(judged(&held, 15, &none, None), "unlisted");
-    assert_eq!(judged(&held, 10, &none, None), "fits");
+    assert_eq!(validated(&held, 15, &none, None), "unlisted");
+    assert_eq!(validated(&held, 10, &none, None), "fits");
 }
 
 #[test]

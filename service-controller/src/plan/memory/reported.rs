@@ -47,9 +47,9 @@ pub(crate) struct Reported {
     conditions: BTreeMap<Topic, Condition>,
     budget: BudgetWaits,
     /// Annotations of another controller.
-    foreign: Remark<Foreign>,
+    foreign: OneTimeEvent<Foreign>,
     /// Whether the adapter chose the load balancer's name because it does not support the template.
-    unnamed: Remark<bool>,
+    unnamed: OneTimeEvent<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -177,7 +177,12 @@ impl Reported {
 
     /// Returns the informational Events: annotations of another controller, and a name that differs from the template. `builds`: whether
     /// other Events of the Service are emitted, too.
-    pub(crate) fn remarks(&mut self, foreign: &Foreign, unnamed: Option<bool>, builds: bool) -> Vec<Fact> {
+    pub(crate) fn informational_facts(
+        &mut self,
+        foreign: &Foreign,
+        unnamed: Option<bool>,
+        builds: bool,
+    ) -> Vec<Fact> {
         let mut facts = Vec::new();
         let foreign = Foreign { refusals: Vec::new(), ..foreign.clone() };
         if self.foreign.is_due(&foreign, builds) {
@@ -219,20 +224,20 @@ impl BudgetWaits {
 
 /// An informational Event. It is emitted once, although each round, and each restart, observes its cause again.
 #[derive(Clone, Debug, PartialEq)]
-struct Remark<T> {
+struct OneTimeEvent<T> {
     /// The cause in the last round. `None`: there was no round.
     seen: Option<T>,
     /// The cause in the last Event.
     emitted: Option<T>,
 }
 
-impl<T> Default for Remark<T> {
+impl<T> Default for OneTimeEvent<T> {
     fn default() -> Self {
         Self { seen: None, emitted: None }
     }
 }
 
-impl<T: Clone + PartialEq> Remark<T> {
+impl<T: Clone + PartialEq> OneTimeEvent<T> {
     /// Whether to emit the Event: its cause changed since an earlier round, or the load balancer is built now, which emits other Events,
     /// too.
     ///
@@ -282,7 +287,7 @@ mod tests {
     // Behaviour: S21
     #[test]
     fn informational_event_only_on_build_or_change() {
-        let mut remark = Remark::default();
+        let mut remark = OneTimeEvent::default();
         let rounds =
             [("a", false), ("a", true), ("a", true), ("b", false), ("b", false), ("a", false), ("a", true)];
         let due: Vec<bool> = rounds.iter().map(|(now, builds)| remark.is_due(now, *builds)).collect();

@@ -6,11 +6,11 @@ use super::*;
 use crate::plan::{
     annotations::keys::PREFIX,
     features::{Features, name},
-    judged::Judged,
     members::Members,
     members::Present,
     memory::Memory,
     service::{Family, Kind as ServiceKind, NodePorts, Port, Traffic, Transport},
+    validated::Validated,
 };
 
 type Change = fn(&mut Service);
@@ -38,10 +38,10 @@ fn mistaken(service: &mut Service) {
     service.annotations.insert(format!("{PREFIX}intrenal"), "true".to_owned());
 }
 
-fn judged(service: &Service, memory: &Memory) -> Judged {
+fn validated(service: &Service, memory: &Memory) -> Validated {
     let features =
         Features::from([name::LOAD_BALANCERS, name::HTTP_HEALTH_CHECK, name::UDP, name::MIXED_PROTOCOLS]);
-    Judged::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
+    Validated::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
 }
 
 /// The memory of a Service for which these are the last valid settings.
@@ -53,14 +53,14 @@ fn remembers(good: &Arc<Wanted>) -> Memory {
 
 /// The valid settings, and the settings that replace them after the change.
 fn before_and_after(good: &Service, change: Change) -> (Arc<Wanted>, Arc<Wanted>) {
-    let before = judged(good, &Memory::default()).wanted.expect("the Service is valid");
+    let before = validated(good, &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut changed = good.clone();
     mistaken(&mut changed);
     change(&mut changed);
-    let judged = judged(&changed, &memory);
-    assert!(judged.stands_in && !judged.refusals.is_empty(), "{judged:?}");
-    (before, judged.wanted.expect("replacement settings exist"))
+    let validated = validated(&changed, &memory);
+    assert!(validated.stands_in && !validated.refusals.is_empty(), "{validated:?}");
+    (before, validated.wanted.expect("replacement settings exist"))
 }
 
 /// The listeners as `80 -> 30080`, and the health check.
@@ -172,32 +172,32 @@ fn node_port_of_unreadable_port_is_still_held() {
 /// A Service that is refused for its number of members may have other ports than before.
 #[test]
 fn settings_above_member_limit_release_node_ports() {
-    let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");
+    let before = validated(&web(), &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut more = web();
     more.ports[0].node_port = 30_081;
     more.ports.push(Port::plain(Transport::Tcp, 81, 30_082));
-    let judged = judged(&more, &memory).bounded(
+    let validated = validated(&more, &memory).bounded(
         &more,
         &Defaults::default(),
         &Present { nodes: 20_000, accepted: memory.settings.accepted.as_ref(), seen: None },
     );
-    assert_eq!(judged.refusals.len(), 1, "{judged:?}");
-    assert_eq!(judged.grown, None::<Members>);
-    assert_eq!(shown(&judged.wanted.expect("replacement settings exist")), "443 -> 30443, tcp");
+    assert_eq!(validated.refusals.len(), 1, "{validated:?}");
+    assert_eq!(validated.grown, None::<Members>);
+    assert_eq!(shown(&validated.wanted.expect("replacement settings exist")), "443 -> 30443, tcp");
 }
 
 /// The Service may get its node port again before another Service does.
 #[test]
 fn returning_node_port_is_used_again() {
-    let before = judged(&web(), &Memory::default()).wanted.expect("the Service is valid");
+    let before = validated(&web(), &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&before);
     let mut service = web();
     mistaken(&mut service);
     service.ports[0].node_port = 30_081;
-    assert_ne!(judged(&service, &memory).wanted.as_ref(), Some(&before));
+    assert_ne!(validated(&service, &memory).wanted.as_ref(), Some(&before));
     service.ports[0].node_port = 30_080;
-    assert_eq!(judged(&service, &memory).wanted.as_ref(), Some(&before));
+    assert_eq!(validated(&service, &memory).wanted.as_ref(), Some(&before));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn consent_that_is_withdrawn_ends_although_the_service_is_invalid() {
     };
     let features = Features::from([name::LOAD_BALANCERS, name::SHARED]);
     let judge = |service: &Service, memory: &Memory| {
-        Judged::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
+        Validated::of(service, memory, &Defaults::default(), Some(&features), std::time::Duration::ZERO)
     };
     let good = judge(&shares("news,ops"), &Memory::default()).wanted.expect("the Service is valid");
     let memory = remembers(&good);

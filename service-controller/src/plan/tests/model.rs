@@ -326,10 +326,10 @@ impl World {
     }
 
     fn plan(&self) -> Plan {
-        let judged =
-            Judged::of(&self.service, &self.memory, &self.defaults, self.features.as_ref(), self.now);
+        let validated =
+            Validated::of(&self.service, &self.memory, &self.defaults, self.features.as_ref(), self.now);
         let facts = Facts {
-            judged: &judged,
+            validated: &validated,
             targets: &self.targets,
             defaults: &self.defaults,
             features: self.features.as_ref(),

@@ -84,7 +84,7 @@ fn removal_waits_for_listing_of_valid_service() {
         (service(), Memory::default(), Features::from([name::LOAD_BALANCERS]));
     memory.on(Event::DeleteCalled { now: Duration::ZERO });
     let facts = Facts {
-        judged: &Judged { awaits_listing: true, ..Judged::default() },
+        validated: &Validated { awaits_listing: true, ..Validated::default() },
         targets: &Targets::default(),
         defaults: &Defaults::default(),
         features: Some(&features),

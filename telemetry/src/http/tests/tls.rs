@@ -70,7 +70,7 @@ impl SecurePort {
         let mut stream = self.shake_hands(trusted, name, &TLS13).await.map_err(|error| error.to_string())?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
         let mut said = String::new();
-        let read = timeout(PATIENCE, stream.read_to_string(&mut said)).await.expect("closes");
+        let read = timeout(TIMEOUT, stream.read_to_string(&mut said)).await.expect("closes");
         read.map_err(|error| error.to_string())?;
         Ok(said)
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cloud_adapter::driver::{Driver as _, Fault, Heir, Inheritance, VendorError};
+use cloud_adapter::driver::{Adopter, Driver as _, Fault, Inheritance, VendorError};
 use cloud_api_proto::v1alpha1::{LoadBalancerKey, Owner};
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn claim() -> Claim {
     let owner = Owner { namespace: word("shop"), name: word("web"), ..Owner::default() };
     let key = LoadBalancerKey { cluster_id: word("c-1"), owner_uid: word("u-1") };
     Claim {
-        heir: Heir { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
+        adopter: Adopter { key, owner, cluster_name: word("prod"), inheritance: Inheritance::ByName },
         pool: String::new(),
         releases: false,
     }
@@ -165,7 +165,7 @@ async fn first_of_two_claims_of_an_address_wins() {
     assert_eq!(sent["port_id"], "vip");
     let whose =
         sent["description"].as_str().and_then(Description::read).expect("the same write records the owner");
-    assert_eq!(whose.key(), claim().heir.key);
+    assert_eq!(whose.key(), claim().adopter.key);
     assert_eq!(store.headers.last().expect("sent")["if-match"], "revision_number=4");
     assert!(store.requests.iter().any(|one| one.contains("fields=revision_number")), "{:?}", store.requests);
 }

@@ -85,7 +85,9 @@ impl Bench {
         let own = |record: &&Record| record.belongs_to(&desired.key) && !(record.left && elsewhere(record));
         let named = |record: &&Record| match desired.shares() {
             Some(id) => record.summary.vendor_id == id,
-            None => record.summary.key.is_none() && GoNames::of(&desired.heir()).made(&record.summary.name),
+            None => {
+                record.summary.key.is_none() && GoNames::of(&desired.adopter()).made(&record.summary.name)
+            }
         };
         records.iter().find(own).or_else(|| records.iter().find(named)).cloned()
     }

@@ -34,7 +34,7 @@ fn objects_in_use_are_reported() {
     bench.settled(&desired);
     let hers = json!({ "name": "hers", "protocol": "TERMINATED_HTTPS", "protocol_port": 9443, "default_tls_container_ref": "cert-2" });
     bench.create_listener("lb-1", None, &hers);
-    let uses = crate::load_balancers::uses(&desired.heir(), &bench.seen(&desired).expect("there"));
+    let uses = crate::load_balancers::uses(&desired.adopter(), &bench.seen(&desired).expect("there"));
     for name in ["subnet-44", "cert-1", "dmz"] {
         assert!(uses.contains(name), "{name}: {uses:?}");
     }

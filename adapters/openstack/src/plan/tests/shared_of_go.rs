@@ -154,7 +154,8 @@ async fn consent_can_be_withdrawn_after_a_takeover() {
         let whole = |bench: &Bench| {
             bench.records().into_iter().find(|it| it.summary.vendor_id == "lb-1").expect("there")
         };
-        let lent = |bench: &Bench| matches!(driver.heritage(&one.heir())(&whole(bench)), Heritage::Shared(_));
+        let lent =
+            |bench: &Bench| matches!(driver.heritage(&one.adopter())(&whole(bench)), Heritage::Shared(_));
         assert_eq!(lent(&bench), lets, "before");
         bench.settled(one);
         assert_eq!(lent(&bench), lets, "the tag was written when the Service began to share it");
@@ -175,7 +176,7 @@ fn parts_of_other_users_are_not_its_own() {
     for (desired, own, other) in
         [(public([tcp(80)]), "of-web", "of-api"), (sharer("api", "lb-1", [tcp(443)]), "of-api", "of-web")]
     {
-        let uses = crate::load_balancers::uses(&desired.heir(), &record);
+        let uses = crate::load_balancers::uses(&desired.adopter(), &record);
         assert!(uses.contains(own) && !uses.contains(other), "{own}: {uses:?}");
     }
 }

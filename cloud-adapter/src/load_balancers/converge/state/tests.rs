@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    driver::{DesiredLoadBalancer, Heir, Inheritance},
+    driver::{Adopter, DesiredLoadBalancer, Inheritance},
     load_balancers::goal::Terms,
 };
 
@@ -339,13 +339,13 @@ fn keys_without_a_create_need_no_create_horizon() {
 }
 
 fn absent() -> Goal {
-    let heir = Heir {
+    let adopter = Adopter {
         key: LoadBalancerKey::default(),
         owner: Owner::default(),
         cluster_name: String::new(),
         inheritance: Inheritance::ByName,
     };
-    Goal::Absent { heir: heir.into(), adoption: Adoption::Never, known: None }
+    Goal::Absent { adopter: adopter.into(), adoption: Adoption::Never, known: None }
 }
 
 /// A possible event of the task's state. An observation is as old as the task accepts.

@@ -141,7 +141,7 @@ impl Driver for Cloud {
         |_: &str| false
     }
 
-    fn heritage(&self, _: &Heir) -> impl Fn(&Balancer) -> Heritage {
+    fn heritage(&self, _: &Adopter) -> impl Fn(&Balancer) -> Heritage {
         |_: &Balancer| Heritage::Unrelated
     }
 

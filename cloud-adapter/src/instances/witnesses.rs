@@ -9,15 +9,15 @@ use crate::snapshot::Departed;
 
 /// The instances that were shown by reads since a given time.
 #[derive(Debug, Default)]
-pub(crate) struct Jury {
+pub(crate) struct Witnesses {
     /// For each instance, the time since which reads have shown it. The oldest time comes first.
     all: Vec<Instant>,
     /// The same times, for instances of the cluster only.
     members: Vec<Instant>,
 }
 
-impl Jury {
-    /// Creates a jury from keys and the times since which they are seen.
+impl Witnesses {
+    /// Creates the witnesses from keys and the times since which they are seen.
     pub(crate) fn of(seen: Vec<(String, Instant)>, is_member: impl Fn(&str) -> bool) -> Self {
         let mut members: Vec<Instant> =
             seen.iter().filter(|(key, _)| is_member(key)).map(|(_, since)| *since).collect();
@@ -29,12 +29,12 @@ impl Jury {
 
     /// The number of witnesses for a missing instance: instances that existed when the missing one was last seen, and instances of the
     /// cluster.
-    pub(crate) fn witnesses(&self, last_seen: Option<Instant>) -> usize {
+    pub(crate) fn count(&self, last_seen: Option<Instant>) -> usize {
         let until = |row: &[Instant]| last_seen.map_or(0, |at| row.partition_point(|since| *since <= at));
         until(&self.all) + self.members.len() - until(&self.members)
     }
 
-    /// The number of witnesses for an instance that is itself in the jury: all other instances.
+    /// The number of witnesses for an instance that is itself a witness: all other instances.
     pub(crate) fn others(&self) -> usize {
         self.all.len().saturating_sub(1)
     }
@@ -58,16 +58,16 @@ mod tests {
         let start = Instant::from_std(std::time::Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let seen = || vec![("old".to_owned(), at(1)), ("new".to_owned(), at(9)), ("ours".to_owned(), at(8))];
-        let jury = Jury::of(seen(), |key| key == "ours");
+        let witnesses = Witnesses::of(seen(), |key| key == "ours");
         for (name, last_seen, wanted) in [
             ("seen together with the old one", Some(at(5)), 2),
             ("seen together with all", Some(at(9)), 3),
             ("seen before all of them: only those of the cluster count", Some(at(0)), 1),
             ("never seen: only those of the cluster count", None, 1),
         ] {
-            assert_eq!(jury.witnesses(last_seen), wanted, "{name}");
+            assert_eq!(witnesses.count(last_seen), wanted, "{name}");
         }
-        assert_eq!(Jury::of(seen(), |_| false).witnesses(None), 0, "another project has instances, too");
-        assert_eq!(Jury::default().witnesses(Some(at(9))), 0);
+        assert_eq!(Witnesses::of(seen(), |_| false).count(None), 0, "another project has instances, too");
+        assert_eq!(Witnesses::default().count(Some(at(9))), 0);
     }
 }

@@ -28,15 +28,15 @@ pub enum Leadership {
 
 /// One shard, as seen by this process. Clones are handles of the same shard.
 #[derive(Clone, Debug)]
-pub struct Seat {
+pub struct ShardHandle {
     lease: Arc<str>,
     leadership: watch::Receiver<Leadership>,
     beats: watch::Receiver<Instant>,
     gate: Gate,
 }
 
-impl Seat {
-    /// A seat with the given leadership that is never handed over.
+impl ShardHandle {
+    /// A handle of a shard with the given leadership that is never handed over.
     #[must_use]
     pub fn over(
         lease: &str,
@@ -75,7 +75,7 @@ impl Seat {
 
     /// Begins a unit of work in this shard. `None`: this process does not hold the shard, or is about to hand it over.
     ///
-    /// The seat is not handed over while the visit lasts, for up to 30 seconds. The seat may still be lost: see [`Visit::is_valid`].
+    /// The shard is not handed over while the visit lasts, for up to 30 seconds. The shard may still be lost: see [`Visit::is_valid`].
     #[must_use]
     pub fn enter(&self) -> Option<Visit> {
         let mut since = None;
@@ -126,7 +126,7 @@ fn term(leadership: &watch::Receiver<Leadership>) -> Option<(u64, u64)> {
     }
 }
 
-/// Counts visits, and admits no more as soon as the seat is to be handed over.
+/// Counts visits, and admits no more as soon as the shard is to be handed over.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<watch::Sender<State>>);
 
@@ -187,13 +187,13 @@ mod tests {
     async fn a_visit_is_valid_until_expiry_or_a_term_of_another_process() {
         let (sender, leadership) = watch::channel(Leadership::Follower { holder: None });
         let (_beats, beats) = watch::channel(Instant::now());
-        let seat = Seat::over("shard", leadership, beats);
-        assert!(seat.enter().is_none());
+        let handle = ShardHandle::over("shard", leadership, beats);
+        assert!(handle.enter().is_none());
         sender.send_replace(leads(7, 7));
-        let visit = seat.enter().expect("ours");
+        let visit = handle.enter().expect("ours");
         assert_eq!((visit.is_valid(), visit.epoch()), (true, 7));
         tokio::time::advance(SECOND).await;
-        assert!(!visit.is_valid() && seat.enter().is_none(), "expired by the clock, without an update");
+        assert!(!visit.is_valid() && handle.enter().is_none(), "expired by the clock, without an update");
         sender.send_replace(leads(8, 7));
         assert_eq!(
             (visit.is_valid(), visit.epoch()),
@@ -202,7 +202,7 @@ mod tests {
         );
         sender.send_replace(leads(10, 10));
         assert_eq!((visit.is_valid(), visit.epoch()), (false, 0), "another process held it");
-        assert_eq!(seat.enter().map(|visit| visit.epoch()), Some(10));
+        assert_eq!(handle.enter().map(|visit| visit.epoch()), Some(10));
     }
 
     #[tokio::test(start_paused = true)]
@@ -210,17 +210,17 @@ mod tests {
         let (_sender, leadership) = watch::channel(leads(7, 7));
         let (_beats, beats) = watch::channel(Instant::now());
         let gate = Gate::default();
-        let seat = Seat::behind(gate.clone(), "shard", leadership, beats);
-        let visit = seat.enter().expect("open");
+        let handle = ShardHandle::behind(gate.clone(), "shard", leadership, beats);
+        let visit = handle.enter().expect("open");
         let clone = visit.clone();
         gate.set_closed(true);
-        assert!(seat.enter().is_none() && visit.is_valid());
+        assert!(handle.enter().is_none() && visit.is_valid());
         drop(visit);
         assert!(!gate.is_empty());
         drop(clone);
         gate.empty().await;
-        assert!(gate.is_empty() && seat.enter().is_none());
+        assert!(gate.is_empty() && handle.enter().is_none());
         gate.set_closed(false);
-        assert!(seat.enter().is_some());
+        assert!(handle.enter().is_some());
     }
 }

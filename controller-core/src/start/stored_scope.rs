@@ -30,14 +30,14 @@ const ANNOTATION: &str = "cloudadapter.dev/scope";
 /// Interval of checks whether the annotation was removed, and of retries after a failed request to the API server.
 const CHECK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-pub(super) struct Keeper {
+pub(super) struct StoredScope {
     pub(super) guard: ScopeGuard,
     pub(super) shards: Shards,
     pub(super) kube: Client,
     pub(super) recorder: Recorder,
 }
 
-impl Keeper {
+impl StoredScope {
     /// Blocks changes in the cloud until the adapter's scope was compared with the scope on the Lease. Without a Lease, the scope is kept
     /// in memory only.
     pub(super) fn new(shards: &Shards, kube: &Client, recorder: &Recorder, guard: &ScopeGuard) -> Self {
@@ -53,7 +53,7 @@ impl Keeper {
 
     /// Compares the scopes when a term begins and whenever the adapter reports another scope. Does nothing outside of a term.
     pub(super) async fn run(self) -> Infallible {
-        let (mut reported, mut gains) = (None, self.shards.gains());
+        let (mut reported, mut acquisitions) = (None, self.shards.acquisitions());
         loop {
             let changes = self.guard.changes();
             let failed = self.compare().await.inspect_err(|error| {
@@ -70,7 +70,7 @@ impl Keeper {
             reported = moved;
             tokio::select! {
                 () = changes => (),
-                _gains = gains.next() => (),
+                _gains = acquisitions.next() => (),
                 () = sleep(CHECK_AGAIN_AFTER), if waits => (),
             }
         }

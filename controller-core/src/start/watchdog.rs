@@ -16,10 +16,10 @@ const STUCK: Duration = Duration::from_secs(30);
 
 /// Records when a task last yielded its thread. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pulse(Arc<Mutex<Option<Instant>>>);
+pub(super) struct Watchdog(Arc<Mutex<Option<Instant>>>);
 
-impl Pulse {
-    /// Wraps a task so that it updates this pulse.
+impl Watchdog {
+    /// Wraps a task so that it updates this watchdog.
     pub(super) async fn of(self, task: impl Future<Output = ()>) {
         let mut task = pin!(task);
         poll_fn(|context| {
@@ -31,7 +31,7 @@ impl Pulse {
         .await;
     }
 
-    pub(super) fn judge(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         match self.since().map(|since| since.elapsed()) {
             Some(time) if time >= STUCK => Err(format!("has not yielded for {} s", time.as_secs())),
             Some(_) | None => Ok(()),
@@ -52,29 +52,29 @@ mod tests {
     // Behaviour: P6
     #[tokio::test(start_paused = true)]
     async fn a_task_that_never_yields_is_detected() {
-        let (pulse, (begun, begins), (end, ends)) =
-            (Pulse::default(), std::sync::mpsc::channel(), std::sync::mpsc::channel());
-        let task = pulse.clone().of(async move {
+        let (watchdog, (begun, begins), (end, ends)) =
+            (Watchdog::default(), std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let task = watchdog.clone().of(async move {
             begun.send(()).expect("the test waits");
             ends.recv().expect("the end");
         });
         let runtime = tokio::runtime::Handle::current();
         let stuck = thread::spawn(move || runtime.block_on(task));
         begins.recv().expect("the task runs");
-        assert_eq!(pulse.judge(), Ok(()), "not for long");
+        assert_eq!(watchdog.check(), Ok(()), "not for long");
         tokio::time::advance(STUCK).await;
-        assert_eq!(pulse.judge(), Err("has not yielded for 30 s".to_owned()));
+        assert_eq!(watchdog.check(), Err("has not yielded for 30 s".to_owned()));
         end.send(()).expect("the task waits");
         stuck.join().expect("ends");
-        assert_eq!(pulse.judge(), Ok(()));
+        assert_eq!(watchdog.check(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_waits_for_long_is_alive() {
-        let pulse = Pulse::default();
-        let mut task = pin!(pulse.clone().of(std::future::pending()));
+        let watchdog = Watchdog::default();
+        let mut task = pin!(watchdog.clone().of(std::future::pending()));
         assert!(futures::poll!(task.as_mut()).is_pending());
         tokio::time::advance(STUCK * 100).await;
-        assert_eq!(pulse.judge(), Ok(()));
+        assert_eq!(watchdog.check(), Ok(()));
     }
 }

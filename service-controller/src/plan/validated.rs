@@ -22,7 +22,7 @@ use super::{
 
 /// Result of validating a Service in one round.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Judged {
+pub(crate) struct Validated {
     /// The settings in force. `None`: no settings are in force, or the settings in force are not known yet.
     pub(crate) wanted: Option<Arc<Wanted>>,
     /// Why the requested settings are not possible.
@@ -35,7 +35,7 @@ pub(crate) struct Judged {
     pub(crate) awaits_listing: bool,
 }
 
-impl Judged {
+impl Validated {
     /// Validates a Service that needs a load balancer. Other Services need no settings. Cost: no calls.
     pub(crate) fn of(
         service: &Service,

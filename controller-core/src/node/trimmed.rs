@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 /// A Node in which only the decoded fields are set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LeanNode(pub Node);
+pub struct TrimmedNode(pub Node);
 
 #[derive(Deserialize)]
 struct Wire {
@@ -58,7 +58,7 @@ struct Condition {
     reason: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for LeanNode {
+impl<'de> Deserialize<'de> for TrimmedNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
         let Metadata {
@@ -102,7 +102,7 @@ impl From<Condition> for NodeCondition {
     }
 }
 
-impl Resource for LeanNode {
+impl Resource for TrimmedNode {
     type DynamicType = ();
     type Scope = <Node as Resource>::Scope;
 
@@ -159,16 +159,16 @@ mod tests {
                 "images": [{ "names": ["a", "b"], "sizeBytes": 7 }],
             },
         });
-        let LeanNode(lean) = serde_json::from_value(object.clone()).expect("a Node");
+        let TrimmedNode(trimmed) = serde_json::from_value(object.clone()).expect("a Node");
         let whole: Node = serde_json::from_value(object).expect("a Node");
-        assert!(node::is_ready(&lean));
-        assert_eq!(node::internal_ips(&lean), node::internal_ips(&whole));
-        assert_eq!(node::taints(&lean), node::taints(&whole));
-        assert_eq!(node::provider_id(&lean), node::provider_id(&whole));
+        assert!(node::is_ready(&trimmed));
+        assert_eq!(node::internal_ips(&trimmed), node::internal_ips(&whole));
+        assert_eq!(node::taints(&trimmed), node::taints(&whole));
+        assert_eq!(node::provider_id(&trimmed), node::provider_id(&whole));
         let kept = |meta: &ObjectMeta| ObjectMeta { managed_fields: None, ..meta.clone() };
-        assert_eq!(lean.metadata, kept(&whole.metadata));
-        assert_eq!(lean.spec.and_then(|spec| spec.pod_cidrs), whole.spec.and_then(|spec| spec.pod_cidrs));
-        let status = lean.status.expect("a status");
+        assert_eq!(trimmed.metadata, kept(&whole.metadata));
+        assert_eq!(trimmed.spec.and_then(|spec| spec.pod_cidrs), whole.spec.and_then(|spec| spec.pod_cidrs));
+        let status = trimmed.status.expect("a status");
         assert_eq!((status.images, status.conditions.map(|all| all[0].message.clone())), (None, Some(None)));
     }
 
@@ -179,7 +179,7 @@ mod tests {
             json!({ "metadata": {} }),
             json!({ "metadata": { "name": "a" }, "spec": {}, "status": {} }),
         ] {
-            serde_json::from_value::<LeanNode>(odd).expect("a Node");
+            serde_json::from_value::<TrimmedNode>(odd).expect("a Node");
         }
     }
 }

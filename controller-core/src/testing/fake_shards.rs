@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cloud_lease::{Leadership, Seat};
+use cloud_lease::{Leadership, ShardHandle};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::ObjectReference},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -20,7 +20,7 @@ use crate::leadership::{Shards, Term};
 
 /// The holders of the shards. Cloning gives another handle to the same state.
 #[derive(Clone, Debug)]
-pub struct Seats(Arc<Inner>);
+pub struct FakeShards(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -36,11 +36,11 @@ const ME: &str = "me";
 /// Duration of a Lease.
 const LASTS: Duration = Duration::from_secs(15);
 
-impl Seats {
+impl FakeShards {
     /// Creates this number of shards, none of which the process holds.
     #[must_use]
     pub fn new(controller: &'static str, count: usize) -> Self {
-        let seat = |number: usize| {
+        let handle = |number: usize| {
             let (teller, leadership) =
                 watch::channel(Leadership::Follower { holder: Some("other".to_owned()) });
             let lease = format!("cloud-{controller}-{number}");
@@ -50,10 +50,10 @@ impl Seats {
                 ..ObjectReference::default()
             };
             let (_beating, beats) = watch::channel(Instant::now());
-            let seat = Seat::over(&lease, leadership, beats);
-            (teller, Term::of_candidate(seat, about, ME.to_owned(), LASTS))
+            let handle = ShardHandle::over(&lease, leadership, beats);
+            (teller, Term::of_candidate(handle, about, ME.to_owned(), LASTS))
         };
-        let (tellers, terms) = (0..count).map(seat).unzip();
+        let (tellers, terms) = (0..count).map(handle).unzip();
         Self(Arc::new(Inner {
             tellers,
             shards: Shards::new(controller, terms),
