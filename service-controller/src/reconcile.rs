@@ -2,11 +2,11 @@
 
 mod describe;
 mod left_over;
+mod memories;
 mod rehearse;
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use self::left_over::Sweep;
+use self::{left_over::Sweep, memories::Memories};
 use crate::{
     error::{Error, Reporting},
     events,
@@ -62,7 +62,7 @@ pub(crate) struct Reconciler {
     brakes: Brakes,
     /// Re-emits Events of conditions that last.
     pub(crate) reminders: Reminders,
-    memories: Mutex<Memories>,
+    memories: Memories,
     orphans: Orphans,
     /// Deletion brake for load balancers that no Service uses any more.
     sweep: Mutex<Sweep>,
@@ -79,21 +79,12 @@ enum Purpose {
     Rehearse,
 }
 
-/// What the controller remembers about Services.
-#[derive(Default)]
-struct Memories {
-    /// A worker has exclusive use of its key and works on a copy, so that other workers that count load balancers still see this entry.
-    by_service: BTreeMap<ServiceId, Memory>,
-    /// The term in which the memories of each shard were made. In any other term, these memories are void.
-    since: BTreeMap<usize, u64>,
-}
-
 impl Reconciler {
     pub(crate) fn new(mirrors: Mirrors, executor: Executor, orphans: Orphans, process: &Process) -> Self {
         let (started, shards) = (Instant::now(), executor.shards.clone());
         let sweep = Mutex::new(Sweep::new(orphans, started));
         let (clock, stop, brakes) = (process.clock, process.stop.clone(), process.explain.brakes());
-        let (memories, dry_run) = (Mutex::default(), process.dry_run);
+        let (memories, dry_run) = (Memories::default(), process.dry_run);
         let reminders = Reminders::new(process.recorder.clone(), shards.clone());
         Self {
             mirrors,
@@ -120,8 +111,11 @@ impl Reconciler {
     }
 
     async fn run(&self, id: &ServiceId, pass: &ShardPass) -> Again {
-        let mut memory = self.recall(id, pass);
         let (ledger, object) = (&self.executor.ledger, id.object());
+        if self.memories.enter(pass) {
+            ledger.forget_where(|uid| pass.is_for(uid));
+        }
+        let mut memory = self.memories.of(id);
         ledger.begin_pass(&object);
         let reminded = self.reminders.emitted_at(&object);
         memory.begin_round(reminded.into_iter().map(|at| at.saturating_duration_since(self.started)));
@@ -141,13 +135,7 @@ impl Reconciler {
         // A Service without a finalizer, status or load balancer needs no memory.
         let is_kept =
             memory != Memory::default() && (exists || memory.outlives_its_service(self.started.elapsed()));
-        let mut memories = self.memories();
-        // If the term ended during the reconcile, the memory remains valid unless another replica has had a term since.
-        if is_kept && memories.since.get(&pass.shard()) == Some(&pass.since()) {
-            memories.by_service.insert(id.clone(), memory);
-        } else {
-            memories.by_service.remove(id);
-        }
+        self.memories.store(id, pass, is_kept.then_some(memory));
         again
     }
 
@@ -188,16 +176,6 @@ impl Reconciler {
     /// Called when this process acquired or lost shards.
     pub(crate) fn on_shards_acquired(&self) {
         self.begin_sweep(Instant::now());
-    }
-
-    /// The memory of a Service. Memories of an earlier term are dropped, because another replica may have changed the load balancer.
-    fn recall(&self, id: &ServiceId, pass: &ShardPass) -> Memory {
-        let (mut memories, shard) = (self.memories(), pass.shard());
-        if memories.since.insert(shard, pass.since()) != Some(pass.since()) {
-            memories.by_service.retain(|id, _| !pass.is_for(&id.uid));
-            self.executor.ledger.forget_where(|uid| pass.is_for(uid));
-        }
-        memories.by_service.get(id).cloned().unwrap_or_default()
     }
 
     async fn rounds(&self, id: &ServiceId, memory: &mut Memory) -> Result<Again, Error> {
@@ -373,9 +351,9 @@ impl Reconciler {
     /// Updates the shared memories before the actions run, for other workers that count load balancers.
     fn count(&self, id: &ServiceId, memory: &Memory, actions: &[Action]) {
         if actions.iter().any(|it| matches!(it, Action::Delete(_))) {
-            self.forget(id);
+            self.memories.forget(id);
         } else if actions.iter().any(|it| matches!(it, Action::Ensure(_))) {
-            self.memories().by_service.insert(id.clone(), memory.with_created());
+            self.memories.publish(id, memory.with_created());
         }
     }
 
@@ -416,19 +394,9 @@ impl Reconciler {
         error.again()
     }
 
-    /// Returns a copy of the memory of a Service.
-    pub(crate) fn remembers(&self, id: &ServiceId) -> Memory {
-        self.memories().by_service.get(id).cloned().unwrap_or_default()
-    }
-
     /// Number of Services with a memory.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
-        self.memories().by_service.len()
-    }
-
-    fn memories(&self) -> MutexGuard<'_, Memories> {
-        // Each operation on the map is atomic, so a poisoned lock leaves it consistent.
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memories.len()
     }
 }

@@ -67,7 +67,7 @@ impl Describe for Reconciler {
             let since = since.map(|it| Timestamp::from_second(it.as_second()).unwrap_or(it));
             (released || known.is_some()).then(|| {
                 let doubted =
-                    || (!released && !self.remembers(&id).is_removing()).then(|| DOUBTED.to_owned());
+                    || (!released && !self.memories.of(&id).is_removing()).then(|| DOUBTED.to_owned());
                 let waits_for = known.and_then(|(_, waits)| waits).or_else(doubted);
                 let (key, uid) = (id.to_string(), id.uid);
                 Orphan { uid, key, vendor_ids, since, released, waits_for }
@@ -100,7 +100,7 @@ impl Reconciler {
         if !self.mirrors.nodes.is_synced() {
             return None;
         }
-        let (memory, now) = (self.remembers(&service.id), self.started.elapsed());
+        let (memory, now) = (self.memories.of(&service.id), self.started.elapsed());
         let (defaults, features) = (&self.mirrors.reading.defaults, self.mirrors.features());
         let validated = Validated::of(service, &memory, defaults, features.as_deref(), now);
         validated.wanted.as_ref()?;

@@ -171,7 +171,8 @@ impl Reconciler {
             return Ok(NextPass::After(rest));
         }
         self.waits_no_more(id);
-        self.forget(id);
+        // The brake no longer counts a load balancer that is about to be deleted.
+        self.memories.forget(id);
         warn!(service = %id, uid = %id.uid, "Deleting a load balancer that no Service uses");
         let now = self.started.elapsed();
         self.executor.delete(memory, &Deletion { id, takeover: &Takeover::None, step, now }).await
@@ -181,7 +182,7 @@ impl Reconciler {
     fn brake(&self, id: &ServiceId, memory: &mut Memory) -> Option<Duration> {
         self.begin_sweep(Instant::now());
         let (now, all) = (Instant::now(), self.mirrors.n_balancers(|uid| self.shards.has(uid)));
-        let vanished = self.vanished();
+        let vanished = self.memories.vanished(&self.shards, |id| self.mirrors.service(id).is_none());
         let mut sweep = self.sweep();
         sweep.waiting.insert(id.clone());
         sweep.waiting.extend(vanished);
@@ -232,11 +233,6 @@ impl Reconciler {
         }
     }
 
-    /// Drops the shared memory of a load balancer that is about to be deleted, so that the brake no longer counts it as waiting.
-    pub(super) fn forget(&self, id: &ServiceId) {
-        self.memories().by_service.remove(id);
-    }
-
     /// Reports a held deletion on the Service and once for the cluster.
     fn hold(&self, id: &ServiceId, memory: &mut Memory, why: String) {
         self.brakes.holds(BRAKE, vec![why.clone()]);
@@ -244,20 +240,6 @@ impl Reconciler {
         let emitted = memory.reported.report_wait(held.clone(), self.started.elapsed());
         emitted.iter().for_each(|fact| self.executor.emit_for_cluster(fact));
         self.waits(id, &held, emitted.as_ref());
-    }
-
-    /// Load balancers that this process created, whose Services are gone, and that this process did not delete.
-    fn vanished(&self) -> Vec<ServiceId> {
-        let memories = self.memories();
-        // If another replica had the shard in between, that replica may have deleted the load balancers.
-        let is_known = |uid: &str| {
-            let shard = self.shards.of(uid);
-            self.shards.since(shard).is_some_and(|since| memories.since.get(&shard) == Some(&since))
-        };
-        let gone = |(id, memory): &(&ServiceId, &Memory)| {
-            memory.created && !memory.is_removing() && self.mirrors.service(id).is_none() && is_known(&id.uid)
-        };
-        memories.by_service.iter().filter(gone).map(|(id, _memory)| id.clone()).collect()
     }
 
     fn sweep(&self) -> MutexGuard<'_, Sweep> {

@@ -52,7 +52,7 @@ impl Reconciler {
     /// Returns the actions that a reconcile would take, including those that only wait for a delay.
     async fn rehearsal(&self, object: &Object) -> Rehearsal {
         let id = ServiceId::of(object);
-        let (mut memory, mut found) = (self.remembers(&id), Rehearsal::default());
+        let (mut memory, mut found) = (self.memories.of(&id), Rehearsal::default());
         let Some(service) = self.mirrors.service(&id) else {
             return self.rehearse_left_over(&id, object).await;
         };
